@@ -14,7 +14,7 @@ from pathlib import Path
 
 from addon.cli import COMMANDS
 from addon.dialects import routes
-from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, Row
+from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, RouteRow
 from addon.proxy import options as proxy_options
 from ledger.model.providers import PROVIDERS, Provider, StreamUsage
 from ledger.store.requests_view import REQUEST_COLUMNS
@@ -85,15 +85,15 @@ def providers() -> str:
     return "\n".join(lines)
 
 
-def _by_dialect() -> Iterator[tuple[str, list[Row]]]:
-    found: dict[str, list[Row]] = {}
+def _by_dialect() -> Iterator[tuple[str, list[RouteRow]]]:
+    found: dict[str, list[RouteRow]] = {}
     for row in (*ROWS, *WEBSOCKET_ROWS):
         if row.dialect is not None:
             found.setdefault(row.dialect.name, []).append(row)
     yield from sorted(found.items())
 
 
-def _shown(row: Row) -> str:
+def _shown(row: RouteRow) -> str:
     method = "GET " if "GET" in row.methods else "WS " if row in WEBSOCKET_ROWS else ""
     return f"{method}{row.path.replace('{}', '*').replace('{model}', 'MODEL')}"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from addon.agent_logs.call import Agent, Booked, Call, booked
-from addon.agent_logs.files import Skipped, read
+from addon.agent_logs.call import Booked, LoggedAgent, LoggedCall, booked
+from addon.agent_logs.files import SkippedCounts, read
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.logged import Logged, recorded
 from ledger.model.exchange import Exchange
@@ -25,7 +25,7 @@ RUNNING_FOR = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
-class Tally:
+class ImportTally:
     """Counts of one agent's answers, by result."""
 
     files: int = 0
@@ -41,7 +41,7 @@ class Tally:
     """Outside of the requested period."""
     refused: int = 0
     """The ledger refused them."""
-    skipped: Skipped = field(default_factory=Skipped)
+    skipped: SkippedCounts = field(default_factory=SkippedCounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +60,21 @@ class Booking:
     """The operator's own word on how an exchange is billed: logs do not say it."""
 
     def take(
-        self, logs: Iterable[tuple[Agent, Path]], *, progress: Callable[[Path], None]
-    ) -> dict[str, Tally]:
+        self, logs: Iterable[tuple[LoggedAgent, Path]], *, progress: Callable[[Path], None]
+    ) -> dict[str, ImportTally]:
         """Book the answers of all logs; the counts by agent. `progress` is called before each
         file."""
-        tallies: dict[str, Tally] = {}
+        tallies: dict[str, ImportTally] = {}
         for agent, path in logs:
             progress(path)
-            tally = tallies.setdefault(agent.name, Tally())
+            tally = tallies.setdefault(agent.name, ImportTally())
             tally.files += 1
             calls = self._wanted(agent.calls(read(path, tally.skipped)), tally)
             for batch in batched(calls, BATCH_MAX):
                 self._book(batch, path, tally)
         return tallies
 
-    def _wanted(self, calls: Iterable[Call], tally: Tally) -> Iterator[Call]:
+    def _wanted(self, calls: Iterable[LoggedCall], tally: ImportTally) -> Iterator[LoggedCall]:
         for call in calls:
             tally.sessions.add(call.session_id)
             is_early = self.scope.since is not None and call.at < self.scope.since
@@ -85,7 +85,7 @@ class Booking:
             else:
                 yield call
 
-    def _book(self, batch: Sequence[Call], path: Path, tally: Tally) -> None:
+    def _book(self, batch: Sequence[LoggedCall], path: Path, tally: ImportTally) -> None:
         made = [
             booked(call, now=self.now, capture=f"{path}#{call.exchange_id}", tags=self.tags)
             for call in batch

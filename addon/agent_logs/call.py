@@ -27,7 +27,7 @@ type Lines = Iterable[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class LoggedAgent:
     """An agent, its default upstream, and its logs."""
 
     name: str
@@ -41,7 +41,7 @@ class Agent:
     home: str
     """The agent's folder in the user's home."""
     patterns: tuple[str, ...]
-    calls: Callable[[Lines], Iterator["Call"]]
+    calls: Callable[[Lines], Iterator["LoggedCall"]]
     """The answers of one log, each once."""
 
     def folder(self, environment: Mapping[str, str], home: Path) -> Path:
@@ -51,10 +51,10 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class LoggedCall:
     """One answer. None: not in the log."""
 
-    agent: Agent
+    agent: LoggedAgent
     at: datetime
     """The time of the answer in the log, UTC."""
     session_id: str
@@ -82,7 +82,7 @@ class Call:
         return f"log-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
-def booked(call: Call, *, now: datetime, capture: str, tags: Mapping[str, str]) -> Booked:
+def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, str]) -> Booked:
     """The exchange and the reading of a call.
 
     `now`: the time of reading; `capture`: the log file. The key and the bytes of the answer are not

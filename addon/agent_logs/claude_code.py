@@ -9,7 +9,7 @@ each with its usage so far, and the last is right (ccusage/ccusage#888, #994).
 from collections.abc import Iterator
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, Lines, folder_name, moment, text_or_none
+from addon.agent_logs.call import Lines, LoggedAgent, LoggedCall, folder_name, moment, text_or_none
 from addon.dialects.vendors.anthropic import MESSAGES
 
 SYNTHETIC = "<synthetic>"
@@ -18,7 +18,7 @@ OPEN_MAX = 256
 """Answers whose lines may be interleaved (subagents); an older one counts as complete."""
 
 
-def calls(lines: Lines) -> Iterator[Call]:
+def calls(lines: Lines) -> Iterator[LoggedCall]:
     """The answers of one log, each once, with its last usage."""
     waiting: dict[str, tuple[dict[str, Any], set[str]]] = {}
     for line in lines:
@@ -39,7 +39,7 @@ def calls(lines: Lines) -> Iterator[Call]:
         yield from _call(line, tools)
 
 
-AGENT = Agent(
+AGENT = LoggedAgent(
     name="claude-code",
     origin="https://api.anthropic.com:443",
     provider="anthropic",
@@ -52,7 +52,7 @@ AGENT = Agent(
 )
 
 
-def _call(line: dict[str, Any], tools: set[str]) -> Iterator[Call]:
+def _call(line: dict[str, Any], tools: set[str]) -> Iterator[LoggedCall]:
     message = line["message"]
     at = moment(line.get("timestamp"))
     session_id = text_or_none(line.get("sessionId"))
@@ -62,7 +62,7 @@ def _call(line: dict[str, Any], tools: set[str]) -> Iterator[Call]:
     is_subagent = line.get("isSidechain") is True
     agent_id = text_or_none(line.get("agentId"))
     version = text_or_none(line.get("version"))
-    yield Call(
+    yield LoggedCall(
         agent=AGENT,
         at=at,
         session_id=f"{session_id}/{agent_id}" if is_subagent and agent_id else session_id,

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, Lines, folder_name, moment, text_or_none
+from addon.agent_logs.call import Lines, LoggedAgent, LoggedCall, folder_name, moment, text_or_none
 from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
 from addon.metering.quotas import quotas_of_event
 from ledger.model.quota import Quota
 
 
-def calls(lines: Lines) -> Iterator[Call]:
+def calls(lines: Lines) -> Iterator[LoggedCall]:
     """The answers of one log, each once."""
     session: dict[str, Any] = {}
     model = None
@@ -49,7 +49,7 @@ def calls(lines: Lines) -> Iterator[Call]:
                     continue
                 seen = total
                 number += 1
-                yield Call(
+                yield LoggedCall(
                     agent=AGENT,
                     at=at,
                     session_id=session_id,
@@ -66,7 +66,7 @@ def calls(lines: Lines) -> Iterator[Call]:
                 tools = 0
 
 
-AGENT = Agent(
+AGENT = LoggedAgent(
     name="codex",
     origin="https://api.openai.com:443",
     provider="openai",

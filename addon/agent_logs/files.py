@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from addon.agent_logs import claude_code, codex, gemini_cli
-from addon.agent_logs.call import Agent
+from addon.agent_logs.call import LoggedAgent
 from addon.framing import json_values
 from ledger.model.errors import LedgerError
 
@@ -16,13 +16,13 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """A whole session as one JSON document."""
 
-AGENTS: Mapping[str, Agent] = {
+AGENTS: Mapping[str, LoggedAgent] = {
     agent.name: agent for agent in (claude_code.AGENT, codex.AGENT, gemini_cli.AGENT)
 }
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkippedCounts:
     """Counts of unreadable lines and files."""
 
     lines: int = 0
@@ -31,19 +31,19 @@ class Skipped:
     """Files that could not be opened."""
 
 
-def find(agent: Agent, environment: Mapping[str, str], home: Path) -> list[Path]:
+def find(agent: LoggedAgent, environment: Mapping[str, str], home: Path) -> list[Path]:
     """The logs of an agent, in a fixed order; links are not followed out of its folder."""
     folder = agent.folder(environment, home)
     found = {path for pattern in agent.patterns for path in folder.glob(pattern)}
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
 
-def agent_of(path: Path) -> Agent | None:
+def agent_of(path: Path) -> LoggedAgent | None:
     """Which agent's log a file is, by its path or its first lines."""
     for agent in AGENTS.values():
         if any(path.match(f"*/{pattern}") for pattern in agent.patterns):
             return agent
-    first = next(iter(read(path, Skipped())), {})
+    first = next(iter(read(path, SkippedCounts())), {})
     if "payload" in first:
         return AGENTS["codex"]
     if "messages" in first or first.get("type") == "gemini" or "projectHash" in first:
@@ -53,7 +53,7 @@ def agent_of(path: Path) -> Agent | None:
     return None
 
 
-def named(paths: Iterable[Path]) -> Iterator[tuple[Agent, Path]]:
+def named(paths: Iterable[Path]) -> Iterator[tuple[LoggedAgent, Path]]:
     """The logs among these files and folders. LedgerError for a missing path, and for a file that
     is not a session log."""
     for path in paths:
@@ -71,7 +71,7 @@ def named(paths: Iterable[Path]) -> Iterator[tuple[Agent, Path]]:
             raise LedgerError(f"{path}: no such file or folder")
 
 
-def read(path: Path, skipped: Skipped) -> Iterator[dict[str, Any]]:
+def read(path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
     """The JSON objects of a log, in order. A partial last line, as in a running session, is left
     out."""
     try:

@@ -9,7 +9,7 @@ Input includes cached tokens; output is without thoughts, as `candidatesTokenCou
 from collections.abc import Iterator
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, Lines, folder_name, moment, text_or_none
+from addon.agent_logs.call import Lines, LoggedAgent, LoggedCall, folder_name, moment, text_or_none
 from addon.dialects.vendors.gemini import GENERATE_CONTENT
 
 _WORDS = {
@@ -26,7 +26,7 @@ _OF_MESSAGE = ("tokens", "timestamp", "model")
 """What is kept of each line until the log ends: a session's texts may have gigabytes."""
 
 
-def calls(lines: Lines) -> Iterator[Call]:
+def calls(lines: Lines) -> Iterator[LoggedCall]:
     """The answers of one log; a message that was saved again counts once, in its last version."""
     session: dict[str, Any] = {}
     messages: dict[str, dict[str, Any]] = {}
@@ -48,7 +48,7 @@ def calls(lines: Lines) -> Iterator[Call]:
         at = moment(message["timestamp"])
         if not isinstance(tokens, dict) or at is None:
             continue
-        yield Call(
+        yield LoggedCall(
             agent=AGENT,
             at=at,
             session_id=session_id,
@@ -60,7 +60,7 @@ def calls(lines: Lines) -> Iterator[Call]:
         )
 
 
-AGENT = Agent(
+AGENT = LoggedAgent(
     name="gemini-cli",
     origin="https://generativelanguage.googleapis.com:443",
     provider="gcp.gemini",

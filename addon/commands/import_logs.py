@@ -13,8 +13,8 @@ from ledger.commands.options import LedgerOption, Prices, Since, Until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from addon.agent_logs.booking import Tally
-    from addon.agent_logs.call import Agent
+    from addon.agent_logs.booking import ImportTally
+    from addon.agent_logs.call import LoggedAgent
 
 
 def import_command(
@@ -118,7 +118,7 @@ def import_command(
         raise typer.Exit(1)
 
 
-def _agents(names: list[str]) -> "list[Agent]":
+def _agents(names: list[str]) -> "list[LoggedAgent]":
     from addon.agent_logs.files import AGENTS
     from ledger.model.errors import LedgerError
     from ledger.text.nearest import suggestion
@@ -142,7 +142,7 @@ def _tags(words: list[str]) -> dict[str, str]:
     return tags
 
 
-def _lines(name: str, tally: "Tally", *, is_dry: bool) -> "Iterator[str]":
+def _lines(name: str, tally: "ImportTally", *, is_dry: bool) -> "Iterator[str]":
     """The counts of one agent's logs, as lines."""
     from ledger.text.figures import counted
 

@@ -27,7 +27,7 @@ from addon.commands.options import Recordings, Url
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.matching import Found, is_other_answer, pairs
+from addon.recordings.matching import MatchCounts, is_other_answer, pairs
 from addon.recordings.metered import reread
 from ledger.commands.options import LedgerOption, Prices
 from ledger.figures.figures import plus
@@ -77,7 +77,7 @@ def rebuild_command(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RebuildChange:
     """The changes of a rebuild for some exchanges. None: nothing was reported, or has a price."""
 
     exchanges: int = 0
@@ -88,24 +88,26 @@ class Change:
     before_picousd: int | None = None
     after_picousd: int | None = None
 
-    def __add__(self, other: Change) -> Change:
+    def __add__(self, other: RebuildChange) -> RebuildChange:
         sums: dict[str, Any] = {
             each.name: plus(getattr(self, each.name), getattr(other, each.name))
-            for each in fields(Change)
+            for each in fields(RebuildChange)
         }
-        return Change(**sums)
+        return RebuildChange(**sums)
 
 
 @dataclass(slots=True)
-class Tally:
+class RebuildTally:
     """The result of reading the files."""
 
-    found: Found = field(default_factory=Found)
+    found: MatchCounts = field(default_factory=MatchCounts)
     same: int = 0
     altered: list[str] = field(default_factory=list)
     """Exchanges whose recording differs from the upstream bytes, by the ledger's digest: not
     used."""
-    changes: dict[tuple[str, str], Change] = field(default_factory=lambda: defaultdict(Change))
+    changes: dict[tuple[str, str], RebuildChange] = field(
+        default_factory=lambda: defaultdict(RebuildChange)
+    )
     """By dialect and model."""
     has_limits: bool = False
     """Some answers stated limits."""
@@ -129,10 +131,10 @@ def main(
     book = PriceBook.load(prices)
     billing = names_file.load(None).billing_of
     console = console_on_stderr()
-    tally, refused = Tally(), list[str]()
+    tally, refused = RebuildTally(), list[str]()
     with existing_ledger(ledger) as engine:
 
-        def read(step: str, tally: Tally) -> Iterator[Again]:
+        def read(step: str, tally: RebuildTally) -> Iterator[Again]:
             find = partial(corrections.find, engine)
             with files_progress(console, step, files) as advance:
                 both = pairs(files, find, tally.found, url=url, advance=advance)
@@ -144,7 +146,7 @@ def main(
             console.print("nothing was written")
         elif tally.changes or tally.has_limits:
             added = limits = 0
-            for batch in itertools.batched(read("writing", Tally()), BATCH):
+            for batch in itertools.batched(read("writing", RebuildTally()), BATCH):
                 further = [each.further for each in batch if each.further is not None]
                 done, not_taken = corrections.add_readings(engine, further)
                 added += done
@@ -165,7 +167,7 @@ def main(
 def read_again(
     both: Iterable[tuple[Recorded, Booked]],
     book: PriceBook,
-    tally: Tally,
+    tally: RebuildTally,
     billing: Callable[[Exchange], Billing | None],
 ) -> Iterator[Again]:
     """What there is to add; `tally` counts the changes. `billing`: the operator's own word on how
@@ -222,10 +224,10 @@ def _text(value: object) -> str:
     return "NULL" if value is None else str(value)[:VALUE_LENGTH_MAX]
 
 
-def _change(booked: Booked, reading: Reading, lines: Sequence[Charge]) -> Change:
+def _change(booked: Booked, reading: Reading, lines: Sequence[Charge]) -> RebuildChange:
     before, after = booked.reading.usage, reading.usage
     amounts = [line.amount_picousd for line in lines if line.amount_picousd is not None]
-    return Change(
+    return RebuildChange(
         exchanges=1,
         input_before=before.input_tokens,
         input_after=after.input_tokens,
@@ -236,7 +238,7 @@ def _change(booked: Booked, reading: Reading, lines: Sequence[Charge]) -> Change
     )
 
 
-def table(changes: Mapping[tuple[str, str], Change]) -> Table:
+def table(changes: Mapping[tuple[str, str], RebuildChange]) -> Table:
     """The changes by dialect and model, and in total."""
     names = ("Dialect", "Model", "Exchanges", "Input", "now", "Output", "now", "Cost", "now")
     return Table(
@@ -244,11 +246,11 @@ def table(changes: Mapping[tuple[str, str], Change]) -> Table:
             Column(name=name, heading=name, is_number=at > 1) for at, name in enumerate(names)
         ),
         rows=tuple((*of, *_cells(change)) for of, change in sorted(changes.items())),
-        total=("Total", "", *_cells(sum(changes.values(), Change()))),
+        total=("Total", "", *_cells(sum(changes.values(), RebuildChange()))),
     )
 
 
-def _cells(change: Change) -> tuple[Cell, ...]:
+def _cells(change: RebuildChange) -> tuple[Cell, ...]:
     return (
         change.exchanges,
         change.input_before,
@@ -260,7 +262,7 @@ def _cells(change: Change) -> tuple[Cell, ...]:
     )
 
 
-def _show(console: Console, tally: Tally) -> None:
+def _show(console: Console, tally: RebuildTally) -> None:
     if tally.changes:
         print_table(table(tally.changes), console)
     differ = sum(change.exchanges for change in tally.changes.values())

@@ -14,7 +14,7 @@ from addon.commands.options import Archives, Url
 from addon.recordings.archives import files_in, is_url
 from addon.recordings.files import files_of, read
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.replay import JOBS_MAX, Job, Tally, replay_here, replay_with
+from addon.recordings.replay import JOBS_MAX, ReplayJob, ReplayTally, replay_here, replay_with
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
 from ledger.reports.layout import Column, Table
@@ -88,7 +88,9 @@ def replay_command(
         raise typer.Exit(serve_recordings(local, url=url, address=serve, speed=speed))
     if jobs is not None and not 1 <= jobs <= JOBS_MAX:
         raise LedgerError(f"--jobs {jobs}: from 1 to {JOBS_MAX}")
-    job = Job(ledger_url=ledger or default_url(), url=url, prices=str(prices) if prices else None)
+    job = ReplayJob(
+        ledger_url=ledger or default_url(), url=url, prices=str(prices) if prices else None
+    )
     raise typer.Exit(main(paths, job, jobs=jobs, dask=dask))
 
 
@@ -99,7 +101,7 @@ def _local_paths(names: Sequence[str]) -> list[Path]:
     return [Path(name) for name in names]
 
 
-def main(names: Sequence[str], job: Job, *, jobs: int | None, dask: str | None = None) -> int:
+def main(names: Sequence[str], job: ReplayJob, *, jobs: int | None, dask: str | None = None) -> int:
     """Replay files and URLs, with as many processes, or with those of a Dask scheduler; 0 if every
     exchange in them is in the ledger, 1 if not."""
     console = console_on_stderr()
@@ -142,7 +144,7 @@ def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, sp
     host, port = listening
     files = files_of(paths, bodies_too=url is not None)
     items = (item for path in files for item in read(path, url=url))
-    answers = serving.Answers(item for item in items if isinstance(item, Recorded))
+    answers = serving.ServedAnswers(item for item in items if isinstance(item, Recorded))
     if not len(answers):
         raise LedgerError(f"nothing to serve in {', '.join(map(str, paths))}")
     console = console_on_stderr()
@@ -165,7 +167,7 @@ def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, sp
     return 0
 
 
-def _show(console: Console, tally: Tally, ledger: str) -> None:
+def _show(console: Console, tally: ReplayTally, ledger: str) -> None:
     console.print(escape(f"{tally.read:,} exchanges read, {tally.new:,} new in {ledger}"))
     if tally.by_dialect:
         print_table(_table(tally), console)
@@ -185,7 +187,7 @@ def _show(console: Console, tally: Tally, ledger: str) -> None:
         console.print(line)
 
 
-def _table(tally: Tally) -> Table:
+def _table(tally: ReplayTally) -> Table:
     return Table(
         columns=(
             Column(name="dialect", heading="Dialect", is_number=False),

@@ -23,7 +23,7 @@ from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.matching import Found, is_other_answer, pairs
+from addon.recordings.matching import MatchCounts, is_other_answer, pairs
 from addon.recordings.metered import has_client_body, reread
 from ledger.commands.options import LedgerOption, Since
 from ledger.figures.queries import existing_ledger
@@ -120,7 +120,7 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
         for finding in promises_of(engine, begin):
             broken += _show(console, finding)
         if files:
-            found = Found()
+            found = MatchCounts()
             find = partial(corrections.find, engine)
             with files_progress(console, "reading", files) as advance:
                 both = pairs(files, find, found, url=url, since=begin, advance=advance)
@@ -131,7 +131,7 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
     return 1 if broken else 0
 
 
-def compared(both: Iterable[tuple[Recorded, Booked]], found: Found) -> Iterator[Line]:
+def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Iterator[Line]:
     """Where recordings and ledger differ."""
     for item, booked in both:
         found.matched += 1
@@ -231,7 +231,7 @@ def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:
 
 
 def _show_recorded(
-    console: Console, counts: Counter[str], breaches: Sequence[Line], found: Found
+    console: Console, counts: Counter[str], breaches: Sequence[Line], found: MatchCounts
 ) -> int:
     word = "BROKEN  " if breaches else "holds   "
     console.print(f"{word}digests and lengths are those of the {found.matched:,} recorded answers")

@@ -9,7 +9,7 @@ DONE = "data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class ExpectedRow:
     """The expected row of one request; the names are columns of view `requests`."""
 
     response_id: str | None = None
@@ -32,7 +32,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SceneAnswer:
     """The upstream's answer. Every piece is sent as one HTTP chunk."""
 
     pieces: tuple[str, ...]
@@ -59,8 +59,8 @@ class Scene:
     sdk: str
     """`openai`, `anthropic`, `claude-plan` or `google-genai`: whose headers the request carries."""
     body: Mapping[str, Any]
-    answer: Answer
-    figures: Figures
+    answer: SceneAnswer
+    figures: ExpectedRow
 
     @property
     def title(self) -> str:
@@ -77,7 +77,7 @@ class Scene:
         ).encode()
 
 
-def pieces_for(answer: Answer, *, is_asked: bool) -> tuple[str, ...]:
+def pieces_for(answer: SceneAnswer, *, is_asked: bool) -> tuple[str, ...]:
     """The pieces that upstream sends to a request with or without usage asked."""
     if is_asked and answer.pieces_when_asked is not None:
         return answer.pieces_when_asked
@@ -94,6 +94,6 @@ def event(value: object, name: str = "") -> str:
     return (f"event: {name}\n" if name else "") + f"data: {compact(value)}\n\n"
 
 
-def document(value: object, *, status: int = 200) -> Answer:
+def document(value: object, *, status: int = 200) -> SceneAnswer:
     """A plain JSON answer."""
-    return Answer(pieces=(compact(value),), status=status, content_type="application/json")
+    return SceneAnswer(pieces=(compact(value),), status=status, content_type="application/json")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from addon.demo.scene import Figures
+from addon.demo.scene import ExpectedRow
 from ledger.model.reading import COVERED
 from ledger.reports.layout import Amount, Cell, Column, Table
 
-_FIGURES = tuple(field.name for field in fields(Figures))
+_FIGURES = tuple(field.name for field in fields(ExpectedRow))
 _TRUTHS = ("usage_asked", "usage_injected", "usage_stripped")
 """SQLite has no booleans."""
 
@@ -27,7 +27,7 @@ class Row:
 
     session_id: str
     provider: str
-    figures: Figures
+    figures: ExpectedRow
     cost_picousd: int | None
     cost_state: str | None
     """`priced`, `unpriced`, `partial`, `reported`; None if there is nothing to price."""
@@ -52,7 +52,7 @@ def _row(row: sqlite3.Row) -> Row:
     return Row(
         session_id=row["session_id"],
         provider=row["provider"],
-        figures=Figures(**values),
+        figures=ExpectedRow(**values),
         billing=row["billing"],
         cost_picousd=row["cost_picousd"]
         if row["estimated_cost_picousd"] is None
@@ -61,7 +61,7 @@ def _row(row: sqlite3.Row) -> Row:
     )
 
 
-def differences(expected: Figures, found: Figures) -> list[str]:
+def differences(expected: ExpectedRow, found: ExpectedRow) -> list[str]:
     """The differences between the ledger and the bytes that upstream sent, as lines.
 
     For estimated figures only their mark is checked.

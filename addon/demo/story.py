@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from addon.demo import play, show
-from addon.demo.scene import DONE, Answer, Figures, Scene, document, event
+from addon.demo.scene import DONE, ExpectedRow, Scene, SceneAnswer, document, event
 from addon.demo.show import Row
 from ledger.reports.layout import Column, Table, wrapped
 from ledger.reports.render import print_table
@@ -35,7 +35,7 @@ def scenes() -> tuple[Scene, ...]:
     return (
         _chat(
             SAID[0][0],
-            Answer(
+            SceneAnswer(
                 pieces=(*_streamed("chatcmpl-one", *words, finish="stop"), DONE),
                 pieces_when_asked=(
                     *_streamed("chatcmpl-one", *words, finish="stop"),
@@ -54,7 +54,9 @@ def scenes() -> tuple[Scene, ...]:
         _messages(SAID[1][0], "msg_two", input_tokens=312, cached=11_904, output=268),
         _chat(
             SAID[2][0],
-            Answer(pieces=_streamed("chatcmpl-left", "Dear", " Globex,"), waits_for_leave=True),
+            SceneAnswer(
+                pieces=_streamed("chatcmpl-left", "Dear", " Globex,"), waits_for_leave=True
+            ),
             response_id="chatcmpl-left",
             response_model=GPT,
             usage_source="estimated",
@@ -79,7 +81,7 @@ def scenes() -> tuple[Scene, ...]:
     )
 
 
-def _chat(name: str, answer: Answer, **figures: Any) -> Scene:
+def _chat(name: str, answer: SceneAnswer, **figures: Any) -> Scene:
     """A streamed chat completion that asks for no usage; `figures` are expected."""
     messages = [{"role": "user", "content": "Hi"}]
     return Scene(
@@ -89,7 +91,7 @@ def _chat(name: str, answer: Answer, **figures: Any) -> Scene:
         sdk="openai",
         body={"messages": messages, "model": GPT, "stream": True},
         answer=answer,
-        figures=Figures(request_model=GPT, **figures),
+        figures=ExpectedRow(request_model=GPT, **figures),
     )
 
 
@@ -142,10 +144,10 @@ def _messages(
         sdk="anthropic",
         body={"model": CLAUDE, "max_tokens": 500, "stream": True,
               "messages": [{"role": "user", "content": "Is it paid?"}]},
-        answer=Answer(
+        answer=SceneAnswer(
             pieces=tuple(event(each, each["type"]) for each in events), headers=limits or {}
         ),
-        figures=Figures(
+        figures=ExpectedRow(
             response_id=response_id,
             request_model=CLAUDE,
             response_model=CLAUDE,

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from addon.demo.scene import Answer, Scene, pieces_for
+from addon.demo.scene import Scene, SceneAnswer, pieces_for
 
 SCENE_HEADER = "x-demo-scene"
 """Holds the title of the scene; a real system would use the request's content."""
@@ -51,7 +51,7 @@ async def _exchange(
     return not (answer.is_closed_after or answer.is_cut or answer.waits_for_leave)
 
 
-async def _send(answer: Answer, body: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
+async def _send(answer: SceneAnswer, body: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
     options = body.get("stream_options") or {}
     is_asked = options.get("include_usage") is True
     pieces = [piece.encode() for piece in pieces_for(answer, is_asked=is_asked)]

@@ -16,7 +16,7 @@ from ledger.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class FramePaths:
     """The paths of the facts in a frame. Of several paths, the first with a value counts."""
 
     ids: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class UsagePaths:
     """The path in the usage object for each column."""
 
     input: tuple[str, ...] = ()

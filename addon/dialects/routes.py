@@ -74,7 +74,7 @@ UNKNOWN = Route(dialect=unknown.UNKNOWN)
 """For a configured host with an unknown path."""
 
 
-class Row(NamedTuple):
+class RouteRow(NamedTuple):
     """One endpoint: how its path ends, and the format of its wire."""
 
     path: str
@@ -92,153 +92,157 @@ class Row(NamedTuple):
 _GET = ("GET",)
 ROWS = (
     # Ollama, before OpenAI's shorter `/embeddings`.
-    Row("/api/chat", ollama.CHAT),
-    Row("/api/generate", ollama.GENERATE),
-    Row("/api/embed", ollama.EMBED),
-    Row("/api/embeddings", ollama.EMBED),
+    RouteRow("/api/chat", ollama.CHAT),
+    RouteRow("/api/generate", ollama.GENERATE),
+    RouteRow("/api/embed", ollama.EMBED),
+    RouteRow("/api/embeddings", ollama.EMBED),
     # OpenAI, and everyone compatible.
-    Row("/chat/completions", openai_chat.CHAT),
-    Row("/agents/completions", openai_chat.CHAT),  # Mistral
-    Row("/v1/chat", openai_chat.CHAT, providers=("writer",)),
-    Row("/text/chat", openai_chat.CHAT),  # watsonx
-    Row("/text/chat_stream", openai_chat.CHAT, True),
-    Row("/inference:complete", openai_chat.CHAT),  # Snowflake
-    Row("/completions", openai_chat.COMPLETIONS),
-    Row("/responses", openai_responses.RESPONSES),
-    Row("/responses/compact", openai_responses.RESPONSES),
-    Row("/responses/resp_{}", openai_responses.RESPONSES, methods=_GET),
-    Row("/responses/{}", openai_responses.RESPONSES, methods=_GET, providers=("x_ai",)),
-    Row("/threads/{}/runs", openai_other.RUNS),
-    Row("/threads/{}/runs/{}/submit_tool_outputs", openai_other.RUNS),
-    Row("/threads/runs", openai_other.RUNS),
-    Row("/threads/{}/runs/run_{}", openai_other.RUNS, methods=_GET),
-    Row("/images/generations", openai_other.IMAGES),
-    Row("/api/v1/images", openai_other.IMAGES, providers=("openrouter",)),
-    Row("/images/edits", openai_other.IMAGES),
-    Row("/images/variations", openai_other.IMAGES),
-    Row("/audio/transcriptions", openai_other.TRANSCRIPTIONS),
-    Row("/audio/translations", openai_other.TRANSCRIPTIONS),
-    Row("/audio/speech", openai_other.SPEECH),
-    Row("/stt", openai_other.TRANSCRIPTIONS, providers=("x_ai",)),
-    Row("/tts", openai_other.SPEECH, providers=("x_ai",)),
-    Row("/moderations", openai_other.MODERATIONS),
-    Row("/embeddings", openai_other.EMBEDDINGS),
-    Row("/multimodalembeddings", openai_other.EMBEDDINGS),  # Voyage
-    Row("/contextualizedembeddings", openai_other.EMBEDDINGS),
+    RouteRow("/chat/completions", openai_chat.CHAT),
+    RouteRow("/agents/completions", openai_chat.CHAT),  # Mistral
+    RouteRow("/v1/chat", openai_chat.CHAT, providers=("writer",)),
+    RouteRow("/text/chat", openai_chat.CHAT),  # watsonx
+    RouteRow("/text/chat_stream", openai_chat.CHAT, True),
+    RouteRow("/inference:complete", openai_chat.CHAT),  # Snowflake
+    RouteRow("/completions", openai_chat.COMPLETIONS),
+    RouteRow("/responses", openai_responses.RESPONSES),
+    RouteRow("/responses/compact", openai_responses.RESPONSES),
+    RouteRow("/responses/resp_{}", openai_responses.RESPONSES, methods=_GET),
+    RouteRow("/responses/{}", openai_responses.RESPONSES, methods=_GET, providers=("x_ai",)),
+    RouteRow("/threads/{}/runs", openai_other.RUNS),
+    RouteRow("/threads/{}/runs/{}/submit_tool_outputs", openai_other.RUNS),
+    RouteRow("/threads/runs", openai_other.RUNS),
+    RouteRow("/threads/{}/runs/run_{}", openai_other.RUNS, methods=_GET),
+    RouteRow("/images/generations", openai_other.IMAGES),
+    RouteRow("/api/v1/images", openai_other.IMAGES, providers=("openrouter",)),
+    RouteRow("/images/edits", openai_other.IMAGES),
+    RouteRow("/images/variations", openai_other.IMAGES),
+    RouteRow("/audio/transcriptions", openai_other.TRANSCRIPTIONS),
+    RouteRow("/audio/translations", openai_other.TRANSCRIPTIONS),
+    RouteRow("/audio/speech", openai_other.SPEECH),
+    RouteRow("/stt", openai_other.TRANSCRIPTIONS, providers=("x_ai",)),
+    RouteRow("/tts", openai_other.SPEECH, providers=("x_ai",)),
+    RouteRow("/moderations", openai_other.MODERATIONS),
+    RouteRow("/embeddings", openai_other.EMBEDDINGS),
+    RouteRow("/multimodalembeddings", openai_other.EMBEDDINGS),  # Voyage
+    RouteRow("/contextualizedembeddings", openai_other.EMBEDDINGS),
     # The model decides the format of a serving endpoint; nearly all language models use this one.
-    Row("/invocations", openai_chat.CHAT, is_generic=True),  # Databricks, SageMaker
-    Row("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
-    Row("/chat/deferred-completion/{}", results.XAI_DEFERRED, methods=_GET),
-    Row("/async/chat/completions/{}", results.PERPLEXITY_ASYNC, methods=_GET),
+    RouteRow("/invocations", openai_chat.CHAT, is_generic=True),  # Databricks, SageMaker
+    RouteRow("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
+    RouteRow("/chat/deferred-completion/{}", results.XAI_DEFERRED, methods=_GET),
+    RouteRow("/async/chat/completions/{}", results.PERPLEXITY_ASYNC, methods=_GET),
     # Of OpenAI, Azure, Mistral, Groq.
-    Row("/files/{}/content", results.OPENAI_FILE, methods=_GET),
-    Row("/batch/jobs/{}", results.MISTRAL_JOB, methods=_GET),
-    Row("/batches/{}/results", results.XAI_PAGE, methods=_GET, providers=("x_ai",)),
+    RouteRow("/files/{}/content", results.OPENAI_FILE, methods=_GET),
+    RouteRow("/batch/jobs/{}", results.MISTRAL_JOB, methods=_GET),
+    RouteRow("/batches/{}/results", results.XAI_PAGE, methods=_GET, providers=("x_ai",)),
     # Anthropic.
-    Row("/threads/{}/messages", None),
-    Row("/v1/messages", anthropic.MESSAGES),
-    Row("/messages", anthropic.MESSAGES, is_generic=True),
-    Row("/v1/complete", anthropic.COMPLETE),
-    Row("/messages/batches/{}/results", results.ANTHROPIC_FILE, methods=_GET),
-    Row("/publishers/anthropic/models/{model}:rawPredict", anthropic.MESSAGES, False),
-    Row("/publishers/anthropic/models/{model}:streamRawPredict", anthropic.MESSAGES, True),
+    RouteRow("/threads/{}/messages", None),
+    RouteRow("/v1/messages", anthropic.MESSAGES),
+    RouteRow("/messages", anthropic.MESSAGES, is_generic=True),
+    RouteRow("/v1/complete", anthropic.COMPLETE),
+    RouteRow("/messages/batches/{}/results", results.ANTHROPIC_FILE, methods=_GET),
+    RouteRow("/publishers/anthropic/models/{model}:rawPredict", anthropic.MESSAGES, False),
+    RouteRow("/publishers/anthropic/models/{model}:streamRawPredict", anthropic.MESSAGES, True),
     # Google. Mistral and others on Vertex write OpenAI's format.
-    Row("/models/{model}:rawPredict", openai_chat.CHAT, False),
-    Row("/models/{model}:streamRawPredict", openai_chat.CHAT, True),
-    Row("/endpoints/{model}:rawPredict", openai_chat.CHAT, False),
-    Row("/endpoints/{model}:streamRawPredict", openai_chat.CHAT, True),
-    Row("/models/{model}:generateContent", gemini.GENERATE_CONTENT, False),
-    Row("/tunedModels/{model}:generateContent", gemini.GENERATE_CONTENT, False),
-    Row("/endpoints/{model}:generateContent", gemini.GENERATE_CONTENT, False),
-    Row("/models/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
-    Row("/tunedModels/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
-    Row("/endpoints/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    RouteRow("/models/{model}:rawPredict", openai_chat.CHAT, False),
+    RouteRow("/models/{model}:streamRawPredict", openai_chat.CHAT, True),
+    RouteRow("/endpoints/{model}:rawPredict", openai_chat.CHAT, False),
+    RouteRow("/endpoints/{model}:streamRawPredict", openai_chat.CHAT, True),
+    RouteRow("/models/{model}:generateContent", gemini.GENERATE_CONTENT, False),
+    RouteRow("/tunedModels/{model}:generateContent", gemini.GENERATE_CONTENT, False),
+    RouteRow("/endpoints/{model}:generateContent", gemini.GENERATE_CONTENT, False),
+    RouteRow("/models/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    RouteRow("/tunedModels/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    RouteRow("/endpoints/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
     # Chuizi AI writes the method as a path segment of its own.
-    Row("/models/{model}/generateContent", gemini.GENERATE_CONTENT, False),
-    Row("/models/{model}/streamGenerateContent", gemini.GENERATE_CONTENT, True),
-    Row("/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
-    Row("/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
-    Row("/models/{model}:embedContent", gemini.EMBEDDINGS, False),
-    Row("/models/{model}:batchEmbedContents", gemini.EMBEDDINGS, False),
-    Row("/models/{model}:embedText", gemini.EMBEDDINGS, False),
-    Row("/models/{model}:predict", gemini.EMBEDDINGS, False),
-    Row("/interactions", gemini_interactions.INTERACTIONS),
-    Row("/interactions/{}", gemini_interactions.INTERACTIONS, methods=_GET),
-    Row("/batches/{}", results.GEMINI_OPERATION, methods=_GET, providers=("gcp.gemini",)),
-    Row("/files/{}:download", results.OPENAI_FILE, methods=_GET, providers=("gcp.gemini",)),
+    RouteRow("/models/{model}/generateContent", gemini.GENERATE_CONTENT, False),
+    RouteRow("/models/{model}/streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    RouteRow("/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
+    RouteRow("/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    RouteRow("/models/{model}:embedContent", gemini.EMBEDDINGS, False),
+    RouteRow("/models/{model}:batchEmbedContents", gemini.EMBEDDINGS, False),
+    RouteRow("/models/{model}:embedText", gemini.EMBEDDINGS, False),
+    RouteRow("/models/{model}:predict", gemini.EMBEDDINGS, False),
+    RouteRow("/interactions", gemini_interactions.INTERACTIONS),
+    RouteRow("/interactions/{}", gemini_interactions.INTERACTIONS, methods=_GET),
+    RouteRow("/batches/{}", results.GEMINI_OPERATION, methods=_GET, providers=("gcp.gemini",)),
+    RouteRow("/files/{}:download", results.OPENAI_FILE, methods=_GET, providers=("gcp.gemini",)),
     # Amazon, and SAP's way to it, which names a deployment instead of a model.
-    Row("/model/{model}/converse", bedrock.CONVERSE, False),
-    Row("/model/{model}/converse-stream", bedrock.CONVERSE, True),
-    Row("/model/{model}/invoke", bedrock.INVOKE, False),
-    Row("/model/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
-    Row("/agents/{}/agentAliases/{}/sessions/{}/text", bedrock.AGENT, True),
-    Row("/agents/{}", bedrock.AGENT, True, providers=("aws.bedrock",)),  # defined in the request
-    Row("/inference/deployments/{model}/converse", bedrock.CONVERSE, False),
-    Row("/inference/deployments/{model}/converse-stream", bedrock.CONVERSE, True),
-    Row("/inference/deployments/{model}/invoke", bedrock.INVOKE, False),
-    Row("/inference/deployments/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
-    Row("/inference/deployments/{}/completion", sap.ORCHESTRATION),
-    Row("/inference/deployments/{}/v2/completion", sap.ORCHESTRATION),
+    RouteRow("/model/{model}/converse", bedrock.CONVERSE, False),
+    RouteRow("/model/{model}/converse-stream", bedrock.CONVERSE, True),
+    RouteRow("/model/{model}/invoke", bedrock.INVOKE, False),
+    RouteRow("/model/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
+    RouteRow("/agents/{}/agentAliases/{}/sessions/{}/text", bedrock.AGENT, True),
+    RouteRow(
+        "/agents/{}", bedrock.AGENT, True, providers=("aws.bedrock",)
+    ),  # defined in the request
+    RouteRow("/inference/deployments/{model}/converse", bedrock.CONVERSE, False),
+    RouteRow("/inference/deployments/{model}/converse-stream", bedrock.CONVERSE, True),
+    RouteRow("/inference/deployments/{model}/invoke", bedrock.INVOKE, False),
+    RouteRow("/inference/deployments/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
+    RouteRow("/inference/deployments/{}/completion", sap.ORCHESTRATION),
+    RouteRow("/inference/deployments/{}/v2/completion", sap.ORCHESTRATION),
     # Other makers of models.
-    Row("/v1/chat", cohere.CHAT, providers=("cohere",)),
-    Row("/v2/chat", cohere.CHAT),
-    Row("/v1/generate", cohere.GENERATE),
-    Row("/v1/embed", cohere.EMBED),
-    Row("/v2/embed", cohere.EMBED),
-    Row("/v1/rerank", cohere.RERANK, providers=("cohere",)),
-    Row("/v2/rerank", cohere.RERANK),
-    Row("/rerank", openai_other.RERANK),
-    Row("/conversations", mistral.CONVERSATIONS, providers=("mistral_ai",)),
-    Row("/conversations/{}", mistral.CONVERSATIONS, providers=("mistral_ai",)),
-    Row("/conversations/{}/restart", mistral.CONVERSATIONS, providers=("mistral_ai",)),
-    Row("/ocr", mistral.OCR, providers=("mistral_ai",)),
-    Row("/complete", aleph_alpha.COMPLETE, providers=("aleph_alpha",)),
-    Row("/semantic_embed", aleph_alpha.EMBED),
-    Row("/embed", aleph_alpha.EMBED, providers=("aleph_alpha",)),
+    RouteRow("/v1/chat", cohere.CHAT, providers=("cohere",)),
+    RouteRow("/v2/chat", cohere.CHAT),
+    RouteRow("/v1/generate", cohere.GENERATE),
+    RouteRow("/v1/embed", cohere.EMBED),
+    RouteRow("/v2/embed", cohere.EMBED),
+    RouteRow("/v1/rerank", cohere.RERANK, providers=("cohere",)),
+    RouteRow("/v2/rerank", cohere.RERANK),
+    RouteRow("/rerank", openai_other.RERANK),
+    RouteRow("/conversations", mistral.CONVERSATIONS, providers=("mistral_ai",)),
+    RouteRow("/conversations/{}", mistral.CONVERSATIONS, providers=("mistral_ai",)),
+    RouteRow("/conversations/{}/restart", mistral.CONVERSATIONS, providers=("mistral_ai",)),
+    RouteRow("/ocr", mistral.OCR, providers=("mistral_ai",)),
+    RouteRow("/complete", aleph_alpha.COMPLETE, providers=("aleph_alpha",)),
+    RouteRow("/semantic_embed", aleph_alpha.EMBED),
+    RouteRow("/embed", aleph_alpha.EMBED, providers=("aleph_alpha",)),
     # Platforms.
-    Row("/text/generation", watsonx.GENERATION),
-    Row("/v1-beta/generation/text", watsonx.GENERATION, providers=("ibm.watsonx.ai",)),
-    Row("/v1-beta/generation/text_stream", watsonx.GENERATION, True, providers=("ibm.watsonx.ai",)),
-    Row("/text/generation_stream", watsonx.GENERATION, True),
-    Row("/services/aigc/text-generation/generation", dashscope.GENERATION),
-    Row("/services/aigc/multimodal-generation/generation", dashscope.GENERATION),
-    Row("/services/embeddings/text-embedding/text-embedding", dashscope.EMBEDDING),
-    Row("/services/rerank/text-rerank/text-rerank", dashscope.RERANK),
-    Row("/tasks/{}", dashscope.TASK, methods=_GET, providers=("dashscope",)),
-    Row("/apps/{}/completion", dashscope.GENERATION, providers=("dashscope",)),
-    Row("/wenxinworkshop/chat/{model}", baidu.CHAT),
-    Row("/wenxinworkshop/completions/{model}", baidu.CHAT),
-    Row("/wenxinworkshop/embeddings/{model}", baidu.EMBEDDINGS),
-    Row("/", tencent.CHAT, providers=("tencent",), is_generic=True),
-    Row("/foundationModels/v1/completion", yandex.COMPLETION),
-    Row("/foundationModels/v1/textEmbedding", yandex.EMBEDDING),
-    Row("/operations/{}", yandex.OPERATION, methods=_GET, providers=("yandex",)),
-    Row("/actions/chat", oracle.CHAT),
-    Row("/actions/generateText", oracle.CHAT),
-    Row("/actions/embedText", oracle.EMBED),
-    Row("/ai/run/{model}", cloudflare.RUN),
-    Row("/ai/language-model", vercel.LANGUAGE_MODEL),
-    Row("/ai/embedding-model", vercel.EMBEDDING_MODEL),
-    Row("/chat-messages", dify.CHAT),
-    Row("/completion-messages", dify.CHAT),
-    Row("/workflows/run", dify.WORKFLOW, is_generic=True),
-    Row("/v1/inference/{model}", deepinfra.INFERENCE, providers=("deepinfra",)),
-    Row("/v1/predictions", replicate.PREDICTIONS),
-    Row("/v1/models/{}/{}/predictions", replicate.PREDICTIONS),
-    Row("/v1/deployments/{}/{}/predictions", replicate.PREDICTIONS),
-    Row("/v1/predictions/{}", replicate.PREDICTIONS, methods=_GET),
+    RouteRow("/text/generation", watsonx.GENERATION),
+    RouteRow("/v1-beta/generation/text", watsonx.GENERATION, providers=("ibm.watsonx.ai",)),
+    RouteRow(
+        "/v1-beta/generation/text_stream", watsonx.GENERATION, True, providers=("ibm.watsonx.ai",)
+    ),
+    RouteRow("/text/generation_stream", watsonx.GENERATION, True),
+    RouteRow("/services/aigc/text-generation/generation", dashscope.GENERATION),
+    RouteRow("/services/aigc/multimodal-generation/generation", dashscope.GENERATION),
+    RouteRow("/services/embeddings/text-embedding/text-embedding", dashscope.EMBEDDING),
+    RouteRow("/services/rerank/text-rerank/text-rerank", dashscope.RERANK),
+    RouteRow("/tasks/{}", dashscope.TASK, methods=_GET, providers=("dashscope",)),
+    RouteRow("/apps/{}/completion", dashscope.GENERATION, providers=("dashscope",)),
+    RouteRow("/wenxinworkshop/chat/{model}", baidu.CHAT),
+    RouteRow("/wenxinworkshop/completions/{model}", baidu.CHAT),
+    RouteRow("/wenxinworkshop/embeddings/{model}", baidu.EMBEDDINGS),
+    RouteRow("/", tencent.CHAT, providers=("tencent",), is_generic=True),
+    RouteRow("/foundationModels/v1/completion", yandex.COMPLETION),
+    RouteRow("/foundationModels/v1/textEmbedding", yandex.EMBEDDING),
+    RouteRow("/operations/{}", yandex.OPERATION, methods=_GET, providers=("yandex",)),
+    RouteRow("/actions/chat", oracle.CHAT),
+    RouteRow("/actions/generateText", oracle.CHAT),
+    RouteRow("/actions/embedText", oracle.EMBED),
+    RouteRow("/ai/run/{model}", cloudflare.RUN),
+    RouteRow("/ai/language-model", vercel.LANGUAGE_MODEL),
+    RouteRow("/ai/embedding-model", vercel.EMBEDDING_MODEL),
+    RouteRow("/chat-messages", dify.CHAT),
+    RouteRow("/completion-messages", dify.CHAT),
+    RouteRow("/workflows/run", dify.WORKFLOW, is_generic=True),
+    RouteRow("/v1/inference/{model}", deepinfra.INFERENCE, providers=("deepinfra",)),
+    RouteRow("/v1/predictions", replicate.PREDICTIONS),
+    RouteRow("/v1/models/{}/{}/predictions", replicate.PREDICTIONS),
+    RouteRow("/v1/deployments/{}/{}/predictions", replicate.PREDICTIONS),
+    RouteRow("/v1/predictions/{}", replicate.PREDICTIONS, methods=_GET),
     # Servers that people run themselves.
-    Row("/api/v1/chat", lm_studio.CHAT, is_generic=True),
-    Row("/completion", llama_cpp.COMPLETION, is_generic=True),
-    Row("/generate", text_generation.GENERATE, False, is_generic=True),
-    Row("/generate_stream", text_generation.GENERATE, True, is_generic=True),
+    RouteRow("/api/v1/chat", lm_studio.CHAT, is_generic=True),
+    RouteRow("/completion", llama_cpp.COMPLETION, is_generic=True),
+    RouteRow("/generate", text_generation.GENERATE, False, is_generic=True),
+    RouteRow("/generate_stream", text_generation.GENERATE, True, is_generic=True),
 )
 """Of the rows with the path's last word, the first that fits applies."""
 WEBSOCKET_ROWS = (
-    Row("/realtime", openai_realtime.REALTIME, True),
-    Row("/responses", openai_responses.RESPONSES, True),
-    Row("/ws/google.ai.generativelanguage.{}", gemini_live.LIVE, True),
-    Row("/ws/google.cloud.aiplatform.{}/BidiGenerateContent", gemini_live.LIVE, True),
+    RouteRow("/realtime", openai_realtime.REALTIME, True),
+    RouteRow("/responses", openai_responses.RESPONSES, True),
+    RouteRow("/ws/google.ai.generativelanguage.{}", gemini_live.LIVE, True),
+    RouteRow("/ws/google.cloud.aiplatform.{}/BidiGenerateContent", gemini_live.LIVE, True),
 )
 
 DIALECTS: dict[str, Dialect] = {
@@ -275,8 +279,8 @@ MATCHES_MAX = 512
 class RouteTable:
     """Rows by the last word of their path, so that a path is compared with few of them."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        by_word: dict[str, list[tuple[Template, Row]]] = defaultdict(list)
+    def __init__(self, rows: Iterable[RouteRow]) -> None:
+        by_word: dict[str, list[tuple[Template, RouteRow]]] = defaultdict(list)
         for row in rows:
             template = template_of(row.path)
             by_word[template.last_word].append((template, row))
@@ -308,7 +312,9 @@ class RouteTable:
         return None
 
 
-def _route(row: Row, path: str, model: str, provider: providers.Provider | None) -> Route | None:
+def _route(
+    row: RouteRow, path: str, model: str, provider: providers.Provider | None
+) -> Route | None:
     if row.dialect is None:
         return None
     if not model and (deployment := _DEPLOYMENT.search(path)):

@@ -53,7 +53,7 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RunRules:
     """Settings for every exchange of one run."""
 
     node: str
@@ -84,7 +84,7 @@ class Rules:
 
 def open_exchange(
     request: Request,
-    rules: Rules,
+    rules: RunRules,
     *,
     exchange_id: str,
     source: Source,
@@ -199,7 +199,7 @@ def _account_of(
     return fingerprint
 
 
-def is_read_in_steps(request: Request, rules: Rules) -> bool:
+def is_read_in_steps(request: Request, rules: RunRules) -> bool:
     """Whether the body of a live request takes so long that the event loop needs pauses."""
     # A few encoded bytes may decode to a megabyte.
     if len(request.body.data) <= LARGE_BYTES and "content-encoding" not in request.headers:
@@ -209,7 +209,7 @@ def is_read_in_steps(request: Request, rules: Rules) -> bool:
 
 
 def readable_in_steps(
-    request: Request, troubles: Troubles, rules: Rules
+    request: Request, troubles: Troubles, rules: RunRules
 ) -> Generator[None, None, Readable]:
     """The request body in the form to parse. With pauses."""
     encoding = request.headers.get("content-encoding", "")
@@ -233,7 +233,7 @@ def readable_in_steps(
     )
 
 
-def _upstream_of(request: Request, rules: Rules) -> Upstream | None:
+def _upstream_of(request: Request, rules: RunRules) -> Upstream | None:
     upstream = rules.upstream(request.host, request.port)
     if upstream is None and request.address is not None:
         upstream = rules.upstream(request.address, request.port)
@@ -258,7 +258,7 @@ def _route_of(request: Request, *, is_named: bool) -> routes.Route | None:
 _redacted = lru_cache(maxsize=PATHS_MAX)(redacted_path)
 
 
-def _tags(rules: Rules, request: Request, troubles: Troubles) -> dict[str, str]:
+def _tags(rules: RunRules, request: Request, troubles: Troubles) -> dict[str, str]:
     """The client's tags, if the rules accept them, overridden by the operator's."""
     if not request.tag_headers or not rules.takes_client_tags:
         return dict(rules.tags)

@@ -32,7 +32,7 @@ from addon.metering.requests.messages import End
 from addon.proxy import exchanges
 from addon.proxy.commits import notifier
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
-from addon.proxy.display.watching import Wanted, Watching
+from addon.proxy.display.watching import Telemetry, Watching
 from addon.proxy.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Running
@@ -118,7 +118,7 @@ def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = N
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     notes = notes_if_viewed(ctx.master, loop)
-    wanted = Wanted(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
+    wanted = Telemetry(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
     watching = Watching(wanted) if wanted.is_enabled else None
     price = notes.pricing(book.price) if notes else book.price
     try:

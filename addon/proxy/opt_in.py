@@ -95,13 +95,13 @@ def learn(running: Running, live: Live, settled: Settled) -> None:
             running.proven.add(upstream)
         return
     if exchange.resent:
-        verdict = policy.Verdict.REFUSES
+        verdict = policy.UsageHabit.REFUSES
     elif exchange.usage_asked or policy.is_known(exchange.provider):
         return
     elif reading.usage_source is UsageSource.REPORTED or _is_no_openai_stream(live):
-        verdict = policy.Verdict.AUTOMATIC
+        verdict = policy.UsageHabit.AUTOMATIC
     else:
-        verdict = policy.Verdict.OPT_IN
+        verdict = policy.UsageHabit.OPT_IN
     lesson = policy.lesson(*upstream, verdict, now=exchange.opened_at, known=running.ledger.learned)
     if lesson is not None:
         running.ledger.learn(lesson)

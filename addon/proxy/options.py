@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from mitmproxy.addonmanager import Loader
 
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.opening import Rules, Upstream
+from addon.metering.opening import RunRules, Upstream
 from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
@@ -84,10 +84,10 @@ class Settings:
         secret: bytes,
         budget: MemoryBudget | None = None,
         billing: Callable[[Exchange], Billing | None] | None = None,
-    ) -> Rules:
+    ) -> RunRules:
         """The rules for every exchange. `secret` is the ledger's; `budget` is that of the exchanges
         under way, if there are any; `billing`: the operator's own word on it."""
-        return Rules(
+        return RunRules(
             node=node,
             secret=secret,
             tags=self.tags,

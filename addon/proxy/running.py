@@ -25,7 +25,7 @@ from enum import Enum
 from mitmproxy import http
 
 from addon.metering.exchange import MeteredExchange
-from addon.metering.opening import Rules
+from addon.metering.opening import RunRules
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.proxy.display.content_view import FlowNotes
@@ -102,7 +102,7 @@ class Running:
     """The state that outlives a reload of the script: the ledger, and the exchanges under way."""
 
     settings: Settings
-    rules: Rules
+    rules: RunRules
     ledger: Ledger
     price: Price
     """For log lines; the ledger prices on its own thread."""

@@ -49,7 +49,7 @@ class ArchiveFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ArchivePart:
     """A file of an archive, or one of several equal shares of its entries."""
 
     file: ArchiveFile
@@ -80,14 +80,14 @@ def files_in(names: Sequence[str], *, bodies_too: bool) -> list[ArchiveFile]:
     return list({one.name: one for one in files}.values())
 
 
-def parts_of(files: Iterable[ArchiveFile], *, part_bytes: int, parts_max: int) -> list[Part]:
+def parts_of(files: Iterable[ArchiveFile], *, part_bytes: int, parts_max: int) -> list[ArchivePart]:
     """The parts to read, the largest first, so that nobody starts a long one at the end.
     `part_bytes`: what is larger is read in parts; `parts_max`: of one file."""
     parts = []
     for file in files:
         is_whole = not file.is_local or file.name.endswith(tuple(BODY_TYPES))
         count = 1 if is_whole else max(1, min(parts_max, -(-file.size // part_bytes)))
-        parts += [Part(file=file, part=part, parts=count) for part in range(count)]
+        parts += [ArchivePart(file=file, part=part, parts=count) for part in range(count)]
     return sorted(parts, key=lambda part: -part.size)
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from addon.recordings.formats import flow_files, har, lines
 from addon.recordings.formats.recorded import (
-    Entry,
     Item,
     Recorded,
+    RecordedEntry,
     RecordingError,
     Unreadable,
     derived_id,
@@ -73,7 +73,9 @@ def is_recording(name: str, *, bodies_too: bool) -> bool:
     )
 
 
-def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> Iterator[Entry]:
+def entries(
+    path: Path, *, url: str | None, part: int = 0, parts: int = 1
+) -> Iterator[RecordedEntry]:
     """The entries of a file, not parsed yet. `url`: the URL of a single body.
 
     Several processes read one large file as `parts`, each its `part`, from 0.
@@ -83,13 +85,15 @@ def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> It
             yield from lines.entries(path, part=part, parts=parts)
         elif path.suffix in BODY_TYPES:
             if part == 0:
-                yield Entry(path.stat().st_size, 0, None, partial(_body, path, url), str(path))
+                yield RecordedEntry(
+                    path.stat().st_size, 0, None, partial(_body, path, url), str(path)
+                )
         elif _is_har(path):
             yield from har.entries(path, part=part, parts=parts)
         else:
             yield from flow_files.entries(path, part=part, parts=parts)
     except OSError as error:
-        yield Entry.of(Unreadable(str(path), f"cannot be read: {error.strerror or error}"))
+        yield RecordedEntry.of(Unreadable(str(path), f"cannot be read: {error.strerror or error}"))
 
 
 def read(path: Path, *, url: str | None) -> Iterator[Item]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from addon.metering.opening import Rules
+from addon.metering.opening import RunRules
 from addon.recordings.files import entries
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why, id_in_version_0_1
 from addon.recordings.metered import meter
@@ -26,7 +26,7 @@ type Find = Callable[[Sequence[str]], dict[str, Booked]]
 
 
 @dataclass(slots=True)
-class Found:
+class MatchCounts:
     """Counts of the files' entries, beside the exchanges that the ledger has."""
 
     matched: int = 0
@@ -57,7 +57,7 @@ class Found:
 def pairs(
     files: Iterable[Path],
     find: Find,
-    found: Found,
+    found: MatchCounts,
     *,
     url: str | None,
     since: datetime | None = None,
@@ -79,7 +79,7 @@ def pairs(
                 yield from _rows_of(item, find, found)
 
 
-def _rows_of(item: Recorded, find: Find, found: Found) -> Iterator[tuple[Recorded, Booked]]:
+def _rows_of(item: Recorded, find: Find, found: MatchCounts) -> Iterator[tuple[Recorded, Booked]]:
     ids = _ids_of(item)
     if not ids:
         found.foreign += 1
@@ -108,7 +108,7 @@ def _ids_of(item: Recorded) -> list[str]:
     if item.is_session:
         # If the ledger has them, they were confirmed.
         named = replace(item, is_llm=True)
-        return [one.exchange.id for one in meter(named, Rules(node="")) or ()]
+        return [one.exchange.id for one in meter(named, RunRules(node="")) or ()]
     if item.has_own_id:
         return [item.id]
     return [item.id, id_in_version_0_1(item)]

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from addon.dialects.counts import HEADER_PREFIX
 from addon.framing import json_values
 from addon.metering.exchange import MeteredExchange, may_refuse
-from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.opening import RunRules, Upstream, open_exchange
 from addon.metering.requests import attribution
 from addon.metering.requests.billing import SENT_KEY
 from addon.metering.requests.messages import (
@@ -46,7 +46,7 @@ PIECE_BYTES = 16 * 1024 * 1024
 _TAG_HEADER = attribution.TAG_HEADER.encode()
 
 
-def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
+def meter(item: Recorded, rules: RunRules) -> list[Settled] | None:
     """The reading of one recorded exchange; None if it is not an LLM call."""
     exchange = _opened(item, rules, is_llm=item.is_llm, is_injected=item.usage_injected)
     if exchange is None:
@@ -81,7 +81,7 @@ def reread(
     # The ledger has the key's fingerprint; the recording does not, so no secret is needed.
     # The ledger knows the key, too, by which the operator tells a plan.
     told = billing and billing(booked)
-    rules = Rules(node="", upstreams=(upstream,), billing=(lambda _: told) if told else None)
+    rules = RunRules(node="", upstreams=(upstream,), billing=(lambda _: told) if told else None)
     if booked.key_fingerprint is not None:
         sent = item.redacted_request_headers | {SENT_KEY}
         item = replace(item, redacted_request_headers=sent)
@@ -113,7 +113,7 @@ def _client_body(item: Recorded, *, is_injected: bool) -> bytes | None:
 
 
 def _opened(
-    item: Recorded, rules: Rules, *, is_llm: bool, is_injected: bool
+    item: Recorded, rules: RunRules, *, is_llm: bool, is_injected: bool
 ) -> MeteredExchange | None:
     headers = header_map(item.request_headers)
     if item.messages is not None:

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from addon.metering.troubles import place_of
-from addon.recordings.archives import ArchiveFile, Part, parts_of
+from addon.recordings.archives import ArchiveFile, ArchivePart, parts_of
 from addon.recordings.files import entries
 from addon.recordings.formats.recorded import (
-    Entry,
     Item,
     Recorded,
+    RecordedEntry,
     Skipped,
     Unreadable,
     Why,
@@ -57,7 +57,7 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 UNREADABLE_MAX = 1_000
 """Faults with a stored text; all are counted."""
 
-type Advance = Callable[[Part, int], None]
+type Advance = Callable[[ArchivePart, int], None]
 """Called with a part, and how many bytes of it were read."""
 
 type Lookup = Callable[[Sequence[str]], dict[str, str]]
@@ -65,7 +65,7 @@ type Lookup = Callable[[Sequence[str]], dict[str, str]]
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayTally:
     """The result of a replay."""
 
     new: int = 0
@@ -89,7 +89,7 @@ class Tally:
         if len(self.unreadable) < UNREADABLE_MAX:
             self.unreadable.append(item)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: ReplayTally) -> None:
         """Add the counts of another process."""
         self.new += other.new
         self.known += other.known
@@ -119,7 +119,7 @@ class Replay:
         url: str | None = None,
         advance: Advance = lambda _part, _read_bytes: None,
     ) -> None:
-        self.tally = Tally()
+        self.tally = ReplayTally()
         self._ledger = ledger
         self._node = node
         self._commits = commits
@@ -132,7 +132,7 @@ class Replay:
         self._ids: set[str] = set()
         """Ids of the metered exchanges and of those in flight."""
 
-    def read(self, part: Part, copy: Path | None = None) -> None:
+    def read(self, part: ArchivePart, copy: Path | None = None) -> None:
         """Meter the exchanges of a part that the ledger lacks, and queue them for the writer.
         `copy`: of a remote file."""
         path = copy or Path(part.file.name)
@@ -146,7 +146,7 @@ class Replay:
         """Wait until everything that was queued is committed or refused."""
         self._collect(0)
 
-    def _read_batch(self, batch: Sequence[Entry], file: str) -> None:
+    def _read_batch(self, batch: Sequence[RecordedEntry], file: str) -> None:
         known = self._known([entry.id for entry in batch if entry.id])
         derived: list[Recorded] = []
         for entry in batch:
@@ -214,11 +214,11 @@ class Replay:
     def _meter(self) -> Callable[[Recorded], list[Settled] | None]:
         """Imported for the first exchange that the ledger lacks: a third of the CPU time of a
         reading that finds all of them known (measured)."""
-        from addon.metering.opening import Rules
+        from addon.metering.opening import RunRules
         from addon.recordings import metered
         from ledger.settings import names_file
 
-        rules = Rules(
+        rules = RunRules(
             node=self._node,
             secret=self._ledger.secret,
             keeps_segments=True,
@@ -255,8 +255,8 @@ class Replay:
         self.tally.by_dialect[exchange.dialect, exchange.outcome] += 1
 
 
-def _batches(found: Iterable[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
+def _batches(found: Iterable[RecordedEntry]) -> Iterator[list[RecordedEntry]]:
+    batch: list[RecordedEntry] = []
     size = 0
     for entry in found:
         batch.append(entry)
@@ -291,7 +291,7 @@ type Log = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ReplayJob:
     """The input of every process."""
 
     ledger_url: str
@@ -304,22 +304,27 @@ _read_bytes: Synchronized[int] | None = None
 
 
 def replay_here(
-    job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[Path, int], None]
-) -> Tally:
+    job: ReplayJob, files: Sequence[Path], *, log: Log, advance: Callable[[Path, int], None]
+) -> ReplayTally:
     """Read the files in this process. `advance` is called with a file and the bytes read."""
 
-    def show(part: Part, read_bytes: int) -> None:
+    def show(part: ArchivePart, read_bytes: int) -> None:
         advance(Path(part.file.name), read_bytes)
 
     with _few_collections(), opened(job, log=log, advance=show) as replay:
         for path in files:
-            replay.read(Part(file=ArchiveFile.local(path)))
+            replay.read(ArchivePart(file=ArchiveFile.local(path)))
     return replay.tally
 
 
 def replay_with(
-    jobs: int, job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[int, str], None]
-) -> Tally:
+    jobs: int,
+    job: ReplayJob,
+    files: Sequence[Path],
+    *,
+    log: Log,
+    advance: Callable[[int, str], None],
+) -> ReplayTally:
     """Read the files with several processes, of which this is one; returns the sum of their
     counts."""
     # The imports cost as much CPU time as a hundred exchanges; one process needs none of them.
@@ -330,7 +335,7 @@ def replay_with(
     counter = context.Value("q", 0)
     local = [ArchiveFile.local(path) for path in files]
     own, *others = _shares(parts_of(local, part_bytes=PART_BYTES, parts_max=jobs), jobs)
-    waiting: set[Future[tuple[Tally, list[tuple[str, str]]]]] = set()
+    waiting: set[Future[tuple[ReplayTally, list[tuple[str, str]]]]] = set()
 
     def show() -> None:
         advance(counter.value, f"({jobs} processes)")
@@ -364,9 +369,9 @@ def replay_with(
     return replay.tally
 
 
-def _shares(parts: Sequence[Part], jobs: int) -> list[list[Part]]:
+def _shares(parts: Sequence[ArchivePart], jobs: int) -> list[list[ArchivePart]]:
     """The share of each process: each part goes to the process with the least bytes so far."""
-    shares: list[list[Part]] = [[] for _ in range(jobs)]
+    shares: list[list[ArchivePart]] = [[] for _ in range(jobs)]
     loads = [0] * jobs
     for part in parts:
         least = loads.index(min(loads))
@@ -380,7 +385,9 @@ def _begin(counter: Synchronized[int]) -> None:
     _read_bytes = counter
 
 
-def _replay_share(job: Job, parts: Sequence[Part]) -> tuple[Tally, list[tuple[str, str]]]:
+def _replay_share(
+    job: ReplayJob, parts: Sequence[ArchivePart]
+) -> tuple[ReplayTally, list[tuple[str, str]]]:
     assert _read_bytes is not None
     lines: list[tuple[str, str]] = []
     log: Log = lambda level, line: lines.append((level, line))  # noqa: E731
@@ -393,9 +400,9 @@ def _replay_share(job: Job, parts: Sequence[Part]) -> tuple[Tally, list[tuple[st
 
 def _adding(counter: Synchronized[int], *, then: Callable[[], None] = lambda: None) -> Advance:
     """A function that adds what a process has read of its parts."""
-    done: dict[Part, int] = {}
+    done: dict[ArchivePart, int] = {}
 
-    def add(part: Part, read_bytes: int) -> None:
+    def add(part: ArchivePart, read_bytes: int) -> None:
         with counter.get_lock():
             counter.value += read_bytes - done.get(part, 0)
         done[part] = read_bytes
@@ -419,7 +426,7 @@ def _few_collections() -> Iterator[None]:
 
 @contextmanager
 def opened(
-    job: Job,
+    job: ReplayJob,
     *,
     log: Log,
     node: str | None = None,
@@ -455,7 +462,7 @@ def opened(
         ledger.close(CLOSE_SECONDS_MAX)
 
 
-def _price_of(job: Job) -> Price:
+def _price_of(job: ReplayJob) -> Price:
     """The prices, imported for the first exchange that the ledger lacks. LedgerError at once if the
     operator's own file has a fault."""
 

@@ -24,9 +24,9 @@ from typing import Any
 
 import zstandard
 
-from addon.recordings.archives import ArchiveFile, Part, on_this_machine, parts_of
+from addon.recordings.archives import ArchiveFile, ArchivePart, on_this_machine, parts_of
 from addon.recordings.formats.recorded import Unreadable
-from addon.recordings.replay import CLOSE_SECONDS_MAX, Job, Log, Tally, opened, own_node
+from addon.recordings.replay import CLOSE_SECONDS_MAX, Log, ReplayJob, ReplayTally, opened, own_node
 from ledger import recording
 from ledger.maintenance.partial import PartsMerger
 from ledger.model.errors import LedgerError
@@ -49,26 +49,26 @@ type Advance = Callable[[int, str], None]
 
 def replay_on_dask(
     address: str,
-    job: Job,
+    job: ReplayJob,
     files: Sequence[ArchiveFile],
     *,
     workers: int | None,
     log: Log,
     advance: Advance,
-) -> Tally:
+) -> ReplayTally:
     """Read the files on a dask cluster, or for `local` with this many processes here."""
     with cluster_client(address, workers) as client:
         return replay_with_client(client, job, files, log=log, advance=advance)
 
 
 def replay_with_client(
-    client: Any, job: Job, files: Sequence[ArchiveFile], *, log: Log, advance: Advance
-) -> Tally:
+    client: Any, job: ReplayJob, files: Sequence[ArchiveFile], *, log: Log, advance: Advance
+) -> ReplayTally:
     """Read the files with the workers of a `distributed.Client`; returns the result."""
     part_job = _part_job(job, log=log)
     parts = parts_of(files, part_bytes=PART_BYTES, parts_max=PARTS_MAX)
     merger = PartsMerger(job.ledger_url)
-    tally = Tally()
+    tally = ReplayTally()
     read_bytes = 0
     try:
         for part, result in _results(client, parts, part_job):
@@ -117,13 +117,13 @@ def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
 
 
 def _results(
-    client: Any, parts: Sequence[Part], job: PartJob
-) -> Iterator[tuple[Part, PartResult | str]]:
+    client: Any, parts: Sequence[ArchivePart], job: PartJob
+) -> Iterator[tuple[ArchivePart, PartResult | str]]:
     """Each part with its result, or with the reason why there is none; in the order of arrival."""
     import distributed
 
     waiting = iter(parts)
-    submitted: dict[str, Part] = {}
+    submitted: dict[str, ArchivePart] = {}
     results = distributed.as_completed()
 
     def submit_some(count: int) -> None:
@@ -157,7 +157,7 @@ def _why(error: Exception) -> str:
     return f"a worker could not read it: {type(error).__name__}: {error}"[:300]
 
 
-def _merge(merger: PartsMerger, result: PartResult, tally: Tally, name: str) -> None:
+def _merge(merger: PartsMerger, result: PartResult, tally: ReplayTally, name: str) -> None:
     with tempfile.TemporaryDirectory(prefix="tokentee-merge-") as temporary:
         path = Path(temporary) / "part.sqlite3"
         _unpack(result, path)
@@ -173,7 +173,7 @@ def _merge(merger: PartsMerger, result: PartResult, tally: Tally, name: str) -> 
     tally.add(read)
 
 
-def _part_job(job: Job, *, log: Log) -> PartJob:
+def _part_job(job: ReplayJob, *, log: Log) -> PartJob:
     # The target is created or migrated before anything is read.
     node = own_node()
     ledger = recording.open_ledger(job.ledger_url, node=node, log=log)
@@ -224,12 +224,12 @@ class PartResult:
 
     ledger: bytes
     """A SQLite ledger, compressed."""
-    tally: Tally
+    tally: ReplayTally
     lines: list[tuple[str, str]]
     """Level and text of each log line."""
 
 
-def _read_part(part: Part, job: PartJob) -> PartResult:
+def _read_part(part: ArchivePart, job: PartJob) -> PartResult:
     """Read a part on a worker. Temporary files are in the worker's own folder, which is cleared if
     it dies. Raises LedgerError or OSError."""
     from distributed import get_worker
@@ -247,7 +247,7 @@ def _read_part(part: Part, job: PartJob) -> PartResult:
         engine = db.ensure(url)
         secret.store(engine, job.secret)
         engine.dispose()
-        own = Job(ledger_url=url, url=job.url, prices=str(prices) if prices else None)
+        own = ReplayJob(ledger_url=url, url=job.url, prices=str(prices) if prices else None)
         with on_this_machine(part.file, root) as path:
             with opened(
                 own,

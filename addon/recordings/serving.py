@@ -40,7 +40,7 @@ _WITHOUT_BODY = frozenset({204, 304})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServedAnswer:
     """One recorded answer, ready to be sent."""
 
     status: int
@@ -51,12 +51,12 @@ class Answer:
     breaks_off: bool
 
 
-class Answers:
+class ServedAnswers:
     """Recorded answers by request. Exchanges without an answer and WebSockets are left out."""
 
     def __init__(self, recorded: Iterable[Recorded]) -> None:
-        self._by_body: dict[tuple[str, str, bytes], list[Answer]] = defaultdict(list)
-        self._by_path: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+        self._by_body: dict[tuple[str, str, bytes], list[ServedAnswer]] = defaultdict(list)
+        self._by_path: dict[tuple[str, str], list[ServedAnswer]] = defaultdict(list)
         self._served: dict[int, int] = defaultdict(int)
         for item in recorded:
             if item.status is None or not 200 <= item.status <= 999:
@@ -69,7 +69,7 @@ class Answers:
     def __len__(self) -> int:
         return sum(map(len, self._by_path.values()))
 
-    def to(self, method: str, path: str, body: bytes) -> Answer | None:
+    def to(self, method: str, path: str, body: bytes) -> ServedAnswer | None:
         """The answer to a request; None if nothing was recorded for its path."""
         where = (method, _path_of(path))
         found = self._by_body.get((*where, _digest(body))) or self._by_path.get(where)
@@ -80,7 +80,7 @@ class Answers:
         return found[turn % len(found)]
 
 
-async def serve(answers: Answers, host: str, port: int, *, speed: float) -> asyncio.Server:
+async def serve(answers: ServedAnswers, host: str, port: int, *, speed: float) -> asyncio.Server:
     """Listen. `speed`: 1 as recorded, 2 twice as fast, 0 without any pause. Raises OSError."""
     places = asyncio.Semaphore(CONNECTIONS_MAX)
 
@@ -101,7 +101,7 @@ class _Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        answers: Answers,
+        answers: ServedAnswers,
         speed: float,
     ) -> None:
         self._reader = reader
@@ -153,7 +153,7 @@ class _Connection:
             else:  # the connection is closed
                 return None, b""
 
-    async def _send(self, answer: Answer) -> bool:
+    async def _send(self, answer: ServedAnswer) -> bool:
         """Send an answer; returns whether it ends the connection."""
         length = [(b"content-length", b"%d" % len(answer.body))] if answer.has_length else []
         framing = length or [(b"transfer-encoding", b"chunked")]
@@ -186,12 +186,12 @@ class _Connection:
         self._writer.write(self._http.send(event) or b"")
 
 
-def _answer(item: Recorded, status: int) -> Answer:
+def _answer(item: Recorded, status: int) -> ServedAnswer:
     has_length = any(name.lower() == b"content-length" for name, _ in item.response_headers)
     breaks_off = item.end is End.UPSTREAM_BROKE
     has_no_body = status in _WITHOUT_BODY or item.method == "HEAD"
     body = b"" if has_no_body else item.response_body
-    return Answer(
+    return ServedAnswer(
         status=status,
         headers=tuple(
             field
@@ -214,9 +214,9 @@ def _is_sendable(field: tuple[bytes, bytes]) -> bool:
     return True
 
 
-def _not_recorded(path: str) -> Answer:
+def _not_recorded(path: str) -> ServedAnswer:
     error = {"error": {"type": "not_recorded", "message": f"nothing was recorded for {path}"}}
-    return Answer(
+    return ServedAnswer(
         status=404,
         headers=((b"content-type", b"application/json"),),
         has_length=True,

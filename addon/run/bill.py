@@ -64,7 +64,7 @@ def show(ledger_url: str, run_id: str) -> None:
     console.print(escape(where), soft_wrap=True)
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What some requests used. None: not written, or not known."""
 
     requests: int | None = None
@@ -73,20 +73,20 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     output_tokens: int | None = None
     list_value_usd: Decimal | None = None
 
-    def __add__(self, other: "Figures") -> "Figures":
+    def __add__(self, other: "RunFigures") -> "RunFigures":
         sums: dict[str, Any] = {
             name: (getattr(self, name) or 0) + (getattr(other, name) or 0)
             for name in self.__struct_fields__
         }
-        return Figures(**sums)
+        return RunFigures(**sums)
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a file says."""
 
     tolerance: Decimal = Decimal(0)
-    total: Figures | None = None
-    models: Mapping[str, Figures] = {}
+    total: RunFigures | None = None
+    models: Mapping[str, RunFigures] = {}
 
 
 def read(path: Path) -> Expected:
@@ -98,20 +98,20 @@ def read(path: Path) -> Expected:
         raise LedgerError(f"{path}: {error}") from None
     if not (found.tolerance.is_finite() and 0 <= found.tolerance <= 1):
         raise LedgerError(f"{path}: tolerance {found.tolerance} is not from 0 to 1")
-    for each in (found.total or Figures(), *found.models.values()):
+    for each in (found.total or RunFigures(), *found.models.values()):
         if each.list_value_usd is not None and not each.list_value_usd.is_finite():
             raise LedgerError(f"{path}: list_value_usd {each.list_value_usd} is not a number")
     return found
 
 
-def used(ledger_url: str, run_id: str) -> dict[str, Figures]:
+def used(ledger_url: str, run_id: str) -> dict[str, RunFigures]:
     """Model -> what the requests of a run used. LedgerError if the ledger cannot be read."""
     with db.disposing(db.open_engine(_local(ledger_url))) as engine:
         rows = seen_by_model(engine, run_id, _TOKENS)
     found = {}
     for row in rows:
         model, requests, *tokens, picousd = tuple(row)
-        found[model or NO_MODEL] = Figures(
+        found[model or NO_MODEL] = RunFigures(
             requests=requests,
             list_value_usd=None if picousd is None else Decimal(picousd) / PICOUSD_PER_USD,
             **{name: each or 0 for name, each in zip(_TOKENS, tokens, strict=True)},
@@ -122,20 +122,20 @@ def used(ledger_url: str, run_id: str) -> dict[str, Figures]:
 _TOKENS = ("input_tokens", "cache_read_tokens", "output_tokens")
 
 
-def differences(expected: Expected, found: Mapping[str, Figures]) -> Iterator[str]:
+def differences(expected: Expected, found: Mapping[str, RunFigures]) -> Iterator[str]:
     """A line for each figure that is further off than the tolerance."""
     if expected.total is not None:
-        total = sum(found.values(), Figures())
+        total = sum(found.values(), RunFigures())
         yield from _differences("total", expected.total, total, expected.tolerance)
     if expected.models:
         for model in sorted(expected.models.keys() | found.keys()):
-            want = expected.models.get(model, Figures(requests=0))
-            got = found.get(model, Figures()) + Figures()
+            want = expected.models.get(model, RunFigures(requests=0))
+            got = found.get(model, RunFigures()) + RunFigures()
             yield from _differences(printable(model), want, got, expected.tolerance)
 
 
-def _differences(name: str, want: Figures, got: Figures, tolerance: Decimal) -> Iterator[str]:
-    for figure in Figures.__struct_fields__:
+def _differences(name: str, want: RunFigures, got: RunFigures, tolerance: Decimal) -> Iterator[str]:
+    for figure in RunFigures.__struct_fields__:
         expected, used_ = getattr(want, figure), getattr(got, figure) or 0
         if expected is None or abs(used_ - expected) <= tolerance * expected:
             continue
@@ -143,10 +143,10 @@ def _differences(name: str, want: Figures, got: Figures, tolerance: Decimal) -> 
         yield f"{name}: {figure} {_text(used_)}, expected {_text(expected)}{change}"
 
 
-def write(path: Path, expected: Expected, found: Mapping[str, Figures]) -> None:
+def write(path: Path, expected: Expected, found: Mapping[str, RunFigures]) -> None:
     """Write what was used, under the tolerance that the file had."""
     lines = [f"tolerance = {_text(expected.tolerance)}", "", "[total]"]
-    lines += _lines(sum(found.values(), Figures()))
+    lines += _lines(sum(found.values(), RunFigures()))
     for model in sorted(found):
         lines += ["", f"[models.{json.dumps(model)}]", *_lines(found[model])]
     try:
@@ -155,8 +155,8 @@ def write(path: Path, expected: Expected, found: Mapping[str, Figures]) -> None:
         raise LedgerError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _lines(figures: Figures) -> Iterator[str]:
-    for name in Figures.__struct_fields__:
+def _lines(figures: RunFigures) -> Iterator[str]:
+    for name in RunFigures.__struct_fields__:
         value = getattr(figures, name)
         if value is not None:
             yield f"{name} = {_text(value)}"

@@ -216,7 +216,7 @@ class ProxiedCommand:
                 command, environment, on_start=self._start_watching
             )
             await self._explain()
-        except child.CannotStartError as error:
+        except child.CommandCannotStartError as error:
             self.exit_code = error.exit_code
             self.warnings.append(str(error))
         except asyncio.CancelledError:
@@ -267,13 +267,13 @@ class ProxiedCommand:
         self.warnings += bypass.warnings(self._watch.seen, names)
 
 
-def _configured_hosts() -> tuple[hosts.Host, ...]:
+def _configured_hosts() -> tuple[hosts.NamedHost, ...]:
     """The hosts of `tee_hosts`. The recorder has already reported an invalid value."""
     try:
         settings = proxy_options.parse(ctx.options)
     except (ValueError, LedgerError):
         return ()
-    return tuple(hosts.Host(name=each.host, port=each.port) for each in settings.upstreams)
+    return tuple(hosts.NamedHost(name=each.host, port=each.port) for each in settings.upstreams)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -9,7 +9,7 @@ from ledger.model.learned import Learned
 from ledger.model.providers import StreamUsage
 
 
-class Verdict(StrEnum):
+class UsageHabit(StrEnum):
     """The lesson from an unknown upstream's first streams."""
 
     OPT_IN = "opt_in"
@@ -18,9 +18,9 @@ class Verdict(StrEnum):
 
 
 LEARNED_FOR = {
-    Verdict.OPT_IN: timedelta(days=7),
-    Verdict.AUTOMATIC: timedelta(days=30),
-    Verdict.REFUSES: timedelta(days=7),
+    UsageHabit.OPT_IN: timedelta(days=7),
+    UsageHabit.AUTOMATIC: timedelta(days=30),
+    UsageHabit.REFUSES: timedelta(days=7),
 }
 """Lessons expire and are learnt again: gateways are upgraded, and one unasked stream costs one
 estimate."""
@@ -29,7 +29,7 @@ estimate."""
 def asks_of(provider: str, learned: Learned | None, *, now: datetime) -> bool:
     """Whether `auto` asks here. A lesson overrides the table, because it was observed here."""
     if learned is not None and learned.expires_at > now:
-        return learned.verdict == Verdict.OPT_IN
+        return learned.verdict == UsageHabit.OPT_IN
     return providers.TABLE.stream_usage_of(provider) is StreamUsage.OPT_IN
 
 
@@ -41,7 +41,7 @@ def is_known(provider: str) -> bool:
 def lesson(
     origin: str,
     path: str,
-    verdict: Verdict,
+    verdict: UsageHabit,
     *,
     now: datetime,
     known: Mapping[tuple[str, str], Learned],

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 
 from ledger.budgets.budgets import Budgets, QuotaRule
 from ledger.budgets.spending import statuses
-from ledger.budgets.status import Status, document, period_text
+from ledger.budgets.status import BudgetStatus, document, period_text
 from ledger.figures.limits import RESET_TOLERANCE, Limit, limits
 from ledger.reports.limits_text import used_share
 from ledger.settings.names import Names
@@ -70,7 +70,7 @@ def mark_sent(engine: Engine, delivered: Iterable[Alert], now: datetime) -> None
             connection.execute(sa.update(alerts).where(*_is(alert)).values(sent_at=now))
 
 
-def _of_budget(status: Status) -> list[Alert]:
+def _of_budget(status: BudgetStatus) -> list[Alert]:
     """An alert for each threshold that a budget reached, the lowest first."""
     forecast = status.forecast_picousd
     end = f"; at this rate ~{money(forecast)} at its end" if forecast is not None else ""

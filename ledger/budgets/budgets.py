@@ -41,7 +41,7 @@ from ledger.model.errors import WrongCallError
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.settings import toml_tables
 from ledger.settings.names import Texts, texts
-from ledger.settings.toml_tables import FaultError, Problem
+from ledger.settings.toml_tables import FaultError, TomlProblem
 from ledger.text.period import zone_of
 
 BUDGETS_MAX = 1_000
@@ -180,7 +180,7 @@ class Budgets:
 NO_BUDGETS = Budgets()
 
 
-def read(text: str) -> tuple[Budgets, list[Problem]]:
+def read(text: str) -> tuple[Budgets, list[TomlProblem]]:
     """The valid budgets of a TOML text, and each problem."""
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("budget", "quota", "alert"))
@@ -199,7 +199,7 @@ def read(text: str) -> tuple[Budgets, list[Problem]]:
         ("alerts", len(destinations), ALERTS_MAX),
     ):
         if count > most:
-            problems.append(Problem(line=None, text=f"more than {most} {kind}"))
+            problems.append(TomlProblem(line=None, text=f"more than {most} {kind}"))
     return (
         Budgets(
             budgets=tuple(budget for _, budget in budgets[:BUDGETS_MAX]),

@@ -9,7 +9,7 @@ from ledger.model.errors import LedgerError
 from ledger.settings import toml_tables
 from ledger.settings.places import file_in_force
 from ledger.settings.small_files import read_text
-from ledger.settings.toml_tables import Problem
+from ledger.settings.toml_tables import TomlProblem
 
 DIGEST_VARIABLE = "TOKENTEE_BUDGETS_DIGEST"
 """Digest of the file that `tokentee run` checked: alerts run commands, and a file that was found
@@ -22,7 +22,7 @@ def path_of(named: str | None) -> Path | None:
     return file_in_force(named, "TOKENTEE_BUDGETS", "budgets.toml")
 
 
-def check(path: Path) -> tuple[Budgets, list[Problem]]:
+def check(path: Path) -> tuple[Budgets, list[TomlProblem]]:
     """The valid budgets of a file, and each problem."""
     return read(read_text(path, "budgets file"))
 

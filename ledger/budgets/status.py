@@ -22,7 +22,7 @@ METHOD = "forecast: what is spent / the part of the period that has passed, from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class BudgetStatus:
     """A budget in its current period."""
 
     budget: Budget
@@ -72,7 +72,7 @@ class Status:
         return "near" if self.reached else "ok"
 
 
-def table(statuses: list[Status]) -> Table:
+def table(statuses: list[BudgetStatus]) -> Table:
     """One line per budget."""
     return Table(
         columns=(
@@ -88,7 +88,7 @@ def table(statuses: list[Status]) -> Table:
     )
 
 
-def document(statuses: list[Status]) -> dict[str, Any]:
+def document(statuses: list[BudgetStatus]) -> dict[str, Any]:
     """All of it as a document for JSON."""
     return {
         "is_over": any(status.is_over for status in statuses),
@@ -116,7 +116,7 @@ def document(statuses: list[Status]) -> dict[str, Any]:
     }
 
 
-def notes(statuses: list[Status]) -> list[str]:
+def notes(statuses: list[BudgetStatus]) -> list[str]:
     """Warnings that the reader needs to judge the figures."""
     told = [METHOD] if any(status.forecast_picousd is not None for status in statuses) else []
     told += [
@@ -134,7 +134,7 @@ def notes(statuses: list[Status]) -> list[str]:
     return [*told, "budgets are advisory: they never stop traffic"] if statuses else told
 
 
-def _cells(status: Status) -> tuple[Cell, ...]:
+def _cells(status: BudgetStatus) -> tuple[Cell, ...]:
     forecast = status.forecast_picousd
     mark = "≥ " if status.requests_without_price else ""
     return (
@@ -148,7 +148,7 @@ def _cells(status: Status) -> tuple[Cell, ...]:
     )
 
 
-def period_text(status: Status) -> str:
+def period_text(status: BudgetStatus) -> str:
     """`2026-11`, `2026-11-20`, or `week of 2026-11-16`."""
     start = status.span.start
     if status.budget.period == "week":

@@ -24,7 +24,7 @@ EVERY_SECONDS = 300.0
 """An alert may be this late. A check queries the ledger once per budget."""
 
 
-class Watcher:
+class BudgetWatcher:
     """Checks budgets at intervals, and sends due alerts."""
 
     def __init__(self, url: str | URL, *, log: Log) -> None:
@@ -97,6 +97,6 @@ def str_of(url: str | URL) -> str:
     return url if isinstance(url, str) else url.render_as_string(hide_password=False)
 
 
-def watcher_of(url: str | URL, log: Log) -> tuple[Watcher, ...]:
+def watcher_of(url: str | URL, log: Log) -> tuple[BudgetWatcher, ...]:
     """A watcher if a budgets file exists; a wrong file is logged and stops nothing."""
-    return (Watcher(url, log=log),) if files.path_of(None) is not None else ()
+    return (BudgetWatcher(url, log=log),) if files.path_of(None) is not None else ()

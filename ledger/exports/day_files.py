@@ -39,7 +39,7 @@ class FileFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ExportedFile:
     """One written file."""
 
     path: Path
@@ -52,7 +52,7 @@ def write(
     columns: Columns,
     rows: Iterable[tuple[date, tuple[Any, ...]]],
     form: FileFormat,
-) -> Iterator[Written]:
+) -> Iterator[ExportedFile]:
     """Write (day, values) pairs, which must be in the order of their days; yields each file."""
     writing = _writing(form)
     for day, of_day in groupby(rows, key=lambda pair: pair[0]):
@@ -62,7 +62,7 @@ def write(
             for batch in batched((values for _, values in of_day), BATCH_ROWS):
                 append(batch)
                 count += len(batch)
-        yield Written(path, count)
+        yield ExportedFile(path, count)
 
 
 def _writing(form: FileFormat) -> Writing:

@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.exports import focus
-from ledger.exports.day_files import BATCH_ROWS, FileFormat, Written, write
+from ledger.exports.day_files import BATCH_ROWS, ExportedFile, FileFormat, write
 from ledger.model.money import usd_of
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
-from ledger.settings.names import Facts, Names
+from ledger.settings.names import GroupFacts, Names
 from ledger.settings.rates import Currency
 from ledger.store.adding_up import SPLIT
 from ledger.store.requests_view import REQUEST_COLUMNS, as_text, requests
@@ -94,7 +94,7 @@ def export(
     scope: Scope,
     *,
     wanted: Wanted | None = None,
-) -> Iterator[Written]:
+) -> Iterator[ExportedFile]:
     """Write a dataset, a file for each day; yields each when it is written."""
     dataset = DATASETS[name]
     with snapshot(engine) as connection:
@@ -209,7 +209,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
 def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:
     """The key's name, the team and the cost centre of a row, from the names file at the row's
     time."""
-    facts = Facts(
+    facts = GroupFacts(
         key=known["key_fingerprint"],
         key_hint=known["key_hint"],
         host=host_of(known["origin"]),

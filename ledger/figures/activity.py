@@ -27,7 +27,7 @@ SPEED_HOURS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningRequest:
     """One running request."""
 
     opened_at: datetime
@@ -43,7 +43,7 @@ class Activity:
     """The activity of a ledger at one moment."""
 
     now: datetime
-    running: tuple[Running, ...]
+    running: tuple[RunningRequest, ...]
     running_count: int
     ended: int
     """Requests that ended in the last SPEED_SECONDS."""
@@ -90,7 +90,7 @@ def _by(found: Mapping[Key, Figures], place: int) -> dict[Key, Figures]:
 
 def _running(
     connection: Connection, scope: Scope, now: datetime
-) -> tuple[tuple[Running, ...], int]:
+) -> tuple[tuple[RunningRequest, ...], int]:
     of = opened(scope, connection.dialect.name)
     e, is_running = of.c, of.c.opened_at >= now - timedelta(hours=RUNNING_HOURS_MAX)
     rows = connection.execute(
@@ -102,7 +102,7 @@ def _running(
     file = file_of(connection.engine.url)
     answered = nodes.answered(file, {row.node for row in rows if row.node}) if file else set()
     running = tuple(
-        Running(
+        RunningRequest(
             opened_at=row.opened_at,
             model=row.request_model,
             provider=row.provider,

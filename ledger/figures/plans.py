@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.figures.figures import Figures
 from ledger.figures.queries import groups
 from ledger.model.money import PICOUSD_PER_USD, usd_text
-from ledger.settings.names import Facts, Plan
+from ledger.settings.names import GroupFacts, PlanEntry
 from ledger.store.scope import Scope, snapshot, within
 from ledger.store.tables import exchanges, quotas
 from ledger.text.origins import host_of
@@ -110,8 +110,8 @@ def plan_months(engine: Engine, scope: Scope) -> list[PlanMonth]:
 
 def _facts(
     day: str, fingerprint: str | None, hint: str | None, origin: str | None, agent: str | None
-) -> Facts:
-    return Facts(
+) -> GroupFacts:
+    return GroupFacts(
         key=fingerprint,
         key_hint=hint,
         host=host_of(origin or ""),
@@ -164,14 +164,14 @@ def _between(months: Sequence[str]) -> list[str]:
     return found
 
 
-def _is_in_force(plan: Plan, month: str) -> bool:
+def _is_in_force(plan: PlanEntry, month: str) -> bool:
     """Whether a plan is in force on some day of a month."""
     first = datetime.fromisoformat(f"{month}-01").date()
     until = plan.until or date.max
     return first < until and (plan.since or date.min).isoformat()[:7] <= month
 
 
-def _price_of(plan: Plan | None) -> int | None:
+def _price_of(plan: PlanEntry | None) -> int | None:
     if plan is None or plan.usd_per_month is None:
         return None
     return int(Decimal(plan.usd_per_month) * PICOUSD_PER_USD)

@@ -59,7 +59,7 @@ class ChargeLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ListedRequest:
     """One line of a list of requests."""
 
     opened_at: datetime
@@ -101,7 +101,7 @@ class Request:
         return f"{self.opened_at.astimezone(UTC).isoformat()},{self.id}"
 
 
-COLUMNS = tuple(each.name for each in fields(Request) if each.name != "charges")
+COLUMNS = tuple(each.name for each in fields(ListedRequest) if each.name != "charges")
 """Of the view `requests`."""
 
 
@@ -109,7 +109,7 @@ COLUMNS = tuple(each.name for each in fields(Request) if each.name != "charges")
 class Page:
     """Requests, the latest first."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[ListedRequest, ...]
     older: str | None
     """Where the next page begins, as `Filter.before`; None: there are no older ones."""
     looked_to: datetime | None = None
@@ -140,7 +140,7 @@ def latest(connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit:
             length *= LONGER
     lines = _lines_of(connection, rows)
     found = tuple(
-        Request(
+        ListedRequest(
             **dict(zip(COLUMNS, row, strict=False))
             | {"opened_at": row.opened_at.astimezone(scope.zone or UTC)},
             charges=tuple(lines[row.id, row.reading_id]),

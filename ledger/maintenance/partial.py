@@ -29,7 +29,7 @@ from ledger.sync import spool
 from ledger.sync.merging import (
     ANSWER_SECONDS_MAX,
     BUNDLE_EXCHANGES_MAX,
-    Refused,
+    RefusedExchange,
     deliver,
     reason_of,
 )
@@ -52,7 +52,7 @@ class PartMerged:
     new: Counter[tuple[str, Outcome]] = field(default_factory=Counter)
     """By dialect and outcome."""
     known: int = 0
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedExchange] = field(default_factory=list)
 
 
 class PartsMerger:

@@ -55,7 +55,7 @@ type Row = Mapping[Any, Any]  # SQLAlchemy's RowMapping takes columns as keys, t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RepriceChange:
     """What repricing changes for one model. None: no line had, or has, a price."""
 
     requests: int = 0
@@ -63,8 +63,8 @@ class Change:
     before_picousd: int | None = None
     after_picousd: int | None = None
 
-    def __add__(self, other: "Change") -> "Change":
-        return Change(
+    def __add__(self, other: "RepriceChange") -> "RepriceChange":
+        return RepriceChange(
             requests=self.requests + other.requests,
             lines=self.lines + other.lines,
             before_picousd=_total((self.before_picousd, other.before_picousd)),
@@ -74,13 +74,13 @@ class Change:
 
 def changes(
     engine: Engine, book: PriceBook, scope: Scope, *, now: datetime, only_unpriced: bool = False
-) -> dict[str | None, Change]:
+) -> dict[str | None, RepriceChange]:
     """What would change, by model; writes nothing."""
-    found: dict[str | None, Change] = defaultdict(Change)
+    found: dict[str | None, RepriceChange] = defaultdict(RepriceChange)
     with engine.connect() as connection:
         for repriced in _all(connection, book, scope, now, only_unpriced=only_unpriced):
             if repriced.appended:
-                found[repriced.model] += Change(
+                found[repriced.model] += RepriceChange(
                     requests=1,
                     lines=len(repriced.appended),
                     before_picousd=repriced.before_picousd,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from ledger.budgets.status import Status
+from ledger.budgets.status import BudgetStatus
 from ledger.pages.period import Period, bar_name
 from ledger.pages.sums import Groups, ranked_names
 from ledger.text.printable import short_text
@@ -119,7 +119,7 @@ BARS_A_DAY = {
 }
 
 
-def levels(statuses: Sequence[Status], bar: str) -> tuple[Level, ...]:
+def levels(statuses: Sequence[BudgetStatus], bar: str) -> tuple[Level, ...]:
     """What a bar may cost by each budget of everything, and what it costs at the present pace of
     the budget's period."""
     found = []

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from ledger.budgets.status import Status, period_text
+from ledger.budgets.status import BudgetStatus, period_text
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.model.exchange import NO_MODEL
 from ledger.pages.period import Period
-from ledger.pages.sums import Counts
+from ledger.pages.sums import ProblemCounts
 from ledger.pages.unusual import Unusual
 from ledger.text import figures
 from ledger.text.figures import counted
@@ -55,14 +55,14 @@ class Shipping:
 def problems(
     total: Figures,
     by_model: Mapping[str | None, Figures],
-    counts: Counts,
+    counts: ProblemCounts,
     shipping: Sequence[Shipping],
     *,
     period: Period,
     only: Sequence[tuple[str, str]] = (),
     unknown_fields: Sequence[str] = (),
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({}),
-    budgets: Sequence[Status] = (),
+    budgets: Sequence[BudgetStatus] = (),
     unusual: Sequence[Unusual] = (),
     key_labels: Mapping[str | None, str] = MappingProxyType({}),
     error_kinds: Sequence[ErrorKind] = (),
@@ -92,7 +92,7 @@ def _only_options(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(f" --only {shlex.quote(f'{word}={value}')}" for word, value in pairs)
 
 
-def _of_budgets(statuses: Sequence[Status], period: Period, ledger: str) -> Iterator[Problem]:
+def _of_budgets(statuses: Sequence[BudgetStatus], period: Period, ledger: str) -> Iterator[Problem]:
     for each in statuses:
         if each.state == "ok":
             continue
@@ -206,7 +206,7 @@ def _of_shipping(shipping: Sequence[Shipping], period: Period, ledger: str) -> I
         )
 
 
-def _of_counts(counts: Counts, everywhere: str, options: str) -> Iterator[Problem]:
+def _of_counts(counts: ProblemCounts, everywhere: str, options: str) -> Iterator[Problem]:
     if counts.lost:
         yield Problem(
             kind="lost",

@@ -16,12 +16,12 @@ from decimal import Decimal
 
 from sqlalchemy.engine import URL, Connection, Engine
 
-from ledger.budgets.status import Status
+from ledger.budgets.status import BudgetStatus
 from ledger.figures import queries
 from ledger.figures.figures import Figures, total_of
 from ledger.figures.percentiles import Pool
 from ledger.figures.queries import Group
-from ledger.figures.request_list import Request, error_kinds, latest
+from ledger.figures.request_list import ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError
 from ledger.pages import charts, sums
 from ledger.pages.period import Period
@@ -68,7 +68,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PageRow:
     """One line of a table: a model, a key, a session."""
 
     word: str
@@ -83,7 +83,7 @@ class Row:
     last_time: str | None = None
     merged: int = 0
     """Number of groups in this line: the rest."""
-    requests: tuple[Request, ...] = ()
+    requests: tuple[ListedRequest, ...] = ()
 
     @property
     def only(self) -> tuple[tuple[str, str], ...]:
@@ -97,10 +97,10 @@ class Ranking:
 
     name: str
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[PageRow, ...]
     note: str = ""
 
-    def cost(self, row: Row) -> str:
+    def cost(self, row: PageRow) -> str:
         """The cost of a row, aligned with those of the others."""
         known = [each.sums.cost_picousd for each in self.rows]
         places = amount_places([Amount(picousd=each) for each in known if each is not None])
@@ -164,7 +164,7 @@ def overview(
     engine: Engine,
     question: Question,
     shipping: Iterable[Shipping] = (),
-    budgets: Sequence[Status] = (),
+    budgets: Sequence[BudgetStatus] = (),
     ledger: str = "",
 ) -> Overview:
     """The parts of the first screen. `ledger`: the option that names it in commands."""
@@ -346,7 +346,7 @@ def sessions(engine: Engine, question: Question) -> Ranking:
     return Ranking(name="session", title="Sessions", rows=rows)
 
 
-def few(connection: Connection, question: Question, total: Figures) -> tuple[Request, ...]:
+def few(connection: Connection, question: Question, total: Figures) -> tuple[ListedRequest, ...]:
     """The requests themselves, if they are so few that charts and tables say less than they do."""
     is_few = 0 < total.requests <= REQUESTS_IN_ROW
     return latest(connection, question.scope, limit=REQUESTS_IN_ROW).requests if is_few else ()
@@ -364,7 +364,7 @@ def with_requests(connection: Connection, ranking: Ranking, question: Question) 
     return replace(ranking, rows=tuple(rows))
 
 
-def row_scope(row: Row, question: Question) -> Scope:
+def row_scope(row: PageRow, question: Question) -> Scope:
     """The scope of one line's requests. It ends at the line's last day, where the backward scan
     starts."""
     period = question.period
@@ -405,7 +405,7 @@ def _rows(
     *,
     before: Mapping[str | None, Figures] | None,
     last_times: Mapping[str | None, str],
-) -> tuple[Row, ...]:
+) -> tuple[PageRow, ...]:
     """The costliest rows, and the rest as one line."""
     costliest = sums.costliest_of(by_name, ROWS_MAX)
     return _listed(word, costliest, labels, before=before, last_times=last_times)
@@ -418,13 +418,13 @@ def _listed(
     *,
     before: Mapping[str | None, Figures] | None,
     last_times: Mapping[str | None, str],
-) -> tuple[Row, ...]:
+) -> tuple[PageRow, ...]:
     whole = sum(each.cost_picousd or 0 for each in (*costliest.shown.values(), costliest.rest))
     rows = []
     for name, each in costliest.shown.items():
         past = before.get(name) if before is not None else None
         rows.append(
-            Row(
+            PageRow(
                 word=word,
                 value=name,
                 label=short_text(labels.get(name, name or f"(no {word})") or ""),
@@ -436,7 +436,7 @@ def _listed(
         )
     if costliest.merged:
         rows.append(
-            Row(
+            PageRow(
                 word=word,
                 value=None,
                 label=f"{costliest.merged:,} more",

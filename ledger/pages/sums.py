@@ -56,7 +56,7 @@ type Groups = Mapping[tuple[str, str | None], Figures]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class FigureTable:
     """Figures by (time, name) for each word; the name is a model, a provider or a fingerprint."""
 
     groups: dict[str, dict[tuple[str, str | None], Figures]]
@@ -83,7 +83,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class ProblemCounts:
     """Counts of problems in a period, over the whole ledger."""
 
     lost: int = 0
@@ -92,7 +92,9 @@ class Counts:
     still_open: int = 0
 
 
-def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool = False) -> Table:
+def read(
+    connection: Connection, period: Period, given: Scope, *, by_hour: bool = False
+) -> FigureTable:
     """The sums of a period by day, or by hour, and each word of `GROUPED`, under the conditions and
     names of `given`."""
     groups: dict[str, dict[tuple[str, str | None], Figures]] = {word: {} for word in GROUPED}
@@ -104,7 +106,7 @@ def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool 
             into[key] = into[key] + found if key in into else found
             if row.word == "key":
                 hints[row.name] = row.hint or hints.get(row.name)
-    return Table(groups=groups, hints=hints)
+    return FigureTable(groups=groups, hints=hints)
 
 
 def _parts(
@@ -270,15 +272,15 @@ def first_request(connection: Connection) -> datetime | None:
     return found
 
 
-def count_troubles(connection: Connection, period: Period) -> Counts:
+def count_troubles(connection: Connection, period: Period) -> ProblemCounts:
     """Count the lost, degraded, duplicate and open exchanges."""
     found: dict[str, int] = defaultdict(int)
-    names = [each.name for each in fields(Counts)]
+    names = [each.name for each in fields(ProblemCounts)]
     for span in spans(connection, period.since, period.until, step=DAY):
         counted = connection.execute(_troubles(span, names)).one()
         for name in names:
             found[name] += int(counted._mapping[name] or 0)
-    return Counts(**found)
+    return ProblemCounts(**found)
 
 
 def unknown_fields(connection: Connection, period: Period) -> list[str]:

@@ -50,11 +50,11 @@ from ledger.pricing.price_lines import NO_TIME, Rate
 from ledger.pricing.price_lists import Gateway, PriceQuestion
 from ledger.pricing.published import is_standard
 from ledger.settings import small_files, toml_tables
-from ledger.settings.toml_tables import FaultError, Problem
+from ledger.settings.toml_tables import FaultError, TomlProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PriceEntry:
     """One `[[price]]`."""
 
     host: str
@@ -81,7 +81,7 @@ class Entry:
 class Overrides:
     """One override file."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[PriceEntry, ...] = ()
     gateways: tuple[Gateway, ...] = ()
     litellm: LiteLLM | None = None
     rules: billing.Rules = field(default_factory=billing.Rules)
@@ -110,7 +110,7 @@ def check(path: str) -> tuple[Overrides, list[str]]:
     )
     prices, wrong = toml_tables.converted(text, document, "price", PriceTable)
     problems += wrong
-    entries: list[Entry] = []
+    entries: list[PriceEntry] = []
     for place, table in prices:
         try:
             entries.append(_entry(table, f"override sha256:{digest}"))
@@ -126,7 +126,7 @@ def check(path: str) -> tuple[Overrides, list[str]]:
             litellm = _litellm(document["litellm"], Path(path).parent)
         except FaultError as fault:
             line = toml_tables.line_of_key(text, "litellm")
-            problems.append(Problem(line=line, text=str(fault)))
+            problems.append(TomlProblem(line=line, text=str(fault)))
     return (
         Overrides(
             entries=tuple(entries),
@@ -143,7 +143,7 @@ def check(path: str) -> tuple[Overrides, list[str]]:
 
 
 def in_force(
-    entries: tuple[Entry, ...], at: datetime
+    entries: tuple[PriceEntry, ...], at: datetime
 ) -> tuple[dict[str, Rate], Rate | None, datetime, datetime]:
     """The prices of matching entries at a moment: rates, the price of every other line, and the
     span around the moment in which nothing changes."""
@@ -164,7 +164,7 @@ def in_force(
     return rates, rest, since, until
 
 
-def _entry(table: PriceTable, source: str) -> Entry:
+def _entry(table: PriceTable, source: str) -> PriceEntry:
     rates = dict(rates_of(table, source))
     if table.free and rates:
         raise FaultError("free", "a free entry has no prices beside")
@@ -175,7 +175,7 @@ def _entry(table: PriceTable, source: str) -> Entry:
     if until <= since:
         raise FaultError("until", "it is not after from")
     tier = table.service_tier or ("*" if table.free else None)
-    return Entry(
+    return PriceEntry(
         host=(table.host or "*").lower(),
         provider=(table.provider or "*").lower(),
         model=(table.model or "*").lower(),

@@ -164,7 +164,7 @@ class PriceBook:
 
     def _listed(
         self, question: PriceQuestion, asked: list[Candidate], tier: str | None, at: datetime
-    ) -> published.Period:
+    ) -> published.PricePeriod:
         """The prices of the list in force at that moment; where it has none, of the newest."""
         if question.model is None:
             return _nothing("the exchange names no model", tier)
@@ -185,7 +185,7 @@ class PriceBook:
         tier: str | None,
         at: datetime,
         snapshot: PriceList | None,
-    ) -> published.Period:
+    ) -> published.PricePeriod:
         lists = (snapshot.lists if snapshot else None) or published.installed()
         found = _in_genai_prices(lists, question, asked, tier, at)
         if found is not None and found.rates and found.missing_tier is None:
@@ -205,7 +205,7 @@ def _in_genai_prices(
     asked: list[Candidate],
     tier: str | None,
     at: datetime,
-) -> published.Period | None:
+) -> published.PricePeriod | None:
     for candidate in asked:
         model = lists.find(candidate.list_id, candidate.model)
         if model is not None:
@@ -225,12 +225,12 @@ def _in_litellm(
     return None
 
 
-def _nothing(reason: str, tier: str | None) -> published.Period:
-    return published.Period({}, reason, *NO_TIME, missing_tier=published.tier_name(tier))
+def _nothing(reason: str, tier: str | None) -> published.PricePeriod:
+    return published.PricePeriod({}, reason, *NO_TIME, missing_tier=published.tier_name(tier))
 
 
 def _lists(
-    listed: published.Period, asked: list[Candidate], question: PriceQuestion
+    listed: published.PricePeriod, asked: list[Candidate], question: PriceQuestion
 ) -> tuple[str, ...]:
     """The lists whose rules apply: the one with the model, and the host's own."""
     own = [candidate.list_id for candidate in asked if candidate.own or not listed.list_id]
@@ -238,7 +238,7 @@ def _lists(
 
 
 def _names(
-    listed: published.Period, asked: list[Candidate], question: PriceQuestion
+    listed: published.PricePeriod, asked: list[Candidate], question: PriceQuestion
 ) -> tuple[str, ...]:
     asked_for, answered = question.request_model, question.response_model
     if asked_for and answered and is_another(question.provider, asked_for, answered):

@@ -119,7 +119,7 @@ class Lists:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class PricePeriod:
     """Rates in force from one moment to another; `absent`: why a missing line has no price."""
 
     rates: dict[str, Rate]
@@ -155,7 +155,7 @@ def find(list_id: str, model: str) -> Published | None:
     return installed().find(list_id, model)
 
 
-def prices(published: Published, *, tier: str | None, at: datetime, source: str) -> Period:
+def prices(published: Published, *, tier: str | None, at: datetime, source: str) -> PricePeriod:
     """The model's rates at a moment, and the span around it in which nothing changes."""
     model, name = published.model, tier_name(tier)
     since, until = _span(_constraints(model), at)
@@ -164,7 +164,7 @@ def prices(published: Published, *, tier: str | None, at: datetime, source: str)
     rates = _rates(model.get_prices(at, None if missing else context), source)
     what = f"{published.list_id}/{model.id}"
     absent = f"{what} is listed without {'this line' if rates else 'a price'}"
-    return Period(rates, absent, since, until, missing, published.list_id, model.id)
+    return PricePeriod(rates, absent, since, until, missing, published.list_id, model.id)
 
 
 def picousd_of_price(price: Decimal, units: int) -> int:

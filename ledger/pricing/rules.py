@@ -54,7 +54,7 @@ from ledger.model.usage import billing_fields
 from ledger.pricing.override_tables import FiguresTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
 from ledger.settings import toml_tables
-from ledger.settings.toml_tables import FaultError, Problem
+from ledger.settings.toml_tables import FaultError, TomlProblem
 
 RULES_FILE = Path(__file__).with_name("billing_rules.toml")
 REPORTED_BILL = "reported"
@@ -246,7 +246,7 @@ class Effect:
     bill: str = ""
 
 
-def load(text: str) -> tuple[Rules, list[Problem]]:
+def load(text: str) -> tuple[Rules, list[TomlProblem]]:
     """The `[[rule]]` and `[[field]]` tables of a text, and each problem."""
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("rule", "field"))
@@ -254,7 +254,7 @@ def load(text: str) -> tuple[Rules, list[Problem]]:
     return rules, problems + wrong
 
 
-def of_document(text: str, document: Mapping[str, Any]) -> tuple[Rules, list[Problem]]:
+def of_document(text: str, document: Mapping[str, Any]) -> tuple[Rules, list[TomlProblem]]:
     """The rules and fields in a parsed file, and each problem."""
     tables, problems = toml_tables.converted(text, document, "rule", RuleTable)
     rules = []

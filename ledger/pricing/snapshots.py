@@ -54,7 +54,7 @@ MODELS_DEV_KEYS = {
 """A price of models.dev, in USD per million tokens -> LiteLLM's key, in USD per token."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename={"since": "from"}):
+class SnapshotEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"since": "from"}):
     """One line of the index."""
 
     digest: str | None
@@ -134,12 +134,12 @@ class Snapshots:
     def __init__(self, folder: Path | None = None) -> None:
         """`folder` is the data directory's by default. LedgerError if its index is damaged."""
         self.folder = folder or places.data_directory() / "prices"
-        self.entries: Sequence[Entry] = ()
+        self.entries: Sequence[SnapshotEntry] = ()
         path = self.folder / INDEX_NAME
         if path.exists():
             data = small_files.read_bytes(path, "index of prices")
             try:
-                self.entries = msgspec.json.decode(data, type=list[Entry])
+                self.entries = msgspec.json.decode(data, type=list[SnapshotEntry])
             except msgspec.DecodeError as error:
                 raise LedgerError(f"{path} is damaged: {error}; remove it") from None
         self._read: dict[str, PriceList] = {}
@@ -165,7 +165,7 @@ class Snapshots:
     def with_list(self, prices: PriceList, now: datetime) -> "Snapshots":
         """These, and a list that is not kept, in force from now on."""
         other = Snapshots(self.folder)
-        entry = Entry(digest=prices.digest, kind=prices.kind, since=now, source="")
+        entry = SnapshotEntry(digest=prices.digest, kind=prices.kind, since=now, source="")
         other.entries, other._read = (*self.entries, entry), {**self._read, prices.digest: prices}
         return other
 
@@ -183,21 +183,27 @@ class Snapshots:
     def install(self, prices: PriceList, *, source: str, now: datetime) -> None:
         """Keep a list, and put it into force from now on."""
         self._write(f"{prices.digest}.json", prices.data)
-        self._append(Entry(digest=prices.digest, kind=prices.kind, since=now, source=source))
+        self._append(
+            SnapshotEntry(digest=prices.digest, kind=prices.kind, since=now, source=source)
+        )
 
-    def rollback(self, *, now: datetime) -> Entry:
+    def rollback(self, *, now: datetime) -> SnapshotEntry:
         """Put the list before the one in force into force again; LedgerError if there is none."""
         if not self.entries or self.entries[-1].digest is None:
             raise LedgerError("the prices of the installed package are in force; nothing to undo")
         current = self.entries[-1].digest
         first = next(at for at, entry in enumerate(self.entries) if entry.digest == current)
         before = [entry for entry in self.entries[:first] if entry.digest is not None]
-        last = before[-1] if before else Entry(digest=None, kind="", since=now, source="installed")
+        last = (
+            before[-1]
+            if before
+            else SnapshotEntry(digest=None, kind="", since=now, source="installed")
+        )
         entry = msgspec.structs.replace(last, since=now)
         self._append(entry)
         return entry
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: SnapshotEntry) -> None:
         if self.entries and entry.since < self.entries[-1].since:
             raise LedgerError("the clock is before the last update of prices; set it right first")
         if len(self.entries) >= ENTRIES_MAX:

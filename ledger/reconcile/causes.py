@@ -1,6 +1,6 @@
 """Pure. The smallest set of causes that turns the ledger's costs into those of a statement.
 
-Charges of the ledger are grouped by all that a cause can depend on (`Group`); the statement has
+Charges of the ledger are grouped by all that a cause can depend on (`Alike`); the statement has
 an amount for each day and name (`Cells`). A cause multiplies some of the groups (a region, a tier,
 what is counted twice or left out), moves all of them to other days (a time zone), or is the amount
 of cells that the ledger has not at all. Causes of one set stack. A cause without a free figure
@@ -28,10 +28,10 @@ from ledger.reconcile.tries import (
     FITTED,
     NAMED,
     VALUES_MAX,
+    Alike,
     Cause,
     Cell,
     Cells,
-    Group,
     Try,
     named,
     unique,
@@ -79,7 +79,7 @@ class _State:
     """Amounts by cell of the members of a try, by the identity of their tuple."""
 
 
-def explain(groups: Iterable[Group], stated: Cells, *, tolerance: Decimal) -> Explanation:
+def explain(groups: Iterable[Alike], stated: Cells, *, tolerance: Decimal) -> Explanation:
     """The causes that turn the groups into the cells of a statement.
 
     `groups` begin a day before the statement and end a day after it, for time zones. `tolerance`:
@@ -124,13 +124,13 @@ class _Search:
 
     def __init__(
         self,
-        groups: Sequence[Group],
+        groups: Sequence[Alike],
         stated: Cells,
         tolerance: Decimal,
-        day_of: Callable[[Group], date],
+        day_of: Callable[[Alike], date],
     ) -> None:
         first, last = min(day for day, _ in stated), max(day for day, _ in stated)
-        merged: dict[Group, list[int]] = {}
+        merged: dict[Alike, list[int]] = {}
         self.days: list[date] = []
         for group in groups:
             day = day_of(group)
@@ -409,20 +409,20 @@ class _Search:
             )
 
 
-def _utc_day(group: Group) -> date:
+def _utc_day(group: Alike) -> date:
     return group.opened.date()
 
 
-def _shifted_day(hours: int, group: Group) -> date:
+def _shifted_day(hours: int, group: Alike) -> date:
     return (group.opened + timedelta(hours=hours)).date()
 
 
 def _datings(
-    groups: Sequence[Group], stated: Cells
-) -> Iterator[tuple[Cause, Callable[[Group], date]]]:
+    groups: Sequence[Alike], stated: Cells
+) -> Iterator[tuple[Cause, Callable[[Alike], date]]]:
     """Up to three ways to give groups other days: those that fit best, by the amounts, and by the
     share that each name has of its own total."""
-    every: list[tuple[Cause, Callable[[Group], date]]] = [
+    every: list[tuple[Cause, Callable[[Alike], date]]] = [
         (
             Cause(kind="time zone", what=f"the statement's days are those of UTC{hours:+d}"),
             partial(_shifted_day, hours),
@@ -436,7 +436,7 @@ def _datings(
     for group in groups:
         by_hour[group.opened, group.is_late, group.name] += group.picousd
     hours = [
-        Group(opened=at, is_late=late, name=name, line="", quantity=0, picousd=amount)
+        Alike(opened=at, is_late=late, name=name, line="", quantity=0, picousd=amount)
         for (at, late, name), amount in by_hour.items()
     ]
     first, last = min(day for day, _ in stated), max(day for day, _ in stated)

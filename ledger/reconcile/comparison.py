@@ -31,7 +31,7 @@ class Dimension(StrEnum):
     PROJECT = "project"
 
 
-class Verdict(StrEnum):
+class Agreement(StrEnum):
     """How one figure compares."""
 
     EQUAL = "equal"
@@ -41,14 +41,14 @@ class Verdict(StrEnum):
     ONLY_STATEMENT = "only in the statement"
 
 
-AGREES = frozenset({Verdict.EQUAL, Verdict.WITHIN})
+AGREES = frozenset({Agreement.EQUAL, Agreement.WITHIN})
 
 OTHER_ITEMS = "items without a model"
 """The row of items that are billed in addition to the tokens of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Compared:
     """One figure of one day and model (or key, or project) on both sides. None: that side lacks the
     figure."""
 
@@ -60,7 +60,7 @@ class Entry:
     figure: str
     ledger: int | None
     statement: int | None
-    verdict: Verdict
+    verdict: Agreement
 
     @property
     def difference(self) -> int:
@@ -80,14 +80,14 @@ def compare(
     *,
     by: Dimension = Dimension.MODEL,
     tolerance: Decimal,
-) -> tuple[Entry, ...]:
+) -> tuple[Compared, ...]:
     """Every figure that the statement reports, by day and `by`.
 
     `tolerance` is a part of the statement's figure: 0.001 for a thousandth.
     """
     booked, stated = list(ledger), list(statement)
     names = _names([*booked, *stated], by)
-    entries: list[Entry] = []
+    entries: list[Compared] = []
     for figure in FIGURES:
         of_figure = [line for line in stated if figure in line.figures]
         if not of_figure:
@@ -101,7 +101,7 @@ def compare(
             if left or right:
                 day, name, item = key
                 entries.append(
-                    Entry(
+                    Compared(
                         day=day,
                         name=names[name] if name else None,
                         item=item,
@@ -142,17 +142,19 @@ def unnamed_items(lines: Sequence[Line]) -> Mapping[str, int]:
     return dict(found)
 
 
-def _verdict(figure: str, ledger: int | None, statement: int | None, tolerance: Decimal) -> Verdict:
+def _verdict(
+    figure: str, ledger: int | None, statement: int | None, tolerance: Decimal
+) -> Agreement:
     if statement is None:
-        return Verdict.ONLY_LEDGER
+        return Agreement.ONLY_LEDGER
     if ledger is None:
-        return Verdict.ONLY_STATEMENT
+        return Agreement.ONLY_STATEMENT
     difference = abs(ledger - statement)
     if difference == 0:
-        return Verdict.EQUAL
+        return Agreement.EQUAL
     rounding = ROUNDING_PICOUSD if figure == "cost_picousd" else 0
     is_within = difference <= rounding or difference <= abs(statement) * tolerance
-    return Verdict.WITHIN if is_within else Verdict.DIFFERS
+    return Agreement.WITHIN if is_within else Agreement.DIFFERS
 
 
 def _sums(

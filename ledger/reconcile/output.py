@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.reconcile.causes import Explanation
-from ledger.reconcile.comparison import AGREES, Dimension, Entry
+from ledger.reconcile.comparison import AGREES, Compared, Dimension
 from ledger.reports.layout import Amount, Cell, Column, Table
 from ledger.reports.render import usd
 
@@ -14,7 +14,7 @@ ALL = "(all)"
 """The name of a row that the statement does not split further."""
 
 
-def table(entries: Iterable[Entry], by: Dimension = Dimension.MODEL) -> Table:
+def table(entries: Iterable[Compared], by: Dimension = Dimension.MODEL) -> Table:
     """One line per figure."""
     columns = (
         ("day", False),
@@ -34,7 +34,7 @@ def table(entries: Iterable[Entry], by: Dimension = Dimension.MODEL) -> Table:
     )
 
 
-def document(entries: Iterable[Entry]) -> dict[str, Any]:
+def document(entries: Iterable[Compared]) -> dict[str, Any]:
     """All entries, and the count of each verdict."""
     listed = list(entries)
     return {
@@ -103,13 +103,13 @@ def causes_document(explained: Sequence[tuple[str, Explanation]]) -> list[dict[s
     ]
 
 
-def summary(entries: Iterable[Entry]) -> str:
+def summary(entries: Iterable[Compared]) -> str:
     """The number of figures per verdict, in one line."""
     counts = Counter(str(entry.verdict) for entry in entries)
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
 
-def _cells(entry: Entry) -> tuple[Cell, ...]:
+def _cells(entry: Compared) -> tuple[Cell, ...]:
     return (
         entry.day.isoformat(),
         f"({entry.item})" if entry.item else entry.name or ALL,
@@ -121,13 +121,13 @@ def _cells(entry: Entry) -> tuple[Cell, ...]:
     )
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: Compared) -> str:
     return "cost_usd" if entry.figure == "cost_picousd" else entry.figure
 
 
-def _shown(entry: Entry, value: int | None) -> Cell:
+def _shown(entry: Compared, value: int | None) -> Cell:
     return Amount(picousd=value) if entry.figure == "cost_picousd" and value is not None else value
 
 
-def _exact(entry: Entry, value: int | None) -> int | Decimal | None:
+def _exact(entry: Compared, value: int | None) -> int | Decimal | None:
     return usd(value) if entry.figure == "cost_picousd" else value

@@ -23,9 +23,9 @@ from ledger.pricing import rules
 from ledger.pricing.price_lines import is_token_line
 from ledger.reconcile import causes
 from ledger.reconcile.causes import Explanation
-from ledger.reconcile.comparison import Dimension, Entry, compare, cost_cells
+from ledger.reconcile.comparison import Compared, Dimension, compare, cost_cells
 from ledger.reconcile.statement import Line, Statement
-from ledger.reconcile.tries import Cells, Group
+from ledger.reconcile.tries import Alike, Cells
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
 from ledger.store.keys import midnight
@@ -48,12 +48,12 @@ def reconcile(
     by: Dimension = Dimension.MODEL,
     same: Mapping[str, str] | None = None,
     tolerance: Decimal,
-) -> tuple[Entry, ...]:
+) -> tuple[Compared, ...]:
     """Compare the statements of each provider with the ledger, over the days that they cover.
 
     `same`: a vendor's id of a key or project -> the end of the ledger's name for it.
     """
-    entries: list[Entry] = []
+    entries: list[Compared] = []
     for provider, stated in _by_provider(statements, scope).items():
         days = [line.day for line in stated]
         booked = lines(engine, min(days), max(days), _of(provider, scope), by=by)
@@ -187,7 +187,7 @@ def _groups(
     *,
     by: Dimension,
     same: Mapping[str, str],
-) -> Iterator[Group]:
+) -> Iterator[Alike]:
     """The charges as causes take them, from a day before the cells to a day after them."""
     first, last = min(day for day, _ in cells), max(day for day, _ in cells)
     around = replace(
@@ -214,7 +214,7 @@ def _groups(
             project=project if by is Dimension.PROJECT else None,
             figures={},
         )
-        yield Group(
+        yield Alike(
             opened=opened,
             is_late=bool(late),
             name=name_of(_renamed(about, same, by)),

@@ -29,7 +29,7 @@ type Cells = Mapping[Cell, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Alike:
     """Charges of one line that are alike in all that a cause depends on."""
 
     opened: datetime
@@ -81,7 +81,7 @@ class Try:
     cells: tuple[Cell, ...] = ()
 
 
-def _scopes(groups: Sequence[Group], words: Iterable[str]) -> Iterator[tuple[str, str, list[int]]]:
+def _scopes(groups: Sequence[Alike], words: Iterable[str]) -> Iterator[tuple[str, str, list[int]]]:
     """Word, value and members; the word is empty for everything."""
     yield "", "", list(range(len(groups)))
     for word in words:
@@ -95,7 +95,7 @@ def _scopes(groups: Sequence[Group], words: Iterable[str]) -> Iterator[tuple[str
             yield from ((word, value, found) for value, found in ranked[:VALUES_MAX])
 
 
-def named(groups: Sequence[Group], last: date) -> Iterator[Try]:
+def named(groups: Sequence[Alike], last: date) -> Iterator[Try]:
     """Every cause without a free figure. `last`: the statement's last day."""
     for word, value, members in _scopes(groups, ("model", "host", "key", "project", "tier")):
         of = f" of {word} {value}" if word else ""
@@ -126,7 +126,7 @@ def named(groups: Sequence[Group], last: date) -> Iterator[Try]:
         yield Try(Cause(kind="late rows", what=text), NAMED, tuple(late), 0.0)
 
 
-def _tiers_and_regions(groups: Sequence[Group], of: str, members: list[int]) -> Iterator[Try]:
+def _tiers_and_regions(groups: Sequence[Alike], of: str, members: list[int]) -> Iterator[Try]:
     listed = tuple(m for m in members if groups[m].region == 1)
     for factor in REGION_FACTORS:
         text = f"tokens{of} are billed with a region's factor x{factor:g}, booked without"
@@ -145,8 +145,8 @@ def _tiers_and_regions(groups: Sequence[Group], of: str, members: list[int]) -> 
             yield Try(Cause(kind="tier", what=text), NAMED, other, 1 / factor)
 
 
-def _caches(groups: Sequence[Group], of: str, members: list[int]) -> Iterator[Try]:
-    alike: dict[Group, dict[str, int]] = defaultdict(dict)
+def _caches(groups: Sequence[Alike], of: str, members: list[int]) -> Iterator[Try]:
+    alike: dict[Alike, dict[str, int]] = defaultdict(dict)
     for m in members:
         each = groups[m]
         alike[replace(each, line="", quantity=0, picousd=0)][each.line] = m

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from ledger.figures.activity import SPEED_SECONDS, Activity, Running
+from ledger.figures.activity import SPEED_SECONDS, Activity, RunningRequest
 from ledger.figures.figures import Figures, Key
 from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, layout, wrapped
@@ -117,7 +117,7 @@ def _running_table(activity: Activity) -> Table:
     )
 
 
-def _running_row(each: Running, now: datetime) -> tuple[str, str, str, str, str]:
+def _running_row(each: RunningRequest, now: datetime) -> tuple[str, str, str, str, str]:
     state = {True: "answering", False: "waiting", None: "running"}[each.is_answered]
     return (
         each.model or NONE,

@@ -23,7 +23,7 @@ type Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ExplainedExchange:
     """An exchange, its readings with the current one first, its charges in order."""
 
     exchange: Facts
@@ -38,7 +38,7 @@ class Found:
     """What its answer stated of limits, where a figure changed."""
 
 
-def document(found: Found) -> dict[str, Any]:
+def document(found: ExplainedExchange) -> dict[str, Any]:
     """All of it as a document for JSON."""
     return {
         "exchange": _members(found.exchange),
@@ -54,7 +54,7 @@ def document(found: Found) -> dict[str, Any]:
     }
 
 
-def amounts(found: Found) -> Amounts:
+def amounts(found: ExplainedExchange) -> Amounts:
     """What the exchange costs, by its current reading and charges."""
     reading = found.readings[0] if found.readings else {"usage_source": None, "billing": None}
     return amounts_of(
@@ -64,7 +64,7 @@ def amounts(found: Found) -> Amounts:
     )
 
 
-def facts(found: Found, zone: tzinfo = UTC) -> Iterator[tuple[str, str]]:
+def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, str]]:
     """The known facts of the exchange and its bytes, as heading and text; unknown facts are left
     out."""
     e = found.exchange

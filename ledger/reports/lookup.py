@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.reports.explain import Facts, Found
+from ledger.reports.explain import ExplainedExchange, Facts
 from ledger.reports.layout import Column, Table, unique_beginning
 from ledger.store.requests_view import requests
 from ledger.store.schema.charged import reading_order
@@ -71,7 +71,7 @@ def candidates(engine: Engine, error: AmbiguousError) -> Table:
     )
 
 
-def find(engine: Engine, word: str) -> Found:
+def find(engine: Engine, word: str) -> ExplainedExchange:
     """The exchange with this id, response id, or unambiguous beginning of either.
 
     LedgerError if there is none, or if several differ.
@@ -125,7 +125,7 @@ def _pick(rows: list[Facts], word: str) -> Facts:
     raise AmbiguousError(word, rows)
 
 
-def _found(connection: Connection, exchange: Facts) -> Found:
+def _found(connection: Connection, exchange: Facts) -> ExplainedExchange:
     here = {"opened_at": exchange["opened_at"], "exchange_id": exchange["id"]}
     read = _of(connection, readings, here, reading_order())
     lines = _of(connection, charges, here)
@@ -146,7 +146,7 @@ def _found(connection: Connection, exchange: Facts) -> Found:
         )
         .order_by(exchanges.c.opened_at)
     )
-    return Found(
+    return ExplainedExchange(
         exchange=exchange,
         readings=tuple(read),
         charges=tuple(current),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from ledger.maintenance.reprice import Change
+from ledger.maintenance.reprice import RepriceChange
 from ledger.model.money import usd_text
 from ledger.pricing.price_lines import Rate, Sheet, is_token_line
 from ledger.reports.explain import common_source
@@ -39,9 +39,9 @@ def sheet_title(sheet: Sheet, model: str, at: datetime) -> str:
     return f"{of}, from {common}" if common else of
 
 
-def difference(changes: Mapping[str | None, Change]) -> Table:
+def difference(changes: Mapping[str | None, RepriceChange]) -> Table:
     """The changes of repricing by model, the largest first."""
-    total = sum(changes.values(), Change())
+    total = sum(changes.values(), RepriceChange())
     by_size = sorted(
         changes.items(), key=lambda item: (-abs(_difference(item[1]) or 0), item[0] or "")
     )
@@ -70,7 +70,7 @@ def _source(rate: Rate, common: str) -> str:
     return "; ".join(part for part in ("" if common else rate.source, rate.note) if part)
 
 
-def _cells(change: Change) -> Iterator[Cell]:
+def _cells(change: RepriceChange) -> Iterator[Cell]:
     yield change.requests
     yield change.lines
     yield _amount(change.before_picousd) or "unpriced"
@@ -82,7 +82,7 @@ def _amount(picousd: int | None) -> Amount | None:
     return None if picousd is None else Amount(picousd=picousd)
 
 
-def _difference(change: Change) -> int | None:
+def _difference(change: RepriceChange) -> int | None:
     if change.before_picousd is None and change.after_picousd is None:
         return None
     return (change.after_picousd or 0) - (change.before_picousd or 0)

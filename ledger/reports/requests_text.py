@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
-from ledger.figures.request_list import COLUMNS, Request
+from ledger.figures.request_list import COLUMNS, ListedRequest
 from ledger.model.exchange import NO_MODEL
 from ledger.model.money import usd_text
 from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning, with_sign
@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 def table(
-    found: Sequence[Request], zone: tzinfo | None = None, currency: Currency | None = None
+    found: Sequence[ListedRequest], zone: tzinfo | None = None, currency: Currency | None = None
 ) -> Table:
     """The screen's table: what is estimated is marked, what a plan covers stands in brackets.
     `zone`: that of the requests' times; None: UTC."""
@@ -43,7 +43,7 @@ def table(
 
 
 def flat(
-    found: Sequence[Request], zone: tzinfo | None = None, currency: Currency | None = None
+    found: Sequence[ListedRequest], zone: tzinfo | None = None, currency: Currency | None = None
 ) -> Table:
     """Every field, for CSV."""
     documents = document(found, zone, currency)
@@ -55,7 +55,7 @@ def flat(
 
 
 def document(
-    found: Sequence[Request], zone: tzinfo | None = None, currency: Currency | None = None
+    found: Sequence[ListedRequest], zone: tzinfo | None = None, currency: Currency | None = None
 ) -> list[dict[str, Any]]:
     """Every field of each request; amounts as USD in text, and in the currency. `place` is for
     --before."""
@@ -70,7 +70,7 @@ def document(
     return documents
 
 
-def _in(currency: Currency | None, one: Request, zone: tzinfo | None) -> Request:
+def _in(currency: Currency | None, one: ListedRequest, zone: tzinfo | None) -> ListedRequest:
     """A request with its amounts at the rate of its day."""
     if currency is None:
         return one
@@ -80,7 +80,7 @@ def _in(currency: Currency | None, one: Request, zone: tzinfo | None) -> Request
     return replace(one, **amounts)  # type: ignore[arg-type]
 
 
-def _document(one: Request) -> dict[str, Any]:
+def _document(one: ListedRequest) -> dict[str, Any]:
     values: dict[str, Any] = {"opened_at": one.opened_at.astimezone(UTC).isoformat()}
     for name in COLUMNS:
         value = getattr(one, name)
@@ -93,7 +93,7 @@ def _document(one: Request) -> dict[str, Any]:
     return {**values, "place": one.place}
 
 
-def _cells(one: Request, currency: Currency | None, ids: list[str]) -> tuple[Cell, ...]:
+def _cells(one: ListedRequest, currency: Currency | None, ids: list[str]) -> tuple[Cell, ...]:
     is_estimate = one.usage_source == "estimated"
     outcome = (one.outcome or "").replace("_", " ")
     outcome += "" if one.http_status in (None, 200) else f" {one.http_status}"
@@ -115,7 +115,7 @@ def _cells(one: Request, currency: Currency | None, ids: list[str]) -> tuple[Cel
     )
 
 
-def _cost(one: Request) -> Cell:
+def _cost(one: ListedRequest) -> Cell:
     is_part = one.cost_state in ("unpriced", "partial")
     if one.usage_source == "estimated":
         picousd, mark = one.estimated_cost_picousd, "~"

@@ -42,7 +42,7 @@ import msgspec
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
 from ledger.settings import toml_tables
-from ledger.settings.toml_tables import FaultError, Problem
+from ledger.settings.toml_tables import FaultError, TomlProblem
 from ledger.text.origins import host_of
 
 WORDS = ("team", "person", "cost_centre")
@@ -56,7 +56,7 @@ PATTERNS_CACHED = 4_096
 type Texts = str | list[str] | None
 
 
-class Entry(
+class NameEntry(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"since": "from"}
 ):
     """One `[[name]]`."""
@@ -92,7 +92,7 @@ class Entry(
                 raise FaultError("tag", f"{word!r} is not NAME=VALUE")
 
 
-class Plan(
+class PlanEntry(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"since": "from"}
 ):
     """One `[[plan]]`."""
@@ -123,7 +123,7 @@ class Plan(
         ):
             raise FaultError("usd_per_month", f"{price} is not an amount")
 
-    def covers(self, facts: "Facts") -> bool:
+    def covers(self, facts: "GroupFacts") -> bool:
         """Whether the plan is in force for these requests."""
         return (
             (not (self.since or self.until) or _in_force(self, facts.day))
@@ -139,7 +139,7 @@ FACTS = ("key", "key_hint", "host", "tag", "session", "project")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class GroupFacts:
     """The facts of the requests of one group."""
 
     key: str | None = None
@@ -158,10 +158,10 @@ class Facts:
 class Names:
     """The names file."""
 
-    entries: tuple[Entry, ...] = ()
-    plans: tuple[Plan, ...] = ()
+    entries: tuple[NameEntry, ...] = ()
+    plans: tuple[PlanEntry, ...] = ()
 
-    def plan_of(self, facts: "Facts") -> Plan | None:
+    def plan_of(self, facts: "GroupFacts") -> PlanEntry | None:
         """The plan that covers these requests, or says how else they are billed."""
         return next((plan for plan in self.plans if plan.covers(facts)), None)
 
@@ -169,7 +169,7 @@ class Names:
         """How the operator says that an exchange is billed; None: nothing is said of it."""
         if not self.plans:
             return None
-        facts = Facts(
+        facts = GroupFacts(
             key=exchange.key_fingerprint,
             key_hint=exchange.key_hint,
             host=host_of(exchange.origin),
@@ -179,7 +179,7 @@ class Names:
         plan = self.plan_of(facts)
         return None if plan is None else plan.billing
 
-    def word_of(self, word: str, facts: Facts) -> str | None:
+    def word_of(self, word: str, facts: GroupFacts) -> str | None:
         """The `team`, `person`, `cost_centre` or `name` of requests; None: they have none."""
         for entry in self.entries:
             value: str | None = getattr(entry, word)
@@ -200,7 +200,7 @@ class Names:
         entries = self.for_words(words)
         return frozenset(fact for fact in FACTS for entry in entries if getattr(entry, fact))
 
-    def for_words(self, words: tuple[str, ...]) -> tuple[Entry, ...]:
+    def for_words(self, words: tuple[str, ...]) -> tuple[NameEntry, ...]:
         """The entries that give one of these words."""
         return tuple(each for each in self.entries if any(getattr(each, word) for word in words))
 
@@ -219,15 +219,15 @@ class Names:
 NO_NAMES = Names()
 
 
-def read(text: str) -> tuple[Names, list[Problem]]:
+def read(text: str) -> tuple[Names, list[TomlProblem]]:
     """The valid names of a TOML text, and each problem."""
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("name", "plan"))
-    entries, wrong = toml_tables.converted(text, document, "name", Entry)
-    plans, wrong_plans = toml_tables.converted(text, document, "plan", Plan)
+    entries, wrong = toml_tables.converted(text, document, "name", NameEntry)
+    plans, wrong_plans = toml_tables.converted(text, document, "plan", PlanEntry)
     problems += [*wrong, *wrong_plans]
     if len(entries) + len(plans) > ENTRIES_MAX:
-        problems.append(Problem(line=None, text=f"more than {ENTRIES_MAX} names and plans"))
+        problems.append(TomlProblem(line=None, text=f"more than {ENTRIES_MAX} names and plans"))
     problems += _never_reached(text, entries)
     return Names(
         entries=tuple(entry for _, entry in entries[:ENTRIES_MAX]),
@@ -235,7 +235,7 @@ def read(text: str) -> tuple[Names, list[Problem]]:
     ), problems
 
 
-def fits(entry: Entry, facts: Facts) -> bool:
+def fits(entry: NameEntry, facts: GroupFacts) -> bool:
     """Whether all conditions of the entry match."""
     if (entry.since or entry.until) and not _in_force(entry, facts.day):
         return False
@@ -259,7 +259,7 @@ def pattern(glob: str) -> Pattern[str]:
     return compiled(translate(glob.replace("[", "[[]")))
 
 
-def _check(entry: "Entry | Plan", fields: Mapping[str, Texts]) -> None:
+def _check(entry: "NameEntry | PlanEntry", fields: Mapping[str, Texts]) -> None:
     """FaultError if one of these fields is empty, or the entry is never in force."""
     for word, value in fields.items():
         if value is not None and not (texts(value) and all(texts(value))):
@@ -268,14 +268,14 @@ def _check(entry: "Entry | Plan", fields: Mapping[str, Texts]) -> None:
         raise FaultError("until", "it is not after from")
 
 
-def _fits_key(entry: "Entry | Plan", key: str | None, hint: str | None) -> bool:
+def _fits_key(entry: "NameEntry | PlanEntry", key: str | None, hint: str | None) -> bool:
     if entry.key and not any((key or "").startswith(each.rstrip("*")) for each in texts(entry.key)):
         return False
     hints = [each.lstrip("….") for each in texts(entry.key_hint)]
     return not hints or hint in hints
 
 
-def _fits_tag(entry: Entry, tags: Mapping[str, str | None]) -> bool:
+def _fits_tag(entry: NameEntry, tags: Mapping[str, str | None]) -> bool:
     if not entry.tag:
         return True
     pairs = (each.partition("=") for each in texts(entry.tag))
@@ -288,12 +288,12 @@ def _any(globs: Texts, value: str | None) -> bool:
     return value is not None and any(pattern(glob).match(value) for glob in texts(globs))
 
 
-def _in_force(entry: "Entry | Plan", day: date | None) -> bool:
+def _in_force(entry: "NameEntry | PlanEntry", day: date | None) -> bool:
     since, until = entry.since or date.min, entry.until or date.max
     return day is not None and since <= day < until
 
 
-def _never_reached(text: str, entries: list[tuple[int, Entry]]) -> Iterator[Problem]:
+def _never_reached(text: str, entries: list[tuple[int, NameEntry]]) -> Iterator[TomlProblem]:
     """An entry after an equal one that gives the same words is a mistake."""
     seen: dict[tuple[object, ...], int] = {}
     for place, entry in entries:

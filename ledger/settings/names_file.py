@@ -7,7 +7,7 @@ from ledger.model.errors import LedgerError
 from ledger.settings import small_files, toml_tables
 from ledger.settings.names import NO_NAMES, Names, read
 from ledger.settings.places import file_in_force
-from ledger.settings.toml_tables import Problem
+from ledger.settings.toml_tables import TomlProblem
 
 
 def path_of(named: str | None) -> Path | None:
@@ -16,7 +16,7 @@ def path_of(named: str | None) -> Path | None:
     return file_in_force(named, "TOKENTEE_NAMES", "names.toml")
 
 
-def check(path: Path) -> tuple[Names, list[Problem]]:
+def check(path: Path) -> tuple[Names, list[TomlProblem]]:
     """The valid names of a file, and each problem; LedgerError if it cannot be read."""
     return read(small_files.read_text(path, "names file"))
 

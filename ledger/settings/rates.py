@@ -24,7 +24,7 @@ import msgspec
 
 from ledger.model.errors import LedgerError
 from ledger.settings import toml_tables
-from ledger.settings.toml_tables import FaultError, Problem
+from ledger.settings.toml_tables import FaultError, TomlProblem
 
 USD = "USD"
 SIGNS: Mapping[str, str] = {USD: "$", "EUR": "€", "GBP": "£"}
@@ -77,7 +77,7 @@ class Currency:
         return self.converted([(at.astimezone(zone or UTC).date(), picousd)])
 
 
-class Rate(
+class RateEntry(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"since": "from"}
 ):
     """One `[[rate]]`."""
@@ -107,11 +107,13 @@ class Rate(
         return int((SCALE / Decimal(self.usd)).to_integral_value())
 
 
-def read(text: str, source: str = "the rates file") -> tuple[dict[str, Currency], list[Problem]]:
+def read(
+    text: str, source: str = "the rates file"
+) -> tuple[dict[str, Currency], list[TomlProblem]]:
     """The currencies of a file, and each problem."""
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("rate",))
-    values, faults = toml_tables.converted(text, document, "rate", Rate)
+    values, faults = toml_tables.converted(text, document, "rate", RateEntry)
     problems += faults
     found: dict[str, dict[date, int]] = {}
     for place, rate in values:

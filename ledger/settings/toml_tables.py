@@ -39,7 +39,7 @@ TEXT_LENGTH_MAX = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class TomlProblem:
     """A problem and its line: `line 3: price 1: modle: unknown …`."""
 
     line: int | None
@@ -67,25 +67,25 @@ def refusal(path: object, problems: Sequence[object], command: str) -> LedgerErr
     return LedgerError(f"{path}: {problems[0]}{more}")
 
 
-def parse(text: str) -> tuple[dict[str, Any], list[Problem]]:
+def parse(text: str) -> tuple[dict[str, Any], list[TomlProblem]]:
     """The document, figures as decimals; a problem if it is not TOML."""
     try:
         return tomllib.loads(text, parse_float=_decimal), []
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
-        return {}, [Problem(line=int(line[1]) if line else None, text=f"not TOML: {error}")]
+        return {}, [TomlProblem(line=int(line[1]) if line else None, text=f"not TOML: {error}")]
     except (RecursionError, ValueError) as error:
-        return {}, [Problem(line=None, text=f"not TOML that can be read: {error}"[:200])]
+        return {}, [TomlProblem(line=None, text=f"not TOML that can be read: {error}"[:200])]
 
 
 def unknown_tables(
     text: str, document: Mapping[str, Any], known: tuple[str, ...]
-) -> Iterator[Problem]:
+) -> Iterator[TomlProblem]:
     """A problem for every unknown top-level key."""
     for key in document:
         if key not in known:
             hint = suggestion(key, known)
-            yield Problem(
+            yield TomlProblem(
                 line=line_of_key(text, key),
                 text=f"{key}: unknown{hint}; the file has {', '.join(known)}",
             )
@@ -93,14 +93,14 @@ def unknown_tables(
 
 def converted[T](
     text: str, document: Mapping[str, Any], name: str, kind: type[T]
-) -> tuple[list[tuple[int, T]], list[Problem]]:
+) -> tuple[list[tuple[int, T]], list[TomlProblem]]:
     """The `[[name]]` tables as (place, value), and the problem of each invalid table."""
     tables = document.get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         line = line_of_key(text, name)
-        return [], [Problem(line=line, text=f"{name}: write [[{name}]] for each")]
+        return [], [TomlProblem(line=line, text=f"{name}: write [[{name}]] for each")]
     values: list[tuple[int, T]] = []
-    problems: list[Problem] = []
+    problems: list[TomlProblem] = []
     for place, table in enumerate(tables):
         try:
             values.append((place, msgspec.convert(table, kind, builtin_types=NATIVE)))
@@ -138,11 +138,11 @@ def _in_words(found: re.Match[str]) -> str:
     return f"not {wanted} but {_WORDS.get(found['found'], found['found'])}"
 
 
-def problem_of(text: str, name: str, place: int, fault: FaultError) -> Problem:
+def problem_of(text: str, name: str, place: int, fault: FaultError) -> TomlProblem:
     """The problem with the line it is in."""
     key = re.sub(r"\[[^\[\]]*\]", "", fault.key).rpartition(".")[2]
     line = line_in_table(text, name, place, key)
-    return Problem(line=line, text=f"{name} {place + 1}: {fault}")
+    return TomlProblem(line=line, text=f"{name} {place + 1}: {fault}")
 
 
 def line_in_table(text: str, name: str, place: int, key: str) -> int | None:

@@ -23,8 +23,8 @@ from ledger.settings.names import (
     KEY_CHARACTERS_MIN,
     NO_NAMES,
     WORDS,
-    Entry,
-    Facts,
+    GroupFacts,
+    NameEntry,
     Names,
     pattern,
     texts,
@@ -213,7 +213,7 @@ class NameFacts:
         self._boundaries = names.boundaries(words)
         self._dialect = dialect
         self._kept = [fact for fact in FACT_COLUMNS if fact in self._facts and fact != "tag"]
-        self._seen: dict[tuple[Any, ...], Facts] = {}
+        self._seen: dict[tuple[Any, ...], GroupFacts] = {}
 
     def columns(self, of: sa.FromClause = requests) -> list[sa.ColumnElement[Any]]:
         """The columns to group by."""
@@ -230,7 +230,7 @@ class NameFacts:
             facts = self._seen[values] = self._facts_of(values)
         return self._names.word_of(word, facts)
 
-    def _facts_of(self, values: tuple[Any, ...]) -> Facts:
+    def _facts_of(self, values: tuple[Any, ...]) -> GroupFacts:
         known: dict[str, Any] = dict(zip(self._kept, values, strict=False))
         if known.get("host"):
             known["host"] = host_of(known["host"])
@@ -239,7 +239,7 @@ class NameFacts:
         if self._boundaries:
             passed = values[-1]
             day = self._boundaries[passed - 1].date() if passed else date.min
-        return Facts(**known, tags=dict(zip(self._tags, tags, strict=True)), day=day)
+        return GroupFacts(**known, tags=dict(zip(self._tags, tags, strict=True)), day=day)
 
 
 def matches(value: str | None, wanted: Sequence[str]) -> bool:
@@ -351,7 +351,7 @@ def _key_is(value: str, dialect: str, names: Names, of: sa.FromClause) -> sa.Col
     return sa.or_(*found)
 
 
-def _fits(entry: Entry, dialect: str, of: sa.FromClause) -> sa.ColumnElement[bool]:
+def _fits(entry: NameEntry, dialect: str, of: sa.FromClause) -> sa.ColumnElement[bool]:
     """As `names.fits`."""
     r = of.c
     parts: list[sa.ColumnElement[bool]] = []

@@ -37,7 +37,7 @@ ANSWER_SECONDS_MAX = STATEMENT_MS_MAX / 1_000 + 15
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedExchange:
     """An exchange that the target refuses."""
 
     key: Key
@@ -49,7 +49,7 @@ class Merged:
     """The result of a merge."""
 
     exchanges: int
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedExchange, ...]
     has_two_secrets: bool
     """One key has one fingerprint in the source and another in the target."""
 
@@ -70,7 +70,7 @@ def sync(
     source = db.open_existing(source_url)
     target = db.ensure(target_url, answer_seconds_max=ANSWER_SECONDS_MAX)
     done = 0
-    refused: list[Refused] = []
+    refused: list[RefusedExchange] = []
     try:
         if with_secret:
             _carry_secret(source, target)
@@ -118,7 +118,7 @@ def _carry_secret(source: Engine, target: Engine) -> None:
 
 def _merge(
     source: Connection, target: Engine, batch: Mapping[Key, Known], months: set[date]
-) -> list[Refused]:
+) -> list[RefusedExchange]:
     """Copy what the target lacks of these exchanges; the exchanges that it refuses."""
     with target.connect() as connection:
         known = bundles.known_of(connection, [*batch])
@@ -132,7 +132,7 @@ def _merge(
 
 def deliver(
     source: Connection, target: Engine, keys: Sequence[Key], months: set[date]
-) -> list[Refused]:
+) -> list[RefusedExchange]:
     """Copy these exchanges into the target; the exchanges that it refuses.
 
     `months` holds the months for which the target has made partitions; this function adds to it.
@@ -152,7 +152,7 @@ def deliver(
         if not is_refusal(error):
             raise
         if len(keys) == 1:
-            return [Refused(keys[0], reason_of(error))]
+            return [RefusedExchange(keys[0], reason_of(error))]
         half = len(keys) // 2
         return [
             *deliver(source, target, keys[:half], months),

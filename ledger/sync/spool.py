@@ -22,13 +22,13 @@ from ledger.store import db
 from ledger.store.keys import Key, instant_text
 from ledger.store.retention import drop
 from ledger.store.tables import exchanges, meta, outbox, set_aside
-from ledger.sync.merging import Refused
+from ledger.sync.merging import RefusedExchange
 
 KEPT_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class SpoolStatus:
     """The state of a spool."""
 
     path: Path
@@ -37,7 +37,7 @@ class Status:
     oldest: datetime | None
     shipped_at: str | None
     trouble: str | None
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedExchange, ...]
 
 
 def path_for(target: URL) -> Path:
@@ -52,7 +52,7 @@ def all_paths() -> list[Path]:
     return sorted((places.data_directory() / "spool").glob("*.sqlite3"))
 
 
-def status_of(path: Path) -> Status:
+def status_of(path: Path) -> SpoolStatus:
     """The state of a spool, whether or not a proxy runs."""
     engine = db.open_existing(f"sqlite:///{path}")
     try:
@@ -64,7 +64,7 @@ def status_of(path: Path) -> Status:
                     sa.func.min(outbox.c.opened_at),
                 )
             ).one()
-            return Status(
+            return SpoolStatus(
                 path=path,
                 target=notes.get("target", "unknown"),
                 waiting=waiting,
@@ -72,7 +72,7 @@ def status_of(path: Path) -> Status:
                 shipped_at=notes.get("shipped_at"),
                 trouble=notes.get("trouble"),
                 refused=tuple(
-                    Refused((instant_text(row.opened_at), row.exchange_id), row.error)
+                    RefusedExchange((instant_text(row.opened_at), row.exchange_id), row.error)
                     for row in connection.execute(
                         sa.select(set_aside).order_by(set_aside.c.opened_at)
                     )
@@ -92,7 +92,7 @@ def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:
 
 
 def settle_outbox(
-    connection: Connection, last: int, refused: list[Refused], *, now: datetime
+    connection: Connection, last: int, refused: list[RefusedExchange], *, now: datetime
 ) -> None:
     """Delete the outbox up to row `last`, and set aside the exchanges that were refused."""
     connection.execute(sa.delete(outbox).where(outbox.c.seq <= last))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from addon import cli
 from addon.proxy import options
-from addon.recordings.replay import Job, replay_here
+from addon.recordings.replay import ReplayJob, replay_here
 from ledger import cli as ledger_cli
 from ledger.model.errors import LedgerError
 from ledger.store import db
@@ -173,7 +173,7 @@ def test_a_replay_of_what_a_sqlite_ledger_has_imports_neither_meter_nor_prices(t
     path = tmp_path / "captures.jsonl"
     recordings.write(path, recordings.shorts(3))
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    job = Job(ledger_url=url, url=None, prices=None)
+    job = ReplayJob(ledger_url=url, url=None, prices=None)
     first = replay_here(job, [path], log=lambda *_: None, advance=lambda *_: None)
     assert first.new == 3
     unused = "addon.dialects.routes addon.metering.opening ledger.pricing.prices mitmproxy.http "

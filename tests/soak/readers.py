@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from addon.agent_logs import call, claude_code, codex, files, gemini_cli
-from addon.agent_logs.files import Skipped
-from addon.metering.opening import Rules
+from addon.agent_logs.files import SkippedCounts
+from addon.metering.opening import RunRules
 from addon.recordings.files import read as read_recording
 from addon.recordings.formats.recorded import Recorded, RecordingError, Unreadable, split_url
 from addon.recordings.metered import meter
@@ -31,7 +31,7 @@ from tests.addon.run.call import test_settings
 from tests.ledger.budgets import test_budgets
 from tests.ledger.settings import test_names
 
-RULES = Rules(node="n", secret=b"s")
+RULES = RunRules(node="n", secret=b"s")
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 REFUSAL_LENGTH_MAX = 2_000
 """Of the line that refuses a file or a part of it."""
@@ -99,7 +99,7 @@ def config(path: Path) -> None:
 def session_log(path: Path) -> None:
     agent = files.agent_of(path)
     for module in (claude_code, codex, gemini_cli):
-        for found in module.calls(files.read(path, Skipped())):
+        for found in module.calls(files.read(path, SkippedCounts())):
             call.booked(found, now=NOW, capture=path.name, tags={})
     assert agent is None or agent in files.AGENTS.values()
 

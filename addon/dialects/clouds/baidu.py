@@ -13,10 +13,10 @@ from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Layout
+from addon.dialects.layout import FramePaths
 from addon.dialects.openai import usage as openai_usage
 
-_LAYOUT = Layout(
+_LAYOUT = FramePaths(
     ids=("id",),
     created=("created",),
     finishes=("finish_reason",),

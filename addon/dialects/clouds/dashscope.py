@@ -18,12 +18,12 @@ from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of, sum_of
 
-_TASK = Figures(units={"image_count": "images"})
-_LAYOUT = Layout(
+_TASK = UsagePaths(units={"image_count": "images"})
+_LAYOUT = FramePaths(
     ids=("request_id",),
     finishes=("output.choices.0.finish_reason", "output.finish_reason"),
     unfinished=frozenset({"null"}),

@@ -8,9 +8,9 @@ level, as has the last event of a stream.
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 
-_LAYOUT = Layout(
+_LAYOUT = FramePaths(
     ids=("request_id",),
     finishes=("details.finish_reason", "results.0.finish_reason"),
     texts=("results.0.generated_text", "generated_text", "token.text", "text", "embeddings"),
@@ -26,7 +26,7 @@ _LAYOUT = Layout(
     ),
     errors=("error", "detail.error"),
 )
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("inference_status.tokens_input", "num_input_tokens", "input_tokens"),
     output=("inference_status.tokens_generated", "num_output_tokens"),
     cost_usd=("inference_status.cost", "estimated_cost"),

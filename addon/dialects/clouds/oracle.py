@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("promptTokens",),
     output=("completionTokens",),
     cache_read=("promptTokensDetails.cachedTokens",),
@@ -22,7 +22,7 @@ _FIGURES = Figures(
 CHAT = Dialect(
     name="oci.chat",
     operation="chat",
-    read=Layout(
+    read=FramePaths(
         ids=("id",),
         models=("modelId",),
         finishes=(

@@ -13,14 +13,14 @@ from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("PromptTokens",),
     output=("CompletionTokens",),
     cache_read=("PromptTokensDetails.CachedTokens",),
 )
-_LAYOUT = Layout(
+_LAYOUT = FramePaths(
     ids=("Id",),
     created=("Created",),
     finishes=("Choices.0.FinishReason",),

@@ -19,10 +19,10 @@ from addon.dialects.counts import Counts, lookup
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures
+from addon.dialects.layout import UsagePaths
 from ledger.model.usage import Usage
 
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("inputTokens", "inputTokens.total", "tokens", "promptTokens"),
     output=("outputTokens", "outputTokens.total", "completionTokens"),
     cache_read=("cachedInputTokens", "inputTokens.cacheRead"),

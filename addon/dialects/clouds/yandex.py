@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("inputTextTokens", "numTokens"),
     output=("completionTokens",),
     reasoning=("completionTokensDetails.reasoningTokens",),
@@ -23,7 +23,7 @@ _UNFINISHED = frozenset({"ALTERNATIVE_STATUS_PARTIAL", "ALTERNATIVE_STATUS_UNSPE
 COMPLETION = Dialect(
     name="yandex.completion",
     operation="chat",
-    read=Layout(
+    read=FramePaths(
         finishes=("result.alternatives.0.status", "alternatives.0.status"),
         unfinished=_UNFINISHED,
         texts=("result.alternatives.0.message", "alternatives.0.message"),
@@ -42,14 +42,14 @@ EMBEDDING = replace(
     COMPLETION,
     name="yandex.embedding",
     operation="embeddings",
-    read=Layout(texts=("embedding",), usage_keys=("numTokens",)).read,
+    read=FramePaths(texts=("embedding",), usage_keys=("numTokens",)).read,
     request_shapes=({"modelUri": shapes.text, "text": shapes.text},),
     answer_shapes=({"embedding": shapes.a_list, "numTokens": shapes.anything},),
 )
 OPERATION = replace(
     COMPLETION,
     name="yandex.operation",
-    read=Layout(
+    read=FramePaths(
         ids=("id",),
         finishes=("response.alternatives.0.status",),
         texts=("response.alternatives",),

@@ -9,16 +9,16 @@ event. `tokens_evaluated` is the whole prompt, of which `timings.cache_n` came f
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("tokens_evaluated",), output=("tokens_predicted",), cache_read=("timings.cache_n",)
 )
 
 COMPLETION = Dialect(
     name="llama_cpp.completion",
     operation="text_completion",
-    read=Layout(
+    read=FramePaths(
         models=("model",),
         finishes=("stop_type",),
         unfinished=frozenset({"none"}),

@@ -12,9 +12,9 @@ from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures
+from addon.dialects.layout import UsagePaths
 
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("input_tokens",), output=("total_output_tokens",), reasoning=("reasoning_output_tokens",)
 )
 

@@ -14,7 +14,7 @@ from addon.dialects.counts import counts_among, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
-from addon.dialects.layout import Figures
+from addon.dialects.layout import UsagePaths
 
 _USAGE_KEYS = (
     "prompt_eval_count",
@@ -24,7 +24,7 @@ _USAGE_KEYS = (
     "prompt_eval_duration",
     "eval_duration",
 )
-_FIGURES = Figures(input=("prompt_eval_count",), output=("eval_count",))
+_FIGURES = UsagePaths(input=("prompt_eval_count",), output=("eval_count",))
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:

@@ -12,14 +12,14 @@ from addon.dialects import shapes
 from addon.dialects.counts import HEADER_PREFIX, count_in, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 
 _HEADERS = {name: HEADER_PREFIX + name for name in ("x-prompt-tokens", "x-generated-tokens")}
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("details.input_length", _HEADERS["x-prompt-tokens"]),
     output=("details.generated_tokens", _HEADERS["x-generated-tokens"]),
 )
-_LAYOUT = Layout(
+_LAYOUT = FramePaths(
     finishes=("details.finish_reason",),
     texts=("token.text", "generated_text"),
     usage_keys=("details.input_length", "details.generated_tokens"),

@@ -12,10 +12,10 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 
-_FIGURES = Figures(input=("num_tokens_prompt_total",), output=("num_tokens_generated",))
-_LAYOUT = Layout(
+_FIGURES = UsagePaths(input=("num_tokens_prompt_total",), output=("num_tokens_generated",))
+_LAYOUT = FramePaths(
     finishes=("completions.0.finish_reason", "finish_reason"),
     texts=("completions.0.completion", "completion", "embedding", "embeddings"),
     usage_keys=("num_tokens_prompt_total", "num_tokens_generated"),

@@ -15,11 +15,11 @@ from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
-from addon.dialects.layout import Figures
+from addon.dialects.layout import UsagePaths
 
 _CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
 
-_FIGURES = Figures(
+_FIGURES = UsagePaths(
     input=("tokens.input_tokens", "billed_units.input_tokens"),
     cache_read=("cached_tokens", "tokens.cached_tokens"),
     output=("tokens.output_tokens", "billed_units.output_tokens"),

@@ -16,7 +16,7 @@ from addon.dialects.counts import Counts, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout
+from addon.dialects.layout import FramePaths, UsagePaths
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, sum_of
 
@@ -88,11 +88,11 @@ CONVERSATIONS = Dialect(
         {"type": shapes.beginning("conversation.response.")},
     ),
 )
-_PAGES = Figures(units={"pages_processed": "document_pages"})
+_PAGES = UsagePaths(units={"pages_processed": "document_pages"})
 OCR = Dialect(
     name="mistral.ocr",
     operation="ocr",
-    read=Layout(models=("model",), usages=("usage_info",)).read,
+    read=FramePaths(models=("model",), usages=("usage_info",)).read,
     usage_of=_PAGES.usage_of,
     known_keys=_PAGES.known_keys("doc_size_bytes"),
     marks=(Mark(b'"usage_info"'), Mark(b'"error"')),

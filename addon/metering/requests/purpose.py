@@ -27,7 +27,7 @@ class Shape(NamedTuple):
     max_tokens: int | None = None
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class PurposeRule(Struct, frozen=True, kw_only=True):
     """What must be so for a purpose; each field that is given."""
 
     purpose: str
@@ -70,48 +70,48 @@ _GEMINI_CLI = ("gemini-cli", "qwen-code")
 _OPENCODE = ("opencode",)
 
 RULES = (
-    Rule(
+    PurposeRule(
         purpose="count-only",
         paths=("/count_tokens", ":countTokens", "/responses/input_tokens"),
         source="https://docs.claude.com/en/api/messages-count-tokens",
     ),
-    Rule(
+    PurposeRule(
         purpose="compaction",
         paths=("/responses/compact",),
         source="https://platform.openai.com/docs/api-reference/responses/compact",
     ),
-    Rule(
+    PurposeRule(
         purpose="compaction",
         agents=_CLAUDE_CODE + _OPENCODE,
         system=("You are a helpful AI assistant tasked with summarizing conversations",),
         source="Claude Code 2.1.156; opencode src/agent/prompt/compaction.txt",
     ),
-    Rule(
+    PurposeRule(
         purpose="compaction",
         agents=_CLAUDE_CODE,
         last=("Your task is to create a detailed summary of the conversation",),
         source="Claude Code 2.1.156",
     ),
-    Rule(
+    PurposeRule(
         purpose="compaction",
         agents=_OPENCODE,
         system=("You are an anchored context summarization assistant",),
         source="opencode src/agent/prompt/compaction.txt",
     ),
-    Rule(
+    PurposeRule(
         purpose="compaction",
         agents=_CODEX,
         last=("You are performing a CONTEXT CHECKPOINT COMPACTION",),
         source="codex-rs/core/templates/compact/prompt.md",
     ),
-    Rule(
+    PurposeRule(
         purpose="compaction",
         agents=_CODEX,
         header="x-openai-subagent",
         values=("compact",),
         source="codex-rs, the header x-openai-subagent",
     ),
-    Rule(
+    PurposeRule(
         purpose="compaction",
         agents=_GEMINI_CLI,
         system=(
@@ -120,7 +120,7 @@ RULES = (
         ),
         source="gemini-cli packages/core/src/core/prompts.ts and prompts/snippets.ts",
     ),
-    Rule(
+    PurposeRule(
         purpose="title",
         agents=_CLAUDE_CODE,
         system=(
@@ -131,19 +131,19 @@ RULES = (
         ),
         source="Claude Code 1.0 to 2.1",
     ),
-    Rule(
+    PurposeRule(
         purpose="title",
         agents=_OPENCODE,
         system=("You are a title generator",),
         source="opencode src/agent/prompt/title.txt",
     ),
-    Rule(
+    PurposeRule(
         purpose="title",
         agents=_GEMINI_CLI,
         last=("Summarize the user's primary intent or goal in this conversation in ONE sentence",),
         source="gemini-cli packages/core/src/services/sessionSummaryService.ts",
     ),
-    Rule(
+    PurposeRule(
         purpose="safety check",
         agents=_CLAUDE_CODE,
         system=(
@@ -152,54 +152,54 @@ RULES = (
         ),
         source="Claude Code 1.0 to 2.1",
     ),
-    Rule(
+    PurposeRule(
         purpose="safety check",
         agents=_GEMINI_CLI,
         system=("You are a sophisticated AI diagnostic agent",),
         source="gemini-cli packages/core/src/services/loopDetectionService.ts",
     ),
-    Rule(
+    PurposeRule(
         purpose="safety check",
         agents=_GEMINI_CLI,
         last=("You are a sophisticated AI diagnostic agent",),
         source="gemini-cli packages/core/src/services/loopDetectionService.ts, until 0.8",
     ),
-    Rule(
+    PurposeRule(
         purpose="probe",
         agents=_GEMINI_CLI,
         last=("Analyze *only* the content and structure of your immediately preceding response",),
         source="gemini-cli packages/core/src/utils/nextSpeakerChecker.ts",
     ),
-    Rule(
+    PurposeRule(
         purpose="probe",
         agents=_CLAUDE_CODE,
         max_tokens=1,
         source="Claude Code 2.1: its question for the quota asks for one token",
     ),
-    Rule(
+    PurposeRule(
         purpose="retry",
         header="x-stainless-retry-count",
         source="https://github.com/openai/openai-python and the other SDKs that Stainless makes",
     ),
-    Rule(
+    PurposeRule(
         purpose="subagent",
         agents=_CLAUDE_CODE,
         header="x-claude-code-agent-id",
         source="Claude Code 2.1",
     ),
-    Rule(
+    PurposeRule(
         purpose="subagent",
         agents=_CODEX,
         header="x-openai-subagent",
         source="codex-rs, the header x-openai-subagent",
     ),
-    Rule(
+    PurposeRule(
         purpose="subagent",
         agents=_CODEX,
         header="x-codex-parent-thread-id",
         source="codex-rs, the header of a spawned thread",
     ),
-    Rule(
+    PurposeRule(
         purpose="subagent",
         agents=_OPENCODE,
         header="x-parent-session-id",

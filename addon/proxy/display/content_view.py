@@ -23,7 +23,7 @@ from typing import Any
 from mitmproxy import contentviews, flow, hooks, http
 
 from addon.metering.answers.transcript import transcript_of
-from addon.proxy.display.flow_comment import Booked, comment_of, page_of
+from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
@@ -58,12 +58,12 @@ class FlowNotes:
         self._flows: dict[str, http.HTTPFlow] = {}
         """Those whose body we filled in."""
         self._bytes = 0
-        self._booked: OrderedDict[str, deque[Booked]] = OrderedDict()
+        self._booked: OrderedDict[str, deque[BookedFlow]] = OrderedDict()
         self._comments: dict[str, str] = {}
         """The comments that we wrote, so that a person's are recognised."""
-        self._priced: OrderedDict[str, Booked] = OrderedDict()
+        self._priced: OrderedDict[str, BookedFlow] = OrderedDict()
         """Of the writer's thread alone."""
-        self._committed: deque[Booked] = deque()
+        self._committed: deque[BookedFlow] = deque()
         self._is_called = False
 
     # Bodies, on the event loop
@@ -113,7 +113,9 @@ class FlowNotes:
 
         def priced(exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
             charges = price(exchange, reading)
-            self._priced[exchange.id] = Booked(exchange=exchange, reading=reading, charges=charges)
+            self._priced[exchange.id] = BookedFlow(
+                exchange=exchange, reading=reading, charges=charges
+            )
             if len(self._priced) > HELD_MAX:
                 self._priced.popitem(last=False)
             return charges
@@ -168,7 +170,7 @@ class FlowNotes:
 
     # Called by the content view
 
-    def latest(self, flow_id: str) -> Booked | None:
+    def latest(self, flow_id: str) -> BookedFlow | None:
         """The exchange of a flow that was booked last."""
         booked = self._booked.get(flow_id)
         return booked[-1] if booked else None
@@ -201,7 +203,7 @@ class ExchangeContentview(contentviews.Contentview):
         """The view of choice for every answer that is booked."""
         return 3 if data and self._booked(metadata) is not None else -1
 
-    def _booked(self, metadata: contentviews.Metadata) -> Booked | None:
+    def _booked(self, metadata: contentviews.Metadata) -> BookedFlow | None:
         if metadata.flow is None or isinstance(metadata.http_message, http.Request):
             return None
         return self._notes.latest(metadata.flow.id)

@@ -14,7 +14,7 @@ from ledger.pricing.price_lines import is_token_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Booked:
+class BookedFlow:
     """One exchange as it was committed."""
 
     exchange: Exchange
@@ -22,7 +22,7 @@ class Booked:
     charges: tuple[Charge, ...]
 
 
-def comment_of(booked: Sequence[Booked]) -> str:
+def comment_of(booked: Sequence[BookedFlow]) -> str:
     """`in 1 204 (1 024 cached) out 87 · $0.0031`; of a WebSocket, over all its responses."""
     parts = []
     if len(booked) > 1:
@@ -37,12 +37,12 @@ def comment_of(booked: Sequence[Booked]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def page_of(booked: Booked, transcript: Transcript | None) -> str:
+def page_of(booked: BookedFlow, transcript: Transcript | None) -> str:
     """The answer, the tools that it calls, its usage and its charge lines."""
     return "\n".join(_page(booked, transcript)) + "\n"
 
 
-def _page(booked: Booked, transcript: Transcript | None) -> Iterator[str]:
+def _page(booked: BookedFlow, transcript: Transcript | None) -> Iterator[str]:
     exchange, reading = booked.exchange, booked.reading
     yield comment_of([booked])
     model = exchange.model or "no model named"
@@ -88,7 +88,7 @@ def _line(charge: Charge) -> str:
     )
 
 
-def _tokens(booked: Sequence[Booked]) -> str:
+def _tokens(booked: Sequence[BookedFlow]) -> str:
     known = [each for each in booked if each.reading.usage_source is not UsageSource.NONE]
     if not known:
         return "no usage reported"
@@ -100,7 +100,7 @@ def _tokens(booked: Sequence[Booked]) -> str:
     return f"in {_count(total_in, about)}{part} out {_count(total_out, about)}"
 
 
-def _cost(booked: Sequence[Booked]) -> str:
+def _cost(booked: Sequence[BookedFlow]) -> str:
     """A cost with lines missing is a lower bound; one with none known is not zero. What a plan
     covers has its list value."""
     found = [

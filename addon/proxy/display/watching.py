@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from addon.recordings.capture_files import CaptureFiles
     from addon.telemetry.endpoint import Endpoint
     from ledger.store.writing.writer import Ledger
-    from ledger.sync.spool import Status
+    from ledger.sync.spool import SpoolStatus
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ SPOOL_CHECK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Telemetry:
     """The telemetry that the options ask for. None: not wanted."""
 
     metrics: tuple[str, int] | None = None
@@ -50,12 +50,12 @@ class Wanted:
 class Watching:
     """The telemetry of one process. Nothing of it runs on the event loop."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Telemetry) -> None:
         """Raises LedgerError if a port is taken or a package is missing."""
         self._open_exchanges: Callable[[], int] = lambda: 0
         self._captures: Callable[[], CaptureFiles | None] = lambda: None
         self._ledger: Ledger | None = None
-        self._spool: tuple[float, Status] | None = None
+        self._spool: tuple[float, SpoolStatus] | None = None
         sinks: list[Sink] = []
         self._endpoint: Endpoint | None = None
         if wanted.metrics is not None and wanted.metric_files is not None:
@@ -144,7 +144,7 @@ class Watching:
             captures_dropped=captures.dropped if captures is not None else None,
         )
 
-    def _status(self, path: Path) -> Status | None:
+    def _status(self, path: Path) -> SpoolStatus | None:
         from ledger.sync import spool
 
         now = time.monotonic()

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 from addon.metering.requests.messages import End
 from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import (
-    Entry,
     Item,
     Message,
     Origin,
     Recorded,
+    RecordedEntry,
     RecordingError,
     Skipped,
     Unreadable,
@@ -71,7 +71,7 @@ type _Members = dict[str, tuple[int, int]]
 """The start and the end of the content of each member of a record, by name."""
 
 
-def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
+def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEntry]:
     """The entries of a file; for a part of a file only every N-th record. Raises OSError."""
     size = path.stat().st_size
     number = at = 0
@@ -87,7 +87,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 # The end of the record is not known. The next one begins behind the end of any.
                 at = _after_any_record(file, at, size)
                 if number % parts == part:
-                    yield Entry.of(Unreadable(where, str(error)), at)
+                    yield RecordedEntry.of(Unreadable(where, str(error)), at)
                 continue
             at = end = start + length + 1
             if number % parts != part:
@@ -98,7 +98,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 yield _entry(records, start, length, where)
             else:
                 parse = partial(_item_at, records, start, length, where)
-                yield Entry(end, length, found, parse, where)
+                yield RecordedEntry(end, length, found, parse, where)
 
 
 def _next_record(file: BinaryIO, at: int, size: int) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def _id_at_end_of(tail: bytes) -> str | None:
     return found[2].decode() if found and int(found[1]) == len(found[2]) else None
 
 
-def _entry(file: OpenFile, start: int, length: int, where: str) -> Entry:
+def _entry(file: OpenFile, start: int, length: int, where: str) -> RecordedEntry:
     """The entry of a record with another end: the id may be anywhere in it."""
     end = start + length + 1
     parse = partial(_item_at, file, start, length, where)
@@ -156,8 +156,8 @@ def _entry(file: OpenFile, start: int, length: int, where: str) -> Entry:
         found = _content(record, *members["id"], 1) if "id" in members else None
     except (OSError, RecordingError, ValueError, RecursionError):
         # Its fault is reported when it is parsed.
-        return Entry(end, length, None, parse, where)
-    return Entry(end, length, found if isinstance(found, str) else None, parse, where)
+        return RecordedEntry(end, length, None, parse, where)
+    return RecordedEntry(end, length, found if isinstance(found, str) else None, parse, where)
 
 
 def _record(file: OpenFile, start: int, length: int) -> bytes:

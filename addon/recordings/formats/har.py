@@ -26,10 +26,10 @@ from mitmproxy.net.http.headers import infer_content_encoding
 from addon.framing import json_values
 from addon.metering.requests.messages import End
 from addon.recordings.formats.recorded import (
-    Entry,
     Item,
     Message,
     Recorded,
+    RecordedEntry,
     RecordingError,
     Skipped,
     Unreadable,
@@ -105,14 +105,16 @@ _ENTRY = msgspec.json.Decoder(_Entry)
 _FILE = msgspec.json.Decoder(_File)
 
 
-def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
+def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEntry]:
     """The entries of a file; for a part of a file only every N-th entry. Raises OSError."""
     size = path.stat().st_size
     if size > FILE_BYTES_MAX:
-        yield Entry.of(Unreadable(str(path), f"larger than {FILE_BYTES_MAX >> 30} GiB: split it"))
+        yield RecordedEntry.of(
+            Unreadable(str(path), f"larger than {FILE_BYTES_MAX >> 30} GiB: split it")
+        )
         return
     if size == 0:
-        yield Entry.of(Unreadable(str(path), "empty"))
+        yield RecordedEntry.of(Unreadable(str(path), "empty"))
         return
     with path.open("rb") as file:
         # Closed when the last entry is freed: each entry refers to a part of it.
@@ -130,15 +132,17 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 damage = f"cut short or damaged after entry {len(found)}: {error}"[:300]
     except (*_FAULTS, zlib.error) as error:
         if part == 0:
-            yield Entry.of(Unreadable(str(path), f"no HAR file: {error}"[:300]))
+            yield RecordedEntry.of(Unreadable(str(path), f"no HAR file: {error}"[:300]))
         return
     for number, raw in enumerate(found, 1):
         if number % parts == part:
             where = f"{path}, entry {number}"
             held = memoryview(raw).nbytes
-            yield Entry(size * number // len(found), held, None, partial(_read, raw, where), where)
+            yield RecordedEntry(
+                size * number // len(found), held, None, partial(_read, raw, where), where
+            )
     if damage is not None and part == 0:
-        yield Entry.of(Unreadable(str(path), damage))
+        yield RecordedEntry.of(Unreadable(str(path), damage))
 
 
 def _split(text: memoryview) -> tuple[list[memoryview], bool]:

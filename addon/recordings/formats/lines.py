@@ -32,10 +32,10 @@ from addon.metering.requests.messages import End
 from addon.metering.requests.redaction import REDACTED
 from addon.recordings.formats.recorded import (
     Edit,
-    Entry,
     Fields,
     Message,
     Recorded,
+    RecordedEntry,
     RecordingError,
     Unreadable,
     derived_id,
@@ -120,10 +120,10 @@ _TEXT = msgspec.json.Decoder(str)
 _ENDS = {end.value: end for end in End}
 
 
-def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
+def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEntry]:
     """The entries of a file; for a part of a file only every N-th line. Raises OSError."""
     written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    strange: list[Entry] | None = []
+    strange: list[RecordedEntry] | None = []
     """The first lines, until one of them is an exchange; None: one was."""
     is_damaged = False
     for number, read_bytes, line in lines_of(path):
@@ -137,13 +137,13 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
         if number % parts != part:
             continue
         if isinstance(line, str):
-            entry = Entry.of(Unreadable(where, line), read_bytes)
+            entry = RecordedEntry.of(Unreadable(where, line), read_bytes)
         else:
             named = _id_of(line) if strange is None else None
             parse = partial(_exchange, line, where, written_at)
-            entry = Entry(read_bytes, line.size, named, parse, where)
+            entry = RecordedEntry(read_bytes, line.size, named, parse, where)
             if strange is not None:
-                entry = Entry.of(entry.item(), read_bytes)
+                entry = RecordedEntry.of(entry.item(), read_bytes)
         if strange is None:
             yield entry
         elif len(strange) < LINES_WITHOUT_MAX:
@@ -154,7 +154,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
         yield from strange
     elif part == 0 and path.stat().st_size:
         other = Unreadable(str(path), "holds no recorded exchanges", is_other_kind=True)
-        yield Entry.of(other, path.stat().st_size)
+        yield RecordedEntry.of(other, path.stat().st_size)
 
 
 def _id_of(line: Text) -> str | None:

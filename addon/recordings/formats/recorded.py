@@ -168,7 +168,7 @@ type Item = Recorded | Skipped | Unreadable
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordedEntry:
     """One entry of a file before it is parsed: entries that the ledger has are never parsed."""
 
     read_bytes: int
@@ -183,7 +183,7 @@ class Entry:
     """File and place in it, for messages."""
 
     @classmethod
-    def of(cls, item: Item, read_bytes: int = 0) -> Entry:
+    def of(cls, item: Item, read_bytes: int = 0) -> RecordedEntry:
         """The entry of what is parsed already."""
         return cls(read_bytes, 0, None, lambda: item, item.where)
 

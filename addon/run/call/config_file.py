@@ -8,11 +8,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from addon.run.call import trust
-from addon.run.call.settings import FILES, Settings, beside, read
+from addon.run.call.settings import FILES, ConfigFile, beside, read
 from ledger.settings import toml_tables
 from ledger.settings.places import config_directory
 from ledger.settings.small_files import read_text
-from ledger.settings.toml_tables import Problem
+from ledger.settings.toml_tables import TomlProblem
 
 NAME = "tokentee.toml"
 SYSTEM_FOLDER = Path("/etc/tokentee")
@@ -47,7 +47,7 @@ def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> P
     return next((path for path in places() if path.is_file()), None)
 
 
-def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> Settings:
+def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> ConfigFile:
     """The settings of a file; of one that was only found in the current folder and is not trusted,
     the harmless ones. One line says what is left out. LedgerError for the first problem."""
     settings = load(path)
@@ -68,7 +68,7 @@ def places() -> tuple[Path, ...]:
     return (Path(NAME), config_directory() / NAME, SYSTEM_FOLDER / NAME)
 
 
-def check(path: Path) -> tuple[Settings, list[Problem]]:
+def check(path: Path) -> tuple[ConfigFile, list[TomlProblem]]:
     """The valid settings of a file, and each problem. LedgerError if the file cannot be read."""
     text = read_text(path, "config file")
     settings, problems = read(text)
@@ -76,12 +76,14 @@ def check(path: Path) -> tuple[Settings, list[Problem]]:
         named = getattr(settings, key)
         if named is not None and not beside(path.parent, named).is_file():
             problems.append(
-                Problem(line=toml_tables.line_of_key(text, key), text=f"{key}: no file {named!r}")
+                TomlProblem(
+                    line=toml_tables.line_of_key(text, key), text=f"{key}: no file {named!r}"
+                )
             )
     return settings, problems
 
 
-def load(path: Path) -> Settings:
+def load(path: Path) -> ConfigFile:
     """The settings of a file. LedgerError for the first problem."""
     settings, problems = check(path)
     if problems:
@@ -89,14 +91,14 @@ def load(path: Path) -> Settings:
     return settings
 
 
-def ledger_url(settings: Settings, path: Path) -> str | None:
+def ledger_url(settings: ConfigFile, path: Path) -> str | None:
     """The ledger's URL, from the file that `ledger_file` names if it is set."""
     if settings.ledger_file is None:
         return settings.ledger
     return read_text(beside(path.parent, settings.ledger_file), "file with the ledger URL").strip()
 
 
-def options_of(settings: Settings, path: Path, environment: Mapping[str, str]) -> list[Option]:
+def options_of(settings: ConfigFile, path: Path, environment: Mapping[str, str]) -> list[Option]:
     """The options in force: those of the recorder, the files of names and budgets, the number of
     workers. `path`: of the config file, whose folder holds the files that it names."""
 
@@ -130,7 +132,7 @@ def options_of(settings: Settings, path: Path, environment: Mapping[str, str]) -
     return found
 
 
-def modes_of(settings: Settings) -> list[str]:
+def modes_of(settings: ConfigFile) -> list[str]:
     """mitmproxy's modes: a reverse proxy for each upstream, and a regular one if requested."""
     modes = [f"reverse:{upstream.url}@{upstream.listen}" for upstream in settings.upstream]
     if settings.listen is not None:
@@ -149,7 +151,7 @@ def words_of(options: Iterable[Option], *, given: Container[str]) -> list[str]:
     ]
 
 
-def _named_hosts(settings: Settings) -> list[str]:
+def _named_hosts(settings: ConfigFile) -> list[str]:
     """Upstreams whose provider the file names, in the format of `tee_hosts`."""
     found = []
     for upstream in settings.upstream:

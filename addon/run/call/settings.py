@@ -10,7 +10,7 @@ import msgspec
 from addon.run.call.arguments import WORKERS_MAX
 from ledger.settings.toml_tables import (
     FaultError,
-    Problem,
+    TomlProblem,
     converted,
     fault_of,
     line_in_table,
@@ -25,7 +25,7 @@ UPSTREAMS_MAX = 100
 """Listeners of one process; each is a socket and a mode of mitmproxy."""
 
 
-class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class UpstreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One upstream, and the address at which clients reach it."""
 
     name: str
@@ -37,19 +37,19 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The provider, if the host does not identify it."""
 
 
-class Metrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MetricsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The address of `/healthz`, `/readyz` and `/metrics`."""
 
     listen: str
 
 
-class Otlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OtlpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The destination of OpenTelemetry spans and metrics."""
 
     endpoint: str
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A config file. None and empty: not given."""
 
     ledger: str | None = None
@@ -71,9 +71,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log: str | None = None
     log_format: str | None = None
     tags: Mapping[str, str] = {}
-    metrics: Metrics | None = None
-    otlp: Otlp | None = None
-    upstream: tuple[Upstream, ...] = ()
+    metrics: MetricsSettings | None = None
+    otlp: OtlpSettings | None = None
+    upstream: tuple[UpstreamSettings, ...] = ()
 
 
 FILES = ("ledger_file", "prices", "names", "budgets")
@@ -86,17 +86,17 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "log_format": ("text", "json"),
 }
 """Keys whose value is one of a few words."""
-_KEYS = tuple(field.encode_name for field in msgspec.structs.fields(Settings))
-_TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(Settings)}
+_KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ConfigFile))
+_TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(ConfigFile)}
 
 
-def read(text: str) -> tuple[Settings, list[Problem]]:
+def read(text: str) -> tuple[ConfigFile, list[TomlProblem]]:
     """The valid settings, and each problem in the order of the lines."""
     document, problems = parse(text)
     if problems:
-        return Settings(), problems
+        return ConfigFile(), problems
     problems += unknown_tables(text, document, _KEYS)
-    upstreams, found = converted(text, document, "upstream", Upstream)
+    upstreams, found = converted(text, document, "upstream", UpstreamSettings)
     problems += found
     values: dict[str, Any] = {"upstream": tuple(value for _, value in upstreams)}
     for key, value in document.items():
@@ -106,7 +106,7 @@ def read(text: str) -> tuple[Settings, list[Problem]]:
             values[key] = msgspec.convert(value, _TYPES[key], strict=True)
         except msgspec.ValidationError as error:
             problems.append(_problem_of(text, key, error))
-    settings = Settings(**values)
+    settings = ConfigFile(**values)
     problems += _mistakes(text, settings, dict(upstreams))
     return settings, sorted(problems, key=lambda problem: problem.line or 0)
 
@@ -122,25 +122,25 @@ def _is_address(text: str) -> bool:
     return bool(host and port)
 
 
-def _problem_of(text: str, key: str, error: msgspec.ValidationError) -> Problem:
-    kinds: dict[str, type[msgspec.Struct]] = {"metrics": Metrics, "otlp": Otlp}
-    kind = kinds.get(key, Settings)
+def _problem_of(text: str, key: str, error: msgspec.ValidationError) -> TomlProblem:
+    kinds: dict[str, type[msgspec.Struct]] = {"metrics": MetricsSettings, "otlp": OtlpSettings}
+    kind = kinds.get(key, ConfigFile)
     fault = fault_of(error, kind)
     name = "" if fault.key == "the table" else f".{fault.key}"
     line = line_of_key(text, fault.key) if name else None
     reason = str(fault).partition(": ")[2]
     if key == "tags":  # msgspec does not name the key
-        return Problem(line=line_of_key(text, key), text='tags: write every value as text: "…"')
-    return Problem(line=line or line_of_key(text, key), text=f"{key}{name}: {reason}")
+        return TomlProblem(line=line_of_key(text, key), text='tags: write every value as text: "…"')
+    return TomlProblem(line=line or line_of_key(text, key), text=f"{key}{name}: {reason}")
 
 
 def _mistakes(
-    text: str, settings: Settings, upstreams: Mapping[int, Upstream]
-) -> Iterator[Problem]:
+    text: str, settings: ConfigFile, upstreams: Mapping[int, UpstreamSettings]
+) -> Iterator[TomlProblem]:
     """Problems of values that have the right type and are invalid."""
 
-    def at(key: str, reason: str) -> Problem:
-        return Problem(line=line_of_key(text, key), text=f"{key}: {reason}")
+    def at(key: str, reason: str) -> TomlProblem:
+        return TomlProblem(line=line_of_key(text, key), text=f"{key}: {reason}")
 
     for key, choices in CHOICES.items():
         value = getattr(settings, key)
@@ -166,10 +166,10 @@ def _mistakes(
     for place, upstream in upstreams.items():
         for fault in _faults_of(upstream, taken):
             line = line_in_table(text, "upstream", place, fault.key)
-            yield Problem(line=line, text=f"upstream {place + 1}: {fault}")
+            yield TomlProblem(line=line, text=f"upstream {place + 1}: {fault}")
 
 
-def _faults_of(upstream: Upstream, taken: dict[str, str]) -> Iterator[FaultError]:
+def _faults_of(upstream: UpstreamSettings, taken: dict[str, str]) -> Iterator[FaultError]:
     """The mistakes of one upstream; records its name and address as taken."""
     if not _is_origin(upstream.url, with_path=False):
         yield FaultError(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from addon.run.call.settings import FILES, Settings, beside
+from addon.run.call.settings import FILES, ConfigFile, beside
 from ledger.budgets.budgets import read as read_budgets
 from ledger.model.errors import LedgerError
 from ledger.settings.places import config_directory
@@ -29,7 +29,7 @@ FILES_MAX = 1_000
 """Trusted files that are remembered."""
 
 
-def digest_of(path: Path, settings: Settings) -> str:
+def digest_of(path: Path, settings: ConfigFile) -> str:
     """Digest of a config file and of the files that it names. LedgerError if it cannot be read."""
     found = hashlib.sha256(read_bytes(path, "config file"))
     for key in FILES:
@@ -50,17 +50,17 @@ def file_digest(path: Path) -> str | None:
         return None
 
 
-def is_trusted(path: Path, settings: Settings) -> bool:
+def is_trusted(path: Path, settings: ConfigFile) -> bool:
     """Whether the file, with this content, was trusted."""
     return remembered().get(str(path.resolve())) == digest_of(path, settings)
 
 
-def restricted(path: Path, settings: Settings) -> tuple[Settings, list[str]]:
+def restricted(path: Path, settings: ConfigFile) -> tuple[ConfigFile, list[str]]:
     """What an untrusted file may set, and the keys that are left out."""
-    empty = Settings()
+    empty = ConfigFile()
     left_out = [
         name
-        for name in Settings.__struct_fields__
+        for name in ConfigFile.__struct_fields__
         if getattr(settings, name) != getattr(empty, name)
         and (name not in HARMLESS or (name in FILES and not _is_harmless(path, settings, name)))
     ]
@@ -68,7 +68,7 @@ def restricted(path: Path, settings: Settings) -> tuple[Settings, list[str]]:
     return msgspec.structs.replace(settings, **values), left_out
 
 
-def _is_harmless(path: Path, settings: Settings, key: str) -> bool:
+def _is_harmless(path: Path, settings: ConfigFile, key: str) -> bool:
     """Whether a file that a key names lies beside the config file, and runs and sends nothing."""
     named = beside(path.parent, getattr(settings, key))
     if not named.is_file() or not named.resolve().is_relative_to(path.parent.resolve()):

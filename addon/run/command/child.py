@@ -23,7 +23,7 @@ END_SECONDS_MAX = 5.0
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
-class CannotStartError(Exception):
+class CommandCannotStartError(Exception):
     """The command cannot be started; the text gives the reason."""
 
     def __init__(self, text: str, exit_code: int) -> None:
@@ -31,11 +31,11 @@ class CannotStartError(Exception):
         self.exit_code = exit_code
 
 
-def cannot_start(command: Sequence[str], error: OSError | ValueError) -> CannotStartError:
+def cannot_start(command: Sequence[str], error: OSError | ValueError) -> CommandCannotStartError:
     """The error of a command that the system does not start, with a shell's exit code."""
     code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return CannotStartError(f"cannot run {command[0]}: {reason}", code)
+    return CommandCannotStartError(f"cannot run {command[0]}: {reason}", code)
 
 
 async def run_command(

@@ -47,7 +47,7 @@ REFUSAL_TEXT = b"This proxy belongs to one command that `tokentee run` has start
 NOT_HERE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class Refused(layer.Layer):
+class RefusedConnection(layer.Layer):
     """Sends one answer on a connection and closes it."""
 
     def __init__(self, context: Context, answer: bytes) -> None:
@@ -99,7 +99,7 @@ class ConnectionPolicy(NextLayer):
             if head is None:
                 return
             if not _path_of(head).startswith(f"/{self._secret}/".encode()):
-                nextlayer.layer = Refused(context, NOT_HERE)
+                nextlayer.layer = RefusedConnection(context, NOT_HERE)
                 return
         super().next_layer(nextlayer)
 
@@ -145,7 +145,7 @@ class ConnectionPolicy(NextLayer):
             return
         if not shows(head, self._secret):
             answer = REFUSAL % (len(REFUSAL_TEXT), REFUSAL_TEXT)
-            nextlayer.layer = Refused(context, answer)
+            nextlayer.layer = RefusedConnection(context, answer)
             return
         scheme, host, port = _origin_of(head)
         via = self._outbound.proxy_for(scheme, host, port)

@@ -19,7 +19,7 @@ NOT_REDIRECTED = {"OLLAMA_HOST"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class NamedHost:
     """A host that is not in the table. `port` None: any port."""
 
     name: str
@@ -30,7 +30,7 @@ class Host:
 class LlmHosts:
     """The set of LLM hosts."""
 
-    named: tuple[Host, ...] = ()
+    named: tuple[NamedHost, ...] = ()
     everything: bool = False
     """All hosts count: `--everything`."""
 
@@ -57,13 +57,13 @@ def javascript_pattern(hosts: LlmHosts) -> str:
     return f"^(?:{'|'.join(parts)})$"
 
 
-def from_base_urls(environment: Mapping[str, str]) -> tuple[Host, ...]:
+def from_base_urls(environment: Mapping[str, str]) -> tuple[NamedHost, ...]:
     """The hosts in the user's base-URL variables, without this machine."""
     found = []
     for url in set_base_urls(environment).values():
         host, port = address_of(url)
         if host not in LOOPBACK:
-            found.append(Host(name=host, port=port))
+            found.append(NamedHost(name=host, port=port))
     return tuple(dict.fromkeys(found))
 
 

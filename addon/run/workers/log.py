@@ -54,7 +54,7 @@ class Log:
             return  # stderr is closed, so nothing can be logged
 
 
-class Lines:
+class LineSplitter:
     """Splits one worker's output into lines."""
 
     def __init__(self, log: Log, number: int) -> None:

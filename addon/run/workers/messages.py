@@ -17,7 +17,7 @@ LINE_BYTES_MAX = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class WorkerJob:
     """The task of a worker."""
 
     number: int
@@ -34,7 +34,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class WorkerReport:
     """The state of a worker. The first report means that it accepts connections."""
 
     metrics: tuple[str, int] | None = None
@@ -45,16 +45,16 @@ class Report:
     dropped_observations: int = 0
 
 
-def line_of(message: Job | Report) -> bytes:
+def line_of(message: WorkerJob | WorkerReport) -> bytes:
     """The message encoded as a line."""
     return msgspec.json.encode(message) + b"\n"
 
 
-def job_of(line: bytes) -> Job:
+def job_of(line: bytes) -> WorkerJob:
     """The job decoded from a line."""
-    return msgspec.json.decode(line, type=Job)
+    return msgspec.json.decode(line, type=WorkerJob)
 
 
-def report_of(line: bytes) -> Report:
+def report_of(line: bytes) -> WorkerReport:
     """The report decoded from a line."""
-    return msgspec.json.decode(line, type=Report)
+    return msgspec.json.decode(line, type=WorkerReport)

@@ -22,7 +22,7 @@ SAVING = ("-w", "--save-stream-file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkerPlan:
     """The parameters that are the same for all workers."""
 
     words: tuple[str, ...]
@@ -33,7 +33,7 @@ class Plan:
     quiet: bool
 
 
-def plan_of(call: Call, folder: Path) -> Plan:
+def plan_of(call: Call, folder: Path) -> WorkerPlan:
     """The plan. `folder`: for the file of authorities. Raises WrongCallError for an option that
     several workers cannot support, or that mitmproxy refuses."""
     words = standalone.words_of(call)
@@ -54,7 +54,7 @@ def plan_of(call: Call, folder: Path) -> Plan:
             )
         addresses.append(address)
     trusted, troubles = authorities.write_trusted(folder, os.environ)
-    return Plan(
+    return WorkerPlan(
         words=words,
         addresses=tuple(addresses),
         trusted=trusted,

@@ -30,9 +30,9 @@ from addon.run.call.arguments import Call
 from addon.run.master import parsed_options
 from addon.run.workers.listeners import ConnectionCounts, Listeners
 from addon.run.workers.log import Log
-from addon.run.workers.messages import Job
+from addon.run.workers.messages import WorkerJob
 from addon.run.workers.metrics import GroupMetrics
-from addon.run.workers.plan import Plan, plan_of
+from addon.run.workers.plan import WorkerPlan, plan_of
 from addon.run.workers.worker_process import WorkerProcess, ending_of
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.text.durations import seconds_text
@@ -61,7 +61,7 @@ FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 the start failed."""
 
 
-class CannotStartError(Exception):
+class WorkerCannotStartError(Exception):
     """A worker ended before it accepted, or did not accept in time."""
 
     def __init__(self, exit_code: int, *, is_late: bool = False) -> None:
@@ -96,7 +96,7 @@ class Supervisor:
         self._folder = folder
         self._slots = [Slot(number=number) for number in range(1, count + 1)]
         self._listeners = Listeners()
-        self._plan: Plan
+        self._plan: WorkerPlan
         self._processes: set[WorkerProcess] = set()
         self._tasks: set[asyncio.Task[object]] = set()
         self._stopping = asyncio.Event()
@@ -127,7 +127,7 @@ class Supervisor:
             if starting.done():
                 starting.result()
             await self._stopping.wait()
-        except CannotStartError as error:
+        except WorkerCannotStartError as error:
             self._exit_code = error.exit_code if error.exit_code > 0 else 1
         finally:
             await self._stop_all()
@@ -150,10 +150,10 @@ class Supervisor:
         where = ", ".join(self._listeners.shown())
         self._log.info(f"{len(self._slots)} workers listening at {where}")
 
-    async def _started(self, slot: Slot, plan: Plan) -> WorkerProcess:
+    async def _started(self, slot: Slot, plan: WorkerPlan) -> WorkerProcess:
         """A process for the slot that accepts connections. Raises CannotStartError."""
         taken = {each.index for each in self._processes}
-        job = Job(
+        job = WorkerJob(
             number=slot.number,
             words=plan.words,
             trusted=str(plan.trusted),
@@ -166,7 +166,7 @@ class Supervisor:
             await process.start()
         except OSError as error:
             self._log.warning(f"worker {slot.number} cannot be started: {error.strerror}")
-            raise CannotStartError(1) from error
+            raise WorkerCannotStartError(1) from error
         self._processes.add(process)
         done, _ = await asyncio.wait([process.ready], timeout=START_SECONDS_MAX)
         if not done:
@@ -177,7 +177,7 @@ class Supervisor:
             process.kill()
             await process.ended.wait()
         if not done or not process.ready.result():
-            raise CannotStartError(process.exit_code or 0, is_late=not done)
+            raise WorkerCannotStartError(process.exit_code or 0, is_late=not done)
         return process
 
     async def _fill(self, slot: Slot) -> None:
@@ -194,7 +194,7 @@ class Supervisor:
                     return
                 try:
                     process = await self._started(slot, self._plan)
-                except CannotStartError as error:
+                except WorkerCannotStartError as error:
                     unready += error.is_own_fault
                     slot.deaths += 1
                     if self._stopping.is_set():
@@ -282,11 +282,11 @@ class Supervisor:
             self._listeners.keep_only(plan.addresses)
             self._log.info(f"{len(self._slots)} workers were replaced")
 
-    async def _replace(self, slot: Slot, plan: Plan) -> bool:
+    async def _replace(self, slot: Slot, plan: WorkerPlan) -> bool:
         """Start a new process in the slot, and retire the old one; whether that succeeded."""
         try:
             new = await self._started(slot, plan)
-        except CannotStartError as error:
+        except WorkerCannotStartError as error:
             self._log.warning(
                 f"the new worker {slot.number} does not start: {error}; those before go on"
             )

@@ -35,7 +35,7 @@ from addon.proxy.recorder import Recorder
 from addon.run.master import RecordingMaster, run_master
 from addon.run.workers import messages
 from addon.run.workers.listeners import ConnectionCounts
-from addon.run.workers.messages import Job, Report
+from addon.run.workers.messages import WorkerJob, WorkerReport
 from addon.telemetry.health import MetricFiles
 
 REPORT_SECONDS = 1.0
@@ -48,7 +48,7 @@ RETIRING_SECONDS_MAX = 3_600.0
 POLL_SECONDS = 0.1
 
 
-def run_worker(job: Job, control: socket.socket) -> int:
+def run_worker(job: WorkerJob, control: socket.socket) -> int:
     """Do the job until the worker must end; returns the exit code."""
     recorder = Recorder(metric_files=MetricFiles(folder=Path(job.folder), index=job.index))
     worker = WorkerAddon(job, control, recorder)
@@ -72,7 +72,7 @@ class WorkerAddon:
 
     name = "tokentee-worker"
 
-    def __init__(self, job: Job, control: socket.socket, recorder: Recorder) -> None:
+    def __init__(self, job: WorkerJob, control: socket.socket, recorder: Recorder) -> None:
         self._recorder = recorder
         self._counts = ConnectionCounts(Path(job.folder))
         self._index = job.index
@@ -174,13 +174,13 @@ class WorkerAddon:
                 self._writer.write(messages.line_of(report))
             await asyncio.sleep(REPORT_SECONDS)
 
-    def _report(self) -> Report:
+    def _report(self) -> WorkerReport:
         running = self._recorder.running_state
         if running is None:
-            return Report()
+            return WorkerReport()
         running.ledger.refresh_lessons()
         watching, settings = running.watching, running.settings
-        return Report(
+        return WorkerReport(
             metrics=settings.metrics,
             log_as_json=settings.log_as_json,
             health=watching.health() if watching is not None else None,

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 from addon.run.workers import messages
-from addon.run.workers.log import Lines, Log
-from addon.run.workers.messages import Job, Report
+from addon.run.workers.log import LineSplitter, Log
+from addon.run.workers.messages import WorkerJob, WorkerReport
 
 MODULE = __name__.rpartition(".")[0]
 """The package, whose `__main__` is the worker."""
@@ -23,10 +23,12 @@ READ_BYTES_MAX = 64 * 2**10
 class WorkerProcess:
     """A process that was started with a job, and its state until it has ended."""
 
-    def __init__(self, job: Job, log: Log, on_exit: Callable[["WorkerProcess"], None]) -> None:
+    def __init__(
+        self, job: WorkerJob, log: Log, on_exit: Callable[["WorkerProcess"], None]
+    ) -> None:
         self.number = job.number
         self.index = job.index
-        self.report: Report | None = None
+        self.report: WorkerReport | None = None
         """The last one; None: it does not accept yet."""
         self.reported_at = time.monotonic()
         self.started_at = time.monotonic()
@@ -36,7 +38,7 @@ class WorkerProcess:
         """True when it accepts; False if it has ended before."""
         self.ended = asyncio.Event()
         self._job = job
-        self._lines = Lines(log, job.number)
+        self._lines = LineSplitter(log, job.number)
         self._on_exit = on_exit
         self._process: asyncio.subprocess.Process
         self._control: asyncio.StreamWriter

@@ -9,7 +9,7 @@ from ledger.commands.options import Budgets, Format, LedgerOption, NamesOption, 
 from ledger.commands.output import print_line, write
 
 if TYPE_CHECKING:
-    from ledger.budgets.status import Status
+    from ledger.budgets.status import BudgetStatus
 
 budget = typer.Typer(
     invoke_without_command=True,
@@ -80,7 +80,7 @@ def _show(
     names: str | None,
     ledger: str | None,
     format: Format,  # noqa: A002
-) -> "list[Status]":
+) -> "list[BudgetStatus]":
     from ledger.budgets import files, status
     from ledger.budgets.spending import statuses
     from ledger.figures.queries import existing_ledger

@@ -35,7 +35,7 @@ RATIO_MAX = 2
 type Figures = Mapping[str, Mapping[str, object]]
 
 
-class Change(NamedTuple):
+class PriceChange(NamedTuple):
     """One price of one model; None: not listed."""
 
     model: str
@@ -225,15 +225,15 @@ def _figures_in_force(current: "PriceList | None", kind: str, now: datetime) -> 
     return published.installed().figures(now) if kind == "genai-prices" else {}
 
 
-def _changes(before: Figures, after: Figures) -> Iterator[Change]:
+def _changes(before: Figures, after: Figures) -> Iterator[PriceChange]:
     for model in sorted(before.keys() | after.keys()):
         old, new = before.get(model, {}), after.get(model, {})
         for line in sorted(old.keys() | new.keys()):
             if old.get(line) != new.get(line):
-                yield Change(model, line, old.get(line), new.get(line))
+                yield PriceChange(model, line, old.get(line), new.get(line))
 
 
-def _show(changes: list[Change], *, show_all: bool) -> int:
+def _show(changes: list[PriceChange], *, show_all: bool) -> int:
     """Print the changes by kind; how many are large."""
     kinds = {
         "new": [each for each in changes if each.before is None],

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from ledger.figures.request_filter import ALL, KINDS, Filter, filter_of
 from ledger.model.errors import LedgerError
 from ledger.pages.period import PRESETS, Period, last_days
-from ledger.pages.sections import Question, Row
+from ledger.pages.sections import PageRow, Question
 from ledger.settings.names import NO_NAMES, Names
 from ledger.text import period as moments
 
@@ -35,7 +35,7 @@ type Pairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageQuestion:
     """A question, and the parts of the address that it was parsed from."""
 
     question: Question
@@ -52,7 +52,7 @@ class Asked:
         query = urlencode([*self.time, *conditions, *more], errors="surrogatepass")
         return f"{path}?{query}"
 
-    def link(self, row: Row | None, kind: str = "page") -> str:
+    def link(self, row: PageRow | None, kind: str = "page") -> str:
         """A page about one line of a table, its latest requests, or all requests."""
         only = self.question.only
         if row is None:
@@ -89,7 +89,9 @@ class Asked:
         """Name, address and whether it is the current one."""
         for name, days in PRESETS:
             time = (("days", str(days)),)
-            address = Asked(question=self.question, time=time).address("/", self.question.only)
+            address = PageQuestion(question=self.question, time=time).address(
+                "/", self.question.only
+            )
             yield name, address, time == self.time
 
     def removals(self) -> Iterable[tuple[str, str, str]]:
@@ -103,7 +105,7 @@ class Asked:
         return dict(self.time).get(name, "")
 
 
-def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> Asked:
+def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> PageQuestion:
     """The question of an address. LedgerError names the invalid part."""
     given = dict(pairs)
     conditions = tuple(_conditions(pairs))
@@ -129,7 +131,7 @@ def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> Asked:
         for name, value in pairs
         if name in ("kind", "min_cost", "min_seconds") and value.strip()
     )
-    return Asked(
+    return PageQuestion(
         question=Question(period=period, only=conditions, names=names),
         time=tuple(time),
         filter=filter_of(

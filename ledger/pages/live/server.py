@@ -37,10 +37,10 @@ from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
 from ledger.pages.live import asked, reading
-from ledger.pages.live.asked import Asked
+from ledger.pages.live.asked import PageQuestion
 from ledger.pages.live.guard import Guard
 from ledger.pages.problems import Shipping
-from ledger.pages.sections import Row
+from ledger.pages.sections import PageRow
 from ledger.reports import explain
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
@@ -74,7 +74,7 @@ type Shippings = Callable[[], tuple[Shipping, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RenderedPage:
     """A rendered page."""
 
     tag: str
@@ -87,10 +87,10 @@ class Answer:
 class Kept:
     """A cache of the latest answers, by address."""
 
-    answers: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
+    answers: OrderedDict[str, RenderedPage] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
-    def get(self, address: str, tag: str) -> Answer | None:
+    def get(self, address: str, tag: str) -> RenderedPage | None:
         """A cached answer that is still valid."""
         with self.lock:
             found = self.answers.get(address)
@@ -99,7 +99,7 @@ class Kept:
             self.answers.move_to_end(address)
             return found
 
-    def put(self, address: str, answer: Answer) -> None:
+    def put(self, address: str, answer: RenderedPage) -> None:
         """Cache an answer, and drop the oldest."""
         with self.lock:
             self.answers[address] = answer
@@ -179,7 +179,7 @@ class Pages:
                     ended = time.monotonic()
                     is_slow = ended - began >= SLOW_SECONDS
                     rest = REST_FACTOR * (ended - began) if is_slow else 0
-                    answer = Answer(tag=tag, text=text, good_until=ended + rest)
+                    answer = RenderedPage(tag=tag, text=text, good_until=ended + rest)
                     self._kept.put(address, answer)
             headers = {"etag": answer.tag, "cache-control": "private, no-cache"}
             if answer.tag in request.headers.get("if-none-match", ""):
@@ -190,7 +190,7 @@ class Pages:
         except LedgerError as error:
             return HTMLResponse(self._message(str(error)), 400)
 
-    def _asked(self, request: Request, now: datetime) -> Asked:
+    def _asked(self, request: Request, now: datetime) -> PageQuestion:
         return asked.parse(request.query_params.multi_items(), now=now, names=self._names)
 
     def _report(self, request: Request, now: datetime) -> str:
@@ -246,7 +246,7 @@ class Pages:
         given = request.query_params
         wanted = self._asked(request, now)
         word, value = asked.condition_of(given.get("row", ""))
-        row = Row(
+        row = PageRow(
             word=word,
             value=value,
             label=value,
@@ -308,7 +308,9 @@ class Pages:
     def _message(self, text: str) -> str:
         return self._page("message.html", self._now(), None, title="Tokentee", text=text)
 
-    def _page(self, template: str, now: datetime, wanted: Asked | None, **values: Any) -> str:
+    def _page(
+        self, template: str, now: datetime, wanted: PageQuestion | None, **values: Any
+    ) -> str:
         shared: Mapping[str, object] = {
             "is_live": True,
             "asset": _asset_address,

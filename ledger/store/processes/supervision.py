@@ -52,7 +52,7 @@ class ThreadHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class RecordingHealth:
     """The state of recording."""
 
     threads: tuple[ThreadHealth, ...]

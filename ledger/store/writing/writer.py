@@ -34,7 +34,12 @@ from ledger.store import secret
 from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes
 from ledger.store.processes.recovery import mark_lost_of_dead_nodes
-from ledger.store.processes.supervision import Companion, Health, SetAside, SupervisedThread
+from ledger.store.processes.supervision import (
+    Companion,
+    RecordingHealth,
+    SetAside,
+    SupervisedThread,
+)
 from ledger.store.writing import batch_insert, incoming, jobs, lessons
 from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming
@@ -180,9 +185,9 @@ class Ledger:
         """Settled exchanges that were dropped."""
         return self._trouble.dropped
 
-    def health(self) -> Health:
+    def health(self) -> RecordingHealth:
         """The state of recording, for health endpoints."""
-        return Health(
+        return RecordingHealth(
             threads=(self._thread.health(), *(each.health() for each in self._companions)),
             trouble=self._trouble.reason,
             queued_rows=self._incoming.count + len(self._waiting),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from addon.agent_logs import files
-from addon.agent_logs.files import AGENTS, Skipped, agent_of, find, named, read
+from addon.agent_logs.files import AGENTS, SkippedCounts, agent_of, find, named, read
 from ledger.model.errors import LedgerError
 from tests.addon.agent_logs.logs import claude, codex_lines, gemini, write_home
 
@@ -63,13 +63,13 @@ def test_bad_lines_are_skipped_and_the_rest_is_read(tmp_path, monkeypatch):
     path = tmp_path / "a.jsonl"
     long = b'{"x": "' + b"y" * 350 + b'"}'
     path.write_bytes(b'{"a": 1}\nnot json\n\n[1]\n' + long + b'\n\xff\xfe\n{"a": 2}\n{"a": 3')
-    skipped = Skipped()
+    skipped = SkippedCounts()
     assert list(read(path, skipped)) == [{"a": 1}, {"a": 2}]
     assert (skipped.lines, skipped.files) == (5, 0)
 
 
 def test_a_document_that_is_none_and_a_file_that_is_gone(tmp_path):
-    skipped = Skipped()
+    skipped = SkippedCounts()
     (tmp_path / "a.json").write_text("[")
     assert list(read(tmp_path / "a.json", skipped)) == []
     assert list(read(tmp_path / "gone.jsonl", skipped)) == []

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from addon.commands.verify import _FACTS, CAPTURED, compared
-from addon.recordings.matching import Found, pairs
+from addon.recordings.matching import MatchCounts, pairs
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.audit.checking import verify as promises_of
 from ledger.model.exchange import Exchange
@@ -248,7 +248,7 @@ def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
         for verdict in promises_of(engine)
         if verdict.count and not verdict.promise.is_remark
     }
-    seen = Found()
+    seen = MatchCounts()
     find = partial(corrections.find, engine)
     both = pairs(sorted(lines.iterdir()), find, seen, url=None, advance=lambda *_: None)
     for kind, _, detail in compared(both, seen):

@@ -6,7 +6,7 @@ import pytest
 
 from addon.demo import show
 from addon.demo.play import mistakes_in, seed_scenes
-from addon.demo.scene import Figures, Scene, pieces_for
+from addon.demo.scene import ExpectedRow, Scene, pieces_for
 
 SCENES = seed_scenes()
 
@@ -80,7 +80,7 @@ def test_a_missing_row_a_second_row_and_a_wrong_body_are_told() -> None:
 
 
 def test_an_estimate_need_only_be_marked_as_one() -> None:
-    figures = Figures(
+    figures = ExpectedRow(
         response_id=None, request_model=None, response_model=None, usage_source="estimated"
     )
     assert show.differences(figures, replace(figures, input_tokens=3, output_tokens=4)) == []

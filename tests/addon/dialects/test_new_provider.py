@@ -49,7 +49,7 @@ LUMEN = Dialect(
 )
 
 # … to here, and its row in `routes.ROWS`:
-ROW = routes.Row("/speak", LUMEN)
+ROW = routes.RouteRow("/speak", LUMEN)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from addon.metering.exchange import MeteredExchange
-from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.opening import RunRules, Upstream, open_exchange
 from addon.metering.requests.messages import Body, End, Request, Response
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
@@ -115,7 +115,7 @@ REAL: list[tuple[str, str, Any, Any]] = [
 
 
 def exchange_of(
-    method: str, path: str, body: Any, answer: Any, *, host: str = "app.example", rules: Rules
+    method: str, path: str, body: Any, answer: Any, *, host: str = "app.example", rules: RunRules
 ) -> MeteredExchange | None:
     """The exchange after its answer has passed."""
     sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -144,7 +144,7 @@ def exchange_of(
     return exchange
 
 
-ANYWHERE = Rules(node="n")
+ANYWHERE = RunRules(node="n")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_path_is_enough_at_a_known_or_configured_host() -> None:
     known = exchange_of(*forms, host="api.openai.com", rules=ANYWHERE)
     assert known is not None
     assert known.is_confirmed
-    rules = Rules(node="n", upstreams=(Upstream(host="app.example"),))
+    rules = RunRules(node="n", upstreams=(Upstream(host="app.example"),))
     named = exchange_of(*forms, rules=rules)
     assert named is not None
     assert named.is_confirmed

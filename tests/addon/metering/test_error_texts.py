@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from addon.metering.opening import Rules, open_exchange
+from addon.metering.opening import RunRules, open_exchange
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request, Response
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
@@ -35,7 +35,7 @@ def opened_with(body: Body, headers: dict[str, str], path: str = "/v1/chat/compl
         headers={"authorization": f"Bearer {KEY}", **headers}, body=body, began_at=AT,
     )  # fmt: skip
     exchange = open_exchange(
-        request, Rules(node="n"), exchange_id="e", source=Source.LIVE, troubles=Troubles()
+        request, RunRules(node="n"), exchange_id="e", source=Source.LIVE, troubles=Troubles()
     )
     assert exchange is not None
     return exchange

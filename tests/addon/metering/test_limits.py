@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from addon.metering.opening import Rules, open_exchange
+from addon.metering.opening import RunRules, open_exchange
 from addon.metering.quotas import limits_of
 from addon.metering.requests.messages import Body, End, RecordedTimes, Request, Response
 from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
@@ -36,7 +36,7 @@ def opened(host="api.openai.com", path="/v1/responses", **headers):
     )
     exchange = open_exchange(
         request,
-        Rules(node="n", secret=b"s" * 32),
+        RunRules(node="n", secret=b"s" * 32),
         exchange_id="e",
         source=Source.LIVE,
         troubles=Troubles(),

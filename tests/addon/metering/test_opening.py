@@ -11,7 +11,7 @@ from msgspec import structs
 
 from addon.metering.exchange import MeteredExchange, Readable, decoded_body
 from addon.metering.opening import (
-    Rules,
+    RunRules,
     Upstream,
     is_read_in_steps,
     open_exchange,
@@ -32,11 +32,11 @@ REQUEST = Request(
     body=Body(BODY),
     began_at=datetime(2026, 11, 20, tzinfo=UTC),
 )
-RULES = Rules(node="here", secret=b"secret", tags={"team": "search"})
+RULES = RunRules(node="here", secret=b"secret", tags={"team": "search"})
 
 
 def opened(
-    request: Request = REQUEST, rules: Rules = RULES, troubles: Troubles | None = None
+    request: Request = REQUEST, rules: RunRules = RULES, troubles: Troubles | None = None
 ) -> MeteredExchange | None:
     return open_exchange(
         request,
@@ -47,7 +47,7 @@ def opened(
     )
 
 
-def row(request: Request = REQUEST, rules: Rules = RULES):
+def row(request: Request = REQUEST, rules: RunRules = RULES):
     exchange = opened(request, rules)
     assert exchange is not None
     return exchange.opened
@@ -129,7 +129,7 @@ def test_a_websocket_may_name_its_model_in_the_url():
 
 
 def test_any_post_to_a_named_upstream_is_an_exchange():
-    rules = Rules(node="n", upstreams=(Upstream(host="llm.example", provider="aivene"),))
+    rules = RunRules(node="n", upstreams=(Upstream(host="llm.example", provider="aivene"),))
     request = structs.replace(REQUEST, host="llm.example", path="/generate-it")
     exchange = opened(request, rules)
     assert exchange is not None

@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-from addon.metering.opening import Rules, open_exchange
+from addon.metering.opening import RunRules, open_exchange
 from addon.metering.requests.messages import Body, Request
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 
-RULES = Rules(node="n", project="search", git_branch="main")
+RULES = RunRules(node="n", project="search", git_branch="main")
 BODY = b'{"model":"gpt-4.1","messages":[{"role":"user","content":"x"}]}'
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from addon.cli import application
 from addon.dialects.routes import DIALECTS
 from addon.metering import segments
-from addon.metering.opening import Rules, open_exchange
+from addon.metering.opening import RunRules, open_exchange
 from addon.metering.requests.messages import Body, Request
 from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, read_in_steps
 from addon.metering.troubles import Troubles
@@ -301,7 +301,7 @@ def test_a_packed_text_that_is_none_is_refused():
     assert unpack("AAAA") is None
 
 
-def exchange_of(body: object, rules: Rules):
+def exchange_of(body: object, rules: RunRules):
     request: Request = structs.replace(REQUEST, body=Body(orjson.dumps(body)))
     found = open_exchange(request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles())
     assert found is not None
@@ -309,9 +309,9 @@ def exchange_of(body: object, rules: Rules):
 
 
 def test_a_rule_keeps_them_or_not():
-    kept = exchange_of(CHAT, Rules(node="n", secret=SECRET, keeps_segments=True))
+    kept = exchange_of(CHAT, RunRules(node="n", secret=SECRET, keeps_segments=True))
     assert kept.segments == packed(CHAT)
-    assert exchange_of(CHAT, Rules(node="n", secret=SECRET)).segments is None
+    assert exchange_of(CHAT, RunRules(node="n", secret=SECRET)).segments is None
 
 
 def test_no_text_of_a_prompt_stands_in_the_ledger_and_segments_are_shipped_and_dropped(tmp_path):
@@ -420,7 +420,7 @@ def test_a_body_that_was_parsed_is_read_as_it_was_written():
         request = structs.replace(REQUEST, body=Body(body))
         found = []
         for keeps in (True, False):
-            rules = Rules(node="n", secret=SECRET, keeps_segments=keeps)
+            rules = RunRules(node="n", secret=SECRET, keeps_segments=keeps)
             opened = open_exchange(
                 request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
             )

@@ -19,7 +19,7 @@ from addon.proxy import lifecycle
 from addon.proxy import recorder as recorder_module
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Phase, Running, Session
-from ledger.store.processes.supervision import Health, ThreadHealth
+from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
 
 
@@ -30,7 +30,7 @@ def thread(name, *, is_working=True):
 
 
 def health(*threads, trouble=None, dropped=0, set_aside=0):
-    return Health(
+    return RecordingHealth(
         threads=threads, trouble=trouble, queued_rows=0, dropped=dropped, set_aside=set_aside
     )
 

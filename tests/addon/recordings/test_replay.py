@@ -2,13 +2,13 @@
 
 from typing import cast
 
-from addon.metering.opening import Rules
+from addon.metering.opening import RunRules
 from addon.metering.settlement import Settled
 from addon.recordings import metered, replay
-from addon.recordings.archives import ArchiveFile, Part
+from addon.recordings.archives import ArchiveFile, ArchivePart
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, Unreadable, Why
-from addon.recordings.replay import Job, Tally
+from addon.recordings.replay import ReplayJob, ReplayTally
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
 from ledger.pricing.prices import PriceBook
@@ -18,8 +18,8 @@ from tests.addon.telemetry.made import exchange, reading
 from tests.bench import recordings
 
 
-def tally_with(faults: int) -> Tally:
-    tally = Tally(new=1, known=2, foreign=3, refused=4)
+def tally_with(faults: int) -> ReplayTally:
+    tally = ReplayTally(new=1, known=2, foreign=3, refused=4)
     tally.skipped[next(iter(Why))] = 5
     tally.by_dialect["openai.chat", Outcome.COMPLETE] = 1
     for number in range(faults):
@@ -47,7 +47,7 @@ def test_all_faults_are_counted_and_the_texts_of_the_first_kept(monkeypatch):
 
 
 def test_a_file_of_another_kind_is_named_and_no_fault():
-    tally = Tally()
+    tally = ReplayTally()
     tally.add_unreadable(Unreadable("notes.md", "no recording", is_other_kind=True))
     assert (tally.faults, len(tally.unreadable)) == (0, 1)
 
@@ -61,7 +61,7 @@ def test_prices_are_loaded_once_and_for_the_first_exchange_that_is_new(monkeypat
         return PriceBook()
 
     monkeypatch.setattr(PriceBook, "load", load)
-    price = replay._price_of(Job(ledger_url="", url=None, prices=None))
+    price = replay._price_of(ReplayJob(ledger_url="", url=None, prices=None))
     assert loaded == []
     for _ in range(2):
         price(exchange(), reading())
@@ -94,7 +94,7 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
 
     meter = metered.meter
 
-    def noted(item: Recorded, rules: Rules) -> list[Settled] | None:
+    def noted(item: Recorded, rules: RunRules) -> list[Settled] | None:
         events.append("metered")
         return meter(item, rules)
 
@@ -102,7 +102,7 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
     commits = Commits()
     ledger = _NotedLedger(events, commits)
     one = replay.Replay(cast(Ledger, ledger), node="test", commits=commits, lookup=lambda _ids: {})
-    one.read(Part(file=ArchiveFile.local(path)))
+    one.read(ArchivePart(file=ArchiveFile.local(path)))
     one.finish()
     batch = ["metered"] * 3 + ["queued"] * 3
     assert events == [*batch, *batch, "metered", "queued"]
@@ -115,7 +115,7 @@ def test_a_recorded_answer_is_read_the_same_in_any_pieces(tmp_path, monkeypatch)
     items = [item for item in read(path, url=None) if isinstance(item, Recorded)]
 
     def metered_now() -> list[tuple[object, ...]]:
-        found = [one for item in items for one in metered.meter(item, Rules(node="n")) or ()]
+        found = [one for item in items for one in metered.meter(item, RunRules(node="n")) or ()]
         return [(one.exchange.upstream_digest, one.reading.usage) for one in found]
 
     whole = metered_now()

@@ -16,7 +16,7 @@ import pytest
 from addon.commands.replay import main
 from addon.recordings import replay_dask
 from addon.recordings.archives import ArchiveFile, files_in, parts_of
-from addon.recordings.replay import Job, replay_here
+from addon.recordings.replay import ReplayJob, replay_here
 from addon.recordings.replay_dask import cluster_client, replay_with_client
 from ledger.model.errors import LedgerError
 from ledger.store import db
@@ -73,8 +73,8 @@ def expected(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tu
     return rows(ledger)
 
 
-def job_of(ledger: Path) -> Job:
-    return Job(ledger_url=f"sqlite:///{ledger}", url=None, prices=None)
+def job_of(ledger: Path) -> ReplayJob:
+    return ReplayJob(ledger_url=f"sqlite:///{ledger}", url=None, prices=None)
 
 
 @pytest.fixture(scope="module")

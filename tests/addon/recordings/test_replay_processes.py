@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from addon.recordings import replay
-from addon.recordings.archives import Part
-from addon.recordings.replay import Job, replay_here, replay_with
+from addon.recordings.archives import ArchivePart
+from addon.recordings.replay import ReplayJob, replay_here, replay_with
 from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.store import db
@@ -26,7 +26,7 @@ def test_a_replay_looks_for_garbage_seldom_and_never_among_what_was_loaded(tmp_p
     seen = []
     gc.unfreeze()
     before = gc.get_threshold()
-    job = Job(ledger_url=f"sqlite:///{tmp_path / 'a.db'}", url=None, prices=None)
+    job = ReplayJob(ledger_url=f"sqlite:///{tmp_path / 'a.db'}", url=None, prices=None)
     tally = replay_here(
         job,
         [as_captures(tmp_path)],
@@ -44,7 +44,7 @@ class _Pool:
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.workers = 0
-        self.parts: list[Part] = []
+        self.parts: list[ArchivePart] = []
         self._failure = failure
 
     def __call__(
@@ -60,7 +60,9 @@ class _Pool:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def submit(self, function: Callable[..., object], job: Job, parts: list[Part]) -> Future[Any]:
+    def submit(
+        self, function: Callable[..., object], job: ReplayJob, parts: list[ArchivePart]
+    ) -> Future[Any]:
         self.parts += parts
         future: Future[Any] = Future()
         if self._failure is None:
@@ -84,7 +86,7 @@ def test_the_process_that_starts_the_others_reads_a_share(shared_file: Path, mon
     pool = _Pool()
     monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", pool)
     shown = []
-    job = Job(ledger_url=f"sqlite:///{shared_file.with_suffix('.db')}", url=None, prices=None)
+    job = ReplayJob(ledger_url=f"sqlite:///{shared_file.with_suffix('.db')}", url=None, prices=None)
     tally = replay_with(
         3,
         job,
@@ -102,7 +104,7 @@ def test_the_process_that_starts_the_others_reads_a_share(shared_file: Path, mon
 
 def test_an_error_of_another_process_ends_the_replay(shared_file: Path, monkeypatch):
     monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", _Pool(LedgerError("no room")))
-    job = Job(ledger_url=f"sqlite:///{shared_file.with_suffix('.db')}", url=None, prices=None)
+    job = ReplayJob(ledger_url=f"sqlite:///{shared_file.with_suffix('.db')}", url=None, prices=None)
     with pytest.raises(LedgerError, match="no room"):
         replay_with(2, job, [shared_file], log=lambda *_: None, advance=lambda *_: None)
 
@@ -121,7 +123,7 @@ def test_processes_leave_the_sums_to_the_one_that_started_them(
         found.append((rows, days, end))
 
     url = f"sqlite:///{tmp_path / 'a.db'}"
-    job = Job(ledger_url=url, url=None, prices=None)
+    job = ReplayJob(ledger_url=url, url=None, prices=None)
     # The processes are started anew and do not have the patch.
     with monkeypatch.context() as patched:
         patched.setattr(rollup, "roll", count)

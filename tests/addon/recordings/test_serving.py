@@ -9,7 +9,7 @@ import pytest
 
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.serving import Answers, serve
+from addon.recordings.serving import ServedAnswers, serve
 
 
 def line(body: str, answer: bytes, cuts: list[list[int]], **headers: str) -> str:
@@ -28,7 +28,7 @@ def line(body: str, answer: bytes, cuts: list[list[int]], **headers: str) -> str
 
 
 @pytest.fixture
-def answers(tmp_path: Path) -> Answers:
+def answers(tmp_path: Path) -> ServedAnswers:
     path = tmp_path / "some.jsonl"
     path.write_text(
         "\n".join(
@@ -41,10 +41,10 @@ def answers(tmp_path: Path) -> Answers:
     )
     items = [item for item in read(path, url=None) if isinstance(item, Recorded)]
     assert len(items) == 3
-    return Answers(items)
+    return ServedAnswers(items)
 
 
-def ask(answers: Answers, *requests: bytes) -> bytes:
+def ask(answers: ServedAnswers, *requests: bytes) -> bytes:
     """All that one connection gets for these requests, sent one after the other."""
 
     async def run() -> bytes:
@@ -70,7 +70,7 @@ def post(body: bytes, path: bytes = b"/v1/x", *, last: bool = True) -> bytes:
     )
 
 
-def test_a_stream_comes_in_its_pieces(answers: Answers):
+def test_a_stream_comes_in_its_pieces(answers: ServedAnswers):
     got = ask(answers, post(b"one"))
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.split(b"\r\n") == [
@@ -82,29 +82,29 @@ def test_a_stream_comes_in_its_pieces(answers: Answers):
     assert body == b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n"
 
 
-def test_a_plain_answer_keeps_its_length(answers: Answers):
+def test_a_plain_answer_keeps_its_length(answers: ServedAnswers):
     got = ask(answers, post(b"two"))
     head = b"HTTP/1.1 200 \r\nx-id: 7\r\ncontent-length: 5\r\nConnection: close"
     assert got == head + b"\r\n\r\nplain"
 
 
-def test_answers_to_the_same_request_take_turns_on_a_kept_connection(answers: Answers):
+def test_answers_to_the_same_request_take_turns_on_a_kept_connection(answers: ServedAnswers):
     got = ask(answers, *(post(b"two", last=False) for _ in range(2)), post(b"two"))
     assert [piece[:5] for piece in got.split(b"\r\n\r\n")[1:]] == [b"plain", b"again", b"plain"]
 
 
-def test_an_unknown_body_gets_what_its_path_has(answers: Answers):
+def test_an_unknown_body_gets_what_its_path_has(answers: ServedAnswers):
     assert ask(answers, post(b"three")).endswith(b"0\r\n\r\n")
 
 
-def test_a_chunked_request_is_read(answers: Answers):
+def test_a_chunked_request_is_read(answers: ServedAnswers):
     head = (
         b"POST /v1/x HTTP/1.1\r\nhost: h\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     )
     assert b"x-id: 7" in ask(answers, head + b"3\r\ntwo\r\n0\r\n\r\n")
 
 
-def test_an_unknown_path_is_404(answers: Answers):
+def test_an_unknown_path_is_404(answers: ServedAnswers):
     got = ask(answers, post(b"", b"/v1/other"))
     assert got.startswith(b"HTTP/1.1 404 ")
     assert json.loads(got.partition(b"\r\n\r\n")[2])["error"]["type"] == "not_recorded"
@@ -114,5 +114,5 @@ def test_an_unknown_path_is_404(answers: Answers):
     "request_bytes",
     [b"POST /v1/x HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"nonsense\r\n\r\n" + b"x" * 70_000],
 )
-def test_nonsense_ends_the_connection(answers: Answers, request_bytes: bytes):
+def test_nonsense_ends_the_connection(answers: ServedAnswers, request_bytes: bytes):
     assert b"200 OK" not in ask(answers, request_bytes)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from addon.run import bill
-from addon.run.bill import Expected, Figures, differences
+from addon.run.bill import Expected, RunFigures, differences
 from ledger.model.errors import LedgerError
 from ledger.model.reading import UsageSource
 from ledger.store.engines import urls
@@ -55,15 +55,15 @@ def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
 
 
 def test_only_what_is_written_is_compared():
-    found = {GPT: Figures(requests=2, input_tokens=100, list_value_usd=Decimal("0.5"))}
+    found = {GPT: RunFigures(requests=2, input_tokens=100, list_value_usd=Decimal("0.5"))}
     for expected, lines in (
         (Expected(), 0),
-        (Expected(total=Figures(requests=2)), 0),
-        (Expected(total=Figures(requests=2, input_tokens=90)), 1),
-        (Expected(total=Figures(input_tokens=90), tolerance=Decimal("0.2")), 0),
-        (Expected(total=Figures(list_value_usd=Decimal("0.4"))), 1),
-        (Expected(models={GPT: Figures()}), 0),
-        (Expected(models={"another": Figures(requests=1)}), 2),
+        (Expected(total=RunFigures(requests=2)), 0),
+        (Expected(total=RunFigures(requests=2, input_tokens=90)), 1),
+        (Expected(total=RunFigures(input_tokens=90), tolerance=Decimal("0.2")), 0),
+        (Expected(total=RunFigures(list_value_usd=Decimal("0.4"))), 1),
+        (Expected(models={GPT: RunFigures()}), 0),
+        (Expected(models={"another": RunFigures(requests=1)}), 2),
     ):
         assert len(list(differences(expected, found))) == lines, expected
 

@@ -16,7 +16,7 @@ from ledger.budgets import alerts, files, sender
 from ledger.budgets.alerts import claim_alerts, mark_sent
 from ledger.budgets.budgets import Budgets, Destination, read
 from ledger.budgets.spending import statuses
-from ledger.budgets.watcher import Watcher, watcher_of
+from ledger.budgets.watcher import BudgetWatcher, watcher_of
 from ledger.model.errors import LedgerError
 from ledger.model.reading import UsageSource
 from ledger.settings.names import NO_NAMES
@@ -319,7 +319,7 @@ def test_a_watcher_sends_once(tmp_path, settings):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     fill(url, entries())
     said = []
-    watcher = Watcher(url, log=lambda *line: said.append(line))
+    watcher = BudgetWatcher(url, log=lambda *line: said.append(line))
     assert watcher.check(NOW) == 0
     (settings / "budgets.toml").write_text(
         '[[budget]]\nname = "all"\nusd = 0.0001\nperiod = "month"\n'
@@ -404,7 +404,7 @@ def test_whatever_a_step_raises_the_watcher_goes_on(tmp_path, settings, monkeypa
         return result
 
     monkeypatch.setattr(owner, name, fail)
-    watcher = Watcher(url, log=lambda *_: None)
+    watcher = BudgetWatcher(url, log=lambda *_: None)
     monkeypatch.setattr(watcher, "check", lambda _, check=watcher.check: check(NOW))
     watcher.start()
     assert worked.wait(30)

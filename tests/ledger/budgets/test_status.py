@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from ledger.budgets.budgets import Budget
-from ledger.budgets.status import Status, document, notes, period_text, table
+from ledger.budgets.status import BudgetStatus, document, notes, period_text, table
 from ledger.reports.layout import Amount
 from ledger.text.period import SPANS
 
@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 def status(spent=10 * USD, *, period="month", now=NOW, usd=100, **more):
     budget = Budget(name="search", usd=usd, period=period, thresholds=[80, 50, 100])
-    return Status(
+    return BudgetStatus(
         budget=budget,
         span=SPANS[period](now),
         now=now,

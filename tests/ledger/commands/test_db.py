@@ -8,7 +8,7 @@ from ledger.store import db
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.schema.revision import REVISION
 from ledger.sync import spool
-from ledger.sync.merging import Refused
+from ledger.sync.merging import RefusedExchange
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate
 from tests.ledger.written import NOON, put, row, settled, whole
 
@@ -161,7 +161,7 @@ def test_the_status_of_spools(tokentee):
     ]
 
     with db.writing(engine) as connection:
-        refused = [Refused(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
+        refused = [RefusedExchange(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
         spool.settle_outbox(connection, 9, refused, now=NOON)
         db.note(connection, "trouble", "connection refused")
     result = tokentee("sync", "--status")

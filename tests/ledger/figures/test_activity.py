@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec import structs
 
-from ledger.figures.activity import Activity, Running, take
+from ledger.figures.activity import Activity, RunningRequest, take
 from ledger.figures.figures import Figures
 from ledger.reports.activity_text import ROWS_RUNNING_MAX, lines, one_line
 from ledger.store.scope import Scope
@@ -89,7 +89,7 @@ def activity(running=2, **more):
         **{
             "now": NOVEMBER,
             "running": tuple(
-                Running(
+                RunningRequest(
                     opened_at=NOVEMBER - (number * 100 + 3) * SECOND,
                     model=f"claude-haiku-4-5-2025100{number}",
                     provider="anthropic",

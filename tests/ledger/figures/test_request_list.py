@@ -7,7 +7,7 @@ import pytest
 from ledger.figures import request_list
 from ledger.figures.queries import groups_of, totals
 from ledger.figures.request_filter import KINDS, Filter, filter_of
-from ledger.figures.request_list import COLUMNS, Request, error_kinds, latest
+from ledger.figures.request_list import COLUMNS, ListedRequest, error_kinds, latest
 from ledger.model.errors import WrongCallError
 from ledger.store import db
 from ledger.store.scope import COLUMNS as DIMENSIONS
@@ -36,7 +36,7 @@ def engine(request, tmp_path_factory):
 
 def everything(engine, scope=None, limit=200, **chosen):
     """All pages of a list."""
-    found: list[Request] = []
+    found: list[ListedRequest] = []
     before = None
     while True:
         with snapshot(engine) as connection:
@@ -83,7 +83,7 @@ def test_what_is_rare_is_looked_for_page_by_page(engine, monkeypatch):
     monkeypatch.setattr(request_list, "LOOK_SECONDS_MAX", 0.02)
     ticks = count()
     monkeypatch.setattr("time.monotonic", lambda: next(ticks) / 100)
-    found: list[Request] = []
+    found: list[ListedRequest] = []
     looked, before = [], None
     while True:
         with snapshot(engine) as connection:

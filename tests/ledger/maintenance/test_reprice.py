@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ledger.figures.queries import report
 from ledger.maintenance import reprice
-from ledger.maintenance.reprice import Change
+from ledger.maintenance.reprice import RepriceChange
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.reports.lookup import find
@@ -72,7 +72,7 @@ def test_what_would_change_is_shown_and_nothing_is_written(ledger, book_of):
     found = reprice.changes(ledger, book_of(DEARER), EVERYTHING, now=LATER)
     # known: 100 x 2 + 50 x 8 -> 100 x 2 + 50 x 9; iterated: 8 x 8 -> 8 x 9 micro-USD
     assert found == {
-        "gpt-4.1": Change(
+        "gpt-4.1": RepriceChange(
             requests=2, lines=3, before_picousd=664_000_000, after_picousd=722_000_000
         )
     }

@@ -5,12 +5,12 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from ledger.budgets.budgets import read
-from ledger.budgets.status import Status
+from ledger.budgets.status import BudgetStatus
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.pages.period import Period
 from ledger.pages.problems import Shipping, problems
-from ledger.pages.sums import Counts
+from ledger.pages.sums import ProblemCounts
 from ledger.pages.unusual import Unusual
 from ledger.text.period import Span
 from tests.ledger.pages.conftest import NOW
@@ -21,7 +21,9 @@ PERIOD = Period(since=None, until=None, now=NOW)
 
 def found(total=None, by_model=None, counts=None, shipping=(), **more):
     total = total or Figures(requests=100)
-    return problems(total, by_model or {}, counts or Counts(), shipping, period=PERIOD, **more)
+    return problems(
+        total, by_model or {}, counts or ProblemCounts(), shipping, period=PERIOD, **more
+    )
 
 
 def test_a_sound_period_has_none():
@@ -45,7 +47,7 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
             "a": Figures(complete_without_usage=2),
             None: Figures(complete_without_usage=1),
         },
-        Counts(lost=1, degraded=2, duplicates=1200, still_open=1),
+        ProblemCounts(lost=1, degraded=2, duplicates=1200, still_open=1),
         [late],
     )
     assert [(one.kind, one.level, one.count) for one in shown] == [
@@ -69,7 +71,7 @@ def test_other_models_than_asked_for_are_named():
     (one,) = problems(
         Figures(requests=9),
         {},
-        Counts(),
+        ProblemCounts(),
         (),
         period=PERIOD,
         other_models={("gpt-5", "gpt-5-nano"): 2, ("gpt-5", "gpt-4o"): 3},
@@ -104,7 +106,7 @@ def test_a_budget_that_is_over_is_named_before_anything_else():
     budgets, _ = read(TEXT)
     start = NOW.replace(day=1, hour=0, minute=0)
     statuses = [
-        Status(
+        BudgetStatus(
             budget=budget,
             span=Span(start=start, end=start + timedelta(days=30)),
             now=NOW,
@@ -166,7 +168,7 @@ def test_commands_name_the_zone_whose_days_they_mean():
     )
     text = '[[budget]]\nname = "a"\nusd = 1\nperiod = "day"\ntimezone = "Asia/Tokyo"\n'
     (budget,) = read(text)[0].budgets
-    over = Status(
+    over = BudgetStatus(
         budget=budget,
         span=Span(start=NOW, end=NOW + timedelta(days=1)),
         now=NOW,
@@ -175,7 +177,7 @@ def test_commands_name_the_zone_whose_days_they_mean():
         requests_without_price=0,
     )
     total = Figures(requests=100, errors=10)
-    budgets, errors = problems(total, {}, Counts(), (), period=zone, budgets=[over])
+    budgets, errors = problems(total, {}, ProblemCounts(), (), period=zone, budgets=[over])
     assert budgets.command.endswith("--since 2026-11-21 --timezone Asia/Tokyo")
     # A day begins there at 10:00 of the day before in UTC.
     assert errors.command.endswith("--errors --since 2026-11-22 --timezone Pacific/Kiritimati")
@@ -186,7 +188,7 @@ def test_a_page_of_a_part_says_so():
     lost, errors = problems(
         Figures(requests=9, errors=6),
         {},
-        Counts(lost=1),
+        ProblemCounts(lost=1),
         (),
         period=PERIOD,
         only=[("model", "a b"), ("team", "ads")],

@@ -178,7 +178,7 @@ def test_a_few_requests_stand_for_themselves(weeks):
 def test_a_line_opens_to_its_last_day_of_the_zone():
     now = datetime(2026, 11, 9, 12, tzinfo=ZoneInfo("Europe/Berlin"))
     asked = Question(period=Period(since=None, until=None, now=now), only=(("team", "ads"),))
-    row = sections.Row(
+    row = sections.PageRow(
         word="model", value="a", label="a", sums=Figures(), share=Decimal(1), last_time="2026-10-25"
     )
     scope = sections.row_scope(row, asked)

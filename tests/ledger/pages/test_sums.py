@@ -118,7 +118,7 @@ def test_an_empty_ledger_has_no_sums(engine):
         counts = sums.count_troubles(connection, Period(since=None, until=None, now=NOW))
     assert table.total() == Figures()
     assert table.by_name("model") == {}
-    assert counts == sums.Counts()
+    assert counts == sums.ProblemCounts()
 
 
 @pytest.mark.parametrize("word", ["session", "model", "key", "tag:team"])

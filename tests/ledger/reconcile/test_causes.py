@@ -15,7 +15,7 @@ import pytest
 from ledger.model.errors import LedgerError
 from ledger.reconcile import causes
 from ledger.reconcile.causes import explain
-from ledger.reconcile.tries import Group
+from ledger.reconcile.tries import Alike
 
 pytestmark = pytest.mark.large
 
@@ -40,7 +40,7 @@ def ledger():
         for hour in (1, 9, 15, 16, 22):
             for model, key in itertools.product(("sonnet", "opus", "haiku"), ("k1", "k2", "k3")):
                 tier = {"k3": "batch"}.get(key, "")
-                group = Group(
+                group = Alike(
                     opened=FIRST + timedelta(days=day, hours=hour),
                     is_late=hour == 22 and key == "k1",
                     name=model,

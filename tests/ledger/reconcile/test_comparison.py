@@ -7,8 +7,8 @@ import pytest
 
 from ledger.reconcile.comparison import (
     OTHER_ITEMS,
+    Agreement,
     Dimension,
-    Verdict,
     compare,
     spelling,
     unnamed_items,
@@ -39,14 +39,14 @@ def verdicts(ledger, statement, tolerance="0"):
 def test_what_is_equal():
     both = [line(input_tokens=10, output_tokens=5)]
     assert verdicts(both, both) == [
-        (DAY, "gpt-5", "input_tokens", 0, Verdict.EQUAL),
-        (DAY, "gpt-5", "output_tokens", 0, Verdict.EQUAL),
+        (DAY, "gpt-5", "input_tokens", 0, Agreement.EQUAL),
+        (DAY, "gpt-5", "output_tokens", 0, Agreement.EQUAL),
     ]
 
 
 def test_only_what_the_statement_speaks_of_is_compared():
     assert verdicts([line(input_tokens=10, cost_picousd=5)], [line(input_tokens=10)]) == [
-        (DAY, "gpt-5", "input_tokens", 0, Verdict.EQUAL)
+        (DAY, "gpt-5", "input_tokens", 0, Agreement.EQUAL)
     ]
 
 
@@ -54,20 +54,20 @@ def test_what_differs_and_what_is_missing():
     ledger = [line(input_tokens=10), line("a", input_tokens=1), line(day=NEXT, input_tokens=7)]
     statement = [line(input_tokens=12), line("b", input_tokens=3)]
     assert verdicts(ledger, statement) == [
-        (DAY, "a", "input_tokens", 1, Verdict.ONLY_LEDGER),
-        (DAY, "b", "input_tokens", -3, Verdict.ONLY_STATEMENT),
-        (DAY, "gpt-5", "input_tokens", -2, Verdict.DIFFERS),
-        (NEXT, "gpt-5", "input_tokens", 7, Verdict.ONLY_LEDGER),
+        (DAY, "a", "input_tokens", 1, Agreement.ONLY_LEDGER),
+        (DAY, "b", "input_tokens", -3, Agreement.ONLY_STATEMENT),
+        (DAY, "gpt-5", "input_tokens", -2, Agreement.DIFFERS),
+        (NEXT, "gpt-5", "input_tokens", 7, Agreement.ONLY_LEDGER),
     ]
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "verdict"),
     [
-        (1000, 1001, Verdict.WITHIN),
-        (1001, 1000, Verdict.WITHIN),
-        (1000, 1002, Verdict.DIFFERS),
-        (1002, 1000, Verdict.DIFFERS),
+        (1000, 1001, Agreement.WITHIN),
+        (1001, 1000, Agreement.WITHIN),
+        (1000, 1002, Agreement.DIFFERS),
+        (1002, 1000, Agreement.DIFFERS),
     ],
 )
 def test_a_tolerance_of_a_thousandth(ours, theirs, verdict):
@@ -80,10 +80,10 @@ def test_a_tolerance_of_a_thousandth(ours, theirs, verdict):
 @pytest.mark.parametrize(
     ("ours", "theirs", "verdict"),
     [
-        (CENT + CENT // 2, CENT, Verdict.WITHIN),
-        (CENT + CENT // 2 + 1, CENT, Verdict.DIFFERS),
-        (1, 0, Verdict.WITHIN),
-        (2 * CENT, 0, Verdict.DIFFERS),
+        (CENT + CENT // 2, CENT, Agreement.WITHIN),
+        (CENT + CENT // 2 + 1, CENT, Agreement.DIFFERS),
+        (1, 0, Agreement.WITHIN),
+        (2 * CENT, 0, Agreement.DIFFERS),
     ],
 )
 def test_half_a_cent_is_rounding(ours, theirs, verdict):
@@ -119,14 +119,14 @@ def test_names_of_two_models(one, other):
 def test_names_meet_and_the_ledgers_is_shown():
     ledger = [line("gpt-4o-2024-08-06", input_tokens=4), line("gpt-4o-2024-11-20", input_tokens=6)]
     assert verdicts(ledger, [line("GPT-4o", input_tokens=10)]) == [
-        (DAY, "gpt-4o-2024-08-06", "input_tokens", 0, Verdict.EQUAL)
+        (DAY, "gpt-4o-2024-08-06", "input_tokens", 0, Agreement.EQUAL)
     ]
 
 
 def test_costs_that_name_no_model_at_all_are_compared_by_day():
     ledger = [line("a", cost_picousd=10 * CENT), line("b", cost_picousd=5 * CENT)]
     statement = [line(None, cost_picousd=8 * CENT), line(None, cost_picousd=7 * CENT)]
-    assert verdicts(ledger, statement) == [(DAY, None, "cost_picousd", 0, Verdict.EQUAL)]
+    assert verdicts(ledger, statement) == [(DAY, None, "cost_picousd", 0, Agreement.EQUAL)]
 
 
 def test_one_item_without_a_model_leaves_the_models_apart():
@@ -143,9 +143,9 @@ def test_one_item_without_a_model_leaves_the_models_apart():
     ]
     entries = compare(ledger, statement, tolerance=Decimal(0))
     assert [(entry.name, entry.item, entry.verdict) for entry in entries] == [
-        ("a", None, Verdict.EQUAL),
-        ("b", None, Verdict.DIFFERS),
-        (None, OTHER_ITEMS, Verdict.EQUAL),
+        ("a", None, Agreement.EQUAL),
+        ("b", None, Agreement.DIFFERS),
+        (None, OTHER_ITEMS, Agreement.EQUAL),
     ]
     assert unnamed_items(statement) == {"web search": 2 * CENT}
 
@@ -156,7 +156,7 @@ def test_where_the_statement_has_no_items_the_ledger_counts_its_own_to_their_mod
         Line(day=DAY, model="a", item="web_searches", figures={"cost_picousd": 2 * CENT}),
     ]
     statement = [line("a", cost_picousd=10 * CENT)]
-    assert verdicts(ledger, statement) == [(DAY, "a", "cost_picousd", 0, Verdict.EQUAL)]
+    assert verdicts(ledger, statement) == [(DAY, "a", "cost_picousd", 0, Agreement.EQUAL)]
 
 
 @pytest.mark.parametrize("by", [Dimension.KEY, Dimension.PROJECT])
@@ -172,9 +172,9 @@ def test_by_key_and_by_project(by):
         tolerance=Decimal(0),
     )
     assert [(entry.name, entry.difference // CENT, entry.verdict) for entry in entries] == [
-        (None, 3, Verdict.ONLY_LEDGER),
-        ("k1", 0, Verdict.EQUAL),
-        ("k2", -1, Verdict.ONLY_STATEMENT),
+        (None, 3, Agreement.ONLY_LEDGER),
+        ("k1", 0, Agreement.EQUAL),
+        ("k2", -1, Agreement.ONLY_STATEMENT),
     ]
 
 

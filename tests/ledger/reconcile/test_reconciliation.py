@@ -10,7 +10,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.reconcile import reconciliation
-from ledger.reconcile.comparison import Verdict
+from ledger.reconcile.comparison import Agreement
 from ledger.reconcile.reading import load
 from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.tries import REGION_FACTORS
@@ -96,8 +96,8 @@ def test_statements_of_one_provider_are_one(engine):
         tolerance=Decimal(0),
     )
     assert [(entry.figure, entry.verdict) for entry in entries] == [
-        ("input_tokens", Verdict.EQUAL),
-        ("output_tokens", Verdict.DIFFERS),
+        ("input_tokens", Agreement.EQUAL),
+        ("output_tokens", Agreement.DIFFERS),
     ]
 
 
@@ -106,15 +106,15 @@ def test_a_statement_of_no_provider_is_of_the_whole_ledger(engine):
         engine, [statement(None, line("gpt-4.1", input_tokens=5))], Scope(), tolerance=Decimal(0)
     )
     assert {(entry.name, entry.verdict) for entry in entries} == {
-        ("gpt-4.1", Verdict.EQUAL),
-        ("claude-haiku-4-5-20251001", Verdict.ONLY_LEDGER),
+        ("gpt-4.1", Agreement.EQUAL),
+        ("claude-haiku-4-5-20251001", Agreement.ONLY_LEDGER),
     }
 
 
 def test_only_the_days_of_the_statement_are_compared(engine):
     stated = statement("openai", line("gpt-4.1", input_tokens=5))
     (entry,) = reconciliation.reconcile(engine, [stated], Scope(), tolerance=Decimal(0))
-    assert (entry.day, entry.verdict) == (DAY, Verdict.EQUAL)
+    assert (entry.day, entry.verdict) == (DAY, Agreement.EQUAL)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_whole_days_of_a_period(engine, scope, days):
     )
     entries = reconciliation.reconcile(engine, [stated], scope, tolerance=Decimal(0))
     assert [entry.day.day for entry in entries] == days
-    assert {entry.verdict for entry in entries} <= {Verdict.EQUAL}
+    assert {entry.verdict for entry in entries} <= {Agreement.EQUAL}
 
 
 def test_a_statement_from_a_file(tmp_path):

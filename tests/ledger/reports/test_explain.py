@@ -7,7 +7,7 @@ import pytest
 
 from ledger.pricing.price_lines import is_token_line
 from ledger.reports.explain import (
-    Found,
+    ExplainedExchange,
     amounts,
     charge_table,
     charge_title,
@@ -57,7 +57,7 @@ def line(name, quantity, unit, **more):
 
 
 def found(*, charges=(), **known):
-    return Found(
+    return ExplainedExchange(
         exchange=exchange(**known), readings=(), charges=charges, past_charges=(), duplicates=()
     )
 
@@ -147,7 +147,7 @@ def test_what_is_told(known, heading, text):
 
 
 def test_where_the_same_response_was_seen_again():
-    again = Found(
+    again = ExplainedExchange(
         exchange=exchange(response_id="c1"),
         readings=(),
         charges=(),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from ledger.maintenance.reprice import Change
+from ledger.maintenance.reprice import RepriceChange
 from ledger.pricing.price_lines import Rate, Sheet
 from ledger.reports.layout import Amount
 from ledger.reports.price_tables import difference, sheet_table, sheet_title
@@ -47,10 +47,14 @@ def test_the_one_source_stands_above_and_two_in_each_line():
 def test_the_difference_by_model_largest_first():
     table = difference(
         {
-            None: Change(requests=1, lines=2),
-            "a": Change(requests=1, lines=1, before_picousd=10**12, after_picousd=2 * 10**12),
-            "b": Change(requests=3, lines=3, before_picousd=5 * 10**12, after_picousd=10**12),
-            "c": Change(requests=1, lines=1, after_picousd=10**11),
+            None: RepriceChange(requests=1, lines=2),
+            "a": RepriceChange(
+                requests=1, lines=1, before_picousd=10**12, after_picousd=2 * 10**12
+            ),
+            "b": RepriceChange(
+                requests=3, lines=3, before_picousd=5 * 10**12, after_picousd=10**12
+            ),
+            "c": RepriceChange(requests=1, lines=1, after_picousd=10**11),
         }
     )
     assert table.rows == (

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from ledger.settings.names import ENTRIES_MAX, NO_NAMES, Facts, pattern, read
+from ledger.settings.names import ENTRIES_MAX, NO_NAMES, GroupFacts, pattern, read
 from tests.ledger.written import opened
 
 FILE = """
@@ -48,22 +48,22 @@ def names(text=FILE):
 @pytest.mark.parametrize(
     ("word", "facts", "expected"),
     [
-        ("team", Facts(key=KEY, day=OCTOBER), "search"),
-        ("team", Facts(key=KEY, day=NOVEMBER), "platform"),
-        ("team", Facts(key=KEY), None),
-        ("cost_centre", Facts(key=KEY, day=OCTOBER), "4711"),
-        ("cost_centre", Facts(key=KEY, day=NOVEMBER), None),
-        ("name", Facts(key="aaaaaaaab", day=NOVEMBER), "CI"),
-        ("team", Facts(key="b" * 32, day=NOVEMBER), None),
-        ("person", Facts(key="b" * 32, key_hint="1111"), "Ada"),
-        ("person", Facts(key="b" * 32, key_hint="2222"), None),
-        ("team", Facts(tags={"team": "growth-eu"}), "growth"),
-        ("team", Facts(tags={"team": None}), None),
-        ("team", Facts(host="llm-1.example.com", session="s1", project="shop"), "shop"),
-        ("team", Facts(host="llm-1.example.com", session="s12", project="shop"), None),
-        ("team", Facts(host="llm-1.example.com", session="s1"), None),
-        ("team", Facts(host="other", session="s1", project="shop"), None),
-        ("team", Facts(), None),
+        ("team", GroupFacts(key=KEY, day=OCTOBER), "search"),
+        ("team", GroupFacts(key=KEY, day=NOVEMBER), "platform"),
+        ("team", GroupFacts(key=KEY), None),
+        ("cost_centre", GroupFacts(key=KEY, day=OCTOBER), "4711"),
+        ("cost_centre", GroupFacts(key=KEY, day=NOVEMBER), None),
+        ("name", GroupFacts(key="aaaaaaaab", day=NOVEMBER), "CI"),
+        ("team", GroupFacts(key="b" * 32, day=NOVEMBER), None),
+        ("person", GroupFacts(key="b" * 32, key_hint="1111"), "Ada"),
+        ("person", GroupFacts(key="b" * 32, key_hint="2222"), None),
+        ("team", GroupFacts(tags={"team": "growth-eu"}), "growth"),
+        ("team", GroupFacts(tags={"team": None}), None),
+        ("team", GroupFacts(host="llm-1.example.com", session="s1", project="shop"), "shop"),
+        ("team", GroupFacts(host="llm-1.example.com", session="s12", project="shop"), None),
+        ("team", GroupFacts(host="llm-1.example.com", session="s1"), None),
+        ("team", GroupFacts(host="other", session="s1", project="shop"), None),
+        ("team", GroupFacts(), None),
     ],
 )
 def test_the_name_of_a_request(word, facts, expected):
@@ -74,9 +74,9 @@ def test_the_first_entry_that_fits_decides_each_word_by_itself():
     found = names(
         '[[name]]\nhost = "a"\nteam = "one"\n[[name]]\nhost = "*"\nteam = "two"\nperson = "x"\n'
     )
-    facts = Facts(host="a")
+    facts = GroupFacts(host="a")
     assert (found.word_of("team", facts), found.word_of("person", facts)) == ("one", "x")
-    assert found.word_of("team", Facts(host="b")) == "two"
+    assert found.word_of("team", GroupFacts(host="b")) == "two"
 
 
 def test_what_must_be_asked_for():

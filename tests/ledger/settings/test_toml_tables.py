@@ -8,7 +8,7 @@ import pytest
 
 from ledger.settings.toml_tables import (
     FaultError,
-    Problem,
+    TomlProblem,
     converted,
     fault_of,
     line_in_table,
@@ -127,7 +127,7 @@ def test_an_exponent_beyond_all_decimals_is_no_figure():
 
 
 def test_a_problem_with_a_long_value_stays_one_readable_line():
-    problem = Problem(line=3, text="commit: '" + "9" * 10_000 + "' is not known")
+    problem = TomlProblem(line=3, text="commit: '" + "9" * 10_000 + "' is not known")
     assert len(str(problem)) < 700
     assert str(problem).startswith("line 3: commit: '999")
     assert str(problem).endswith("' is not known")

@@ -576,7 +576,7 @@ def test_refused_exchanges_are_retried_once_a_start(tmp_path, monkeypatch):
     monkeypatch.setattr(shipper, "_meet", lambda *_: None)
 
     def refuse():
-        refused = merging.Refused(("2026-11-02 12:00:00.000000Z", "a"), "no")
+        refused = merging.RefusedExchange(("2026-11-02 12:00:00.000000Z", "a"), "no")
         with db.writing(engine) as connection:
             spool.settle_outbox(connection, 100, [refused], now=NOON)
 

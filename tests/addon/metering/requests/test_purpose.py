@@ -6,7 +6,7 @@ import orjson
 import pytest
 from msgspec import structs
 
-from addon.metering.opening import Rules, open_exchange
+from addon.metering.opening import RunRules, open_exchange
 from addon.metering.requests.messages import Body
 from addon.metering.requests.purpose import RULES, Shape, purpose_of, shape_of
 from addon.metering.troubles import Troubles
@@ -117,7 +117,7 @@ def test_the_purpose_of_an_exchange():
     body = Body(orjson.dumps({"model": "m", **opencode("You are a title generator")}))
     request = structs.replace(REQUEST, headers=headers, body=body)
     for keeps, purpose in ((True, "title"), (False, None)):
-        rules = Rules(node="n", secret=b"s", keeps_segments=keeps)
+        rules = RunRules(node="n", secret=b"s", keeps_segments=keeps)
         found = open_exchange(
             request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
         )

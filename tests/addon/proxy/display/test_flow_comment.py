@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from addon.metering.answers.transcript import ToolCall, Transcript
-from addon.proxy.display.flow_comment import Booked, comment_of, page_of
+from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
 from ledger.model.exchange import Outcome
 from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
@@ -17,7 +17,7 @@ EXCHANGE = settled("one")
 def booked(*charges, outcome=Outcome.COMPLETE, **read):
     exchange = replace(EXCHANGE, outcome=outcome, degraded=read.pop("degraded", None))
     usage = Usage(input_tokens=1204, cache_read_tokens=1024, output_tokens=87)
-    return Booked(
+    return BookedFlow(
         exchange=exchange, reading=reading(exchange, **{"usage": usage, **read}), charges=charges
     )
 

@@ -4,7 +4,7 @@ import threading
 import time
 
 from addon.metering.memory_budget import MemoryBudget
-from addon.proxy.display.watching import Wanted, Watching
+from addon.proxy.display.watching import Telemetry, Watching
 from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.health import problems
 from addon.telemetry.observer import Observer
@@ -16,7 +16,7 @@ from tests.ledger.written import writing
 def test_a_capture_writer_that_does_not_work_is_a_problem(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     captures = CaptureFiles(tmp_path / "captures", node="n", budget=MemoryBudget())
-    watching = Watching(Wanted())
+    watching = Watching(Telemetry())
     with writing(f"sqlite:///{tmp_path / 'ledger.sqlite3'}") as written:
         watching.start(written.ledger, open_exchanges=lambda: 3, captures=lambda: captures)
         try:
@@ -43,7 +43,7 @@ def test_a_telemetry_thread_that_does_not_work_is_a_problem(tmp_path, monkeypatc
 
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 30)
     monkeypatch.setattr(Observer, "_run", fail)
-    watching = Watching(Wanted())
+    watching = Watching(Telemetry())
     with writing(f"sqlite:///{tmp_path / 'ledger.sqlite3'}") as written:
         watching.start(written.ledger, open_exchanges=lambda: 0)
         try:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mitmproxy.io import tnetstring
 
-from addon.metering.opening import Rules
+from addon.metering.opening import RunRules
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable
 from addon.recordings.metered import meter
@@ -177,7 +177,7 @@ def test_one_bad_entry(
         assert isinstance(item, Recorded | Skipped | Unreadable)
         assert str(path) in item.where
         if isinstance(item, Recorded):
-            meter(item, Rules(node=""))
+            meter(item, RunRules(node=""))
 
 
 @pytest.mark.parametrize("bad", [True, 10**9, 10**30, "text", [1]])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.run.call.settings import Metrics, Upstream, read
+from addon.run.call.settings import MetricsSettings, UpstreamSettings, read
 
 WHOLE = """
 ledger_file = "ledger_url"
@@ -41,8 +41,8 @@ def test_a_whole_file():
     settings, found = read(WHOLE)
     assert found == []
     assert settings.tags == {"team": "search"}
-    assert settings.metrics == Metrics(listen="127.0.0.1:9464")
-    assert settings.upstream[1] == Upstream(
+    assert settings.metrics == MetricsSettings(listen="127.0.0.1:9464")
+    assert settings.upstream[1] == UpstreamSettings(
         name="mine", url="http://127.0.0.1:11434/", listen="[::1]:8002", provider="ollama"
     )
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import fields
 
 from addon.run.call import config_file, trust
-from addon.run.call.settings import Settings
+from addon.run.call.settings import ConfigFile
 from ledger.budgets import files as budgets_files
 from ledger.model.errors import LedgerError
 
@@ -48,23 +48,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-def found(text: str, **environment: str) -> Settings:
+def found(text: str, **environment: str) -> ConfigFile:
     Path(config_file.NAME).write_text(text)
     return config_file.in_force(Path(config_file.NAME), None, environment)
 
 
-@pytest.mark.parametrize("key", [each.name for each in fields(Settings)])
+@pytest.mark.parametrize("key", [each.name for each in fields(ConfigFile)])
 def test_only_a_harmless_key_holds_unasked(key: str, capsys: pytest.CaptureFixture[str]):
     """A key that is added later has no value here, and this test says so."""
     text = VALUES[key]
-    holds = getattr(found(text), key) != getattr(Settings(), key)
+    holds = getattr(found(text), key) != getattr(ConfigFile(), key)
     assert holds is (key in trust.HARMLESS)
     said = capsys.readouterr().err
     assert ("is not trusted" in said) is not holds
     assert holds or key in said
     path = Path(config_file.NAME)
     named = config_file.in_force(path, str(path), {})
-    assert getattr(named, key) != getattr(Settings(), key)
+    assert getattr(named, key) != getattr(ConfigFile(), key)
     assert found(text, TOKENTEE_CONFIG=str(path)) == named
 
 
@@ -72,16 +72,16 @@ def test_only_a_harmless_key_holds_unasked(key: str, capsys: pytest.CaptureFixtu
 def test_trust_ends_with_any_change(key: str, folder: Path):
     path = Path(config_file.NAME)
     (folder / "budgets.toml").write_text(BUDGET + ALERT)
-    assert getattr(found(VALUES[key]), key) == getattr(Settings(), key)
+    assert getattr(found(VALUES[key]), key) == getattr(ConfigFile(), key)
     trust.remember(path, trust.digest_of(path, config_file.load(path)))
-    assert getattr(found(VALUES[key]), key) != getattr(Settings(), key)
+    assert getattr(found(VALUES[key]), key) != getattr(ConfigFile(), key)
     changed: Any = found(VALUES[key] + "\nlog = 'exchanges'")
-    assert getattr(changed, key) == getattr(Settings(), key)
+    assert getattr(changed, key) == getattr(ConfigFile(), key)
     if key == "budgets":
         (folder / "budgets.toml").write_text(BUDGET + ALERT.replace("touch", "rm"))
         assert found(VALUES[key]).budgets is None
     trust.remember(path, None)
-    assert getattr(found(VALUES[key]), key) == getattr(Settings(), key)
+    assert getattr(found(VALUES[key]), key) == getattr(ConfigFile(), key)
 
 
 def test_a_file_that_a_key_names_lies_beside_it(tmp_path: Path, folder: Path):

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from addon.run.command.hosts import (
-    Host,
     LlmHosts,
+    NamedHost,
     address_of,
     from_base_urls,
     javascript_pattern,
@@ -14,7 +14,7 @@ from addon.run.command.hosts import (
     origin_of,
 )
 
-GATEWAY = LlmHosts(named=(Host(name="gw.corp", port=8443), Host(name="llm.corp")))
+GATEWAY = LlmHosts(named=(NamedHost(name="gw.corp", port=8443), NamedHost(name="llm.corp")))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_base_urls_of_the_user_name_hosts():
             "OTHER": "https://other.example",
         }
     )
-    assert found == (Host(name="gw.corp", port=8443),)
+    assert found == (NamedHost(name="gw.corp", port=8443),)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_no_proxy_leads_no_llm_host_past(before: str, after: list[str]):
 
 
 def test_loopback_is_led_where_tee_hosts_names_it():
-    hosts = LlmHosts(named=(Host(name="127.0.0.1", port=11434),))
+    hosts = LlmHosts(named=(NamedHost(name="127.0.0.1", port=11434),))
     assert no_proxy_for("", hosts) == ["localhost", "::1"]
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from addon.run.workers.messages import RETIRE, Report, job_of, line_of
+from addon.run.workers.messages import RETIRE, WorkerReport, job_of, line_of
 from addon.telemetry.health import Health
 
 
@@ -31,7 +31,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     metrics = ("127.0.0.1", int(does)) if does.isdigit() else None
     health = Health(writer_alive=True, dropped=1) if metrics else None
-    control.sendall(line_of(Report(metrics=metrics, health=health, dropped_observations=2)))
+    control.sendall(line_of(WorkerReport(metrics=metrics, health=health, dropped_observations=2)))
     while line := lines.readline():
         if line == RETIRE:
             sys.exit(0)

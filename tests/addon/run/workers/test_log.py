@@ -6,7 +6,7 @@ import json
 import pytest
 
 from addon.run.workers import log as module
-from addon.run.workers.log import Lines, Log
+from addon.run.workers.log import LineSplitter, Log
 
 
 def written(log: Log, out: io.StringIO) -> list[str]:
@@ -16,7 +16,7 @@ def written(log: Log, out: io.StringIO) -> list[str]:
 def test_lines_are_whole_however_they_are_cut():
     out = io.StringIO()
     log = Log(out)
-    one, two = Lines(log, 1), Lines(log, 2)
+    one, two = LineSplitter(log, 1), LineSplitter(log, 2)
     one.feed(b"first ha")
     two.feed(b"of two\nand m")
     one.feed(b"lf\n\n")
@@ -39,7 +39,7 @@ def test_json_lines_stay_json():
 def test_a_line_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "LINE_BYTES_MAX", 4)
     out = io.StringIO()
-    lines = Lines(log := Log(out), 1)
+    lines = LineSplitter(log := Log(out), 1)
     lines.feed(b"abcdefghij")
     assert written(log, out) == ["worker 1: abcd", "worker 1: efgh"]
 

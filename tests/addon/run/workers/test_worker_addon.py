@@ -16,13 +16,13 @@ from mitmproxy.test import taddons, tflow
 from addon.proxy.recorder import Recorder
 from addon.run.workers import worker_addon as module
 from addon.run.workers.listeners import ConnectionCounts
-from addon.run.workers.messages import Job
+from addon.run.workers.messages import WorkerJob
 from addon.run.workers.worker_addon import WorkerAddon
 
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[WorkerAddon]:
-    job = Job(number=1, words=(), trusted="", listeners=(), folder=str(tmp_path), index=0)
+    job = WorkerJob(number=1, words=(), trusted="", listeners=(), folder=str(tmp_path), index=0)
     ConnectionCounts(tmp_path, processes_max=3)
     with socket.socket() as control:
         yield WorkerAddon(job, control, Recorder())

@@ -8,7 +8,7 @@ import pytest
 from ledger.figures.figures import Figures
 from ledger.model.errors import LedgerError
 from ledger.pages.live import asked
-from ledger.pages.sections import Row
+from ledger.pages.sections import PageRow
 from tests.ledger.pages.conftest import NOW
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
@@ -19,7 +19,7 @@ def parse(*pairs):
 
 
 def row(value, **more):
-    return Row(word="model", value=value, label="x", sums=Figures(), share=Decimal(0), **more)
+    return PageRow(word="model", value=value, label="x", sums=Figures(), share=Decimal(0), **more)
 
 
 def test_without_a_word_it_is_thirty_days():

@@ -280,7 +280,7 @@ def test_hostile_text_on_every_page(new_sqlite):
 
 
 def answer(tag, good_until=0.0):
-    return server.Answer(tag=tag, text=tag, good_until=good_until)
+    return server.RenderedPage(tag=tag, text=tag, good_until=good_until)
 
 
 def test_only_so_many_answers_are_kept():
