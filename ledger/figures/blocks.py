@@ -7,7 +7,7 @@ a stated window ends a guessed one.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -49,7 +49,8 @@ def report_by_block(
         block = replace(scope, since=start, until=end)
         total = report(engine, (), block, now=now, currency=currency).total
         if total.figures.requests:
-            key = (f"{start:%Y-%m-%d %H:%M}", f"{end:%H:%M}", how)
+            begin, until = (at.astimezone(scope.zone or UTC) for at in (start, end))
+            key = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how)
             rows.append(replace(total, key=key))
     assert total_of(row.figures for row in rows) == whole.total.figures
     return replace(whole, by=(WORD, "until", "window"), rows=tuple(rows))

@@ -76,8 +76,9 @@ def unusual_days(
         series += [(word, name, days) for name, days in names.items()]
     day = judged_from
     while day < judged_until:
+        # Without an ordinary day of this weekday any request would be unusual.
         ordinary = _usual(total, day, first_day)
-        for word, name, days in series:
+        for word, name, days in series if ordinary else ():
             one = _judge(days, day, first_day, at_least=(ordinary or 0) // 20)
             if one is not None:
                 cost, usual, z = one

@@ -1,6 +1,7 @@
 """Blocks of five hours: stated windows, guessed ones beside them, and sums that add up."""
 
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from typer.testing import CliRunner
@@ -45,6 +46,15 @@ def rows(url, scope):
 
 def test_stated_and_guessed_windows(url):
     assert rows(url, Scope()) == ROWS
+
+
+def test_blocks_are_told_by_the_clock_of_the_zone(url):
+    """Four hours before UTC."""
+    found = rows(url, Scope(zone=ZoneInfo("America/Caracas")))
+    assert [(key[0][-5:], key[1]) for key, _ in found[:2]] == [
+        ("05:00", "06:00"),
+        ("06:00", "11:00"),
+    ]
 
 
 def test_a_period_cuts_blocks_and_conditions_count(url):

@@ -64,6 +64,8 @@ def test_three_weeks_are_too_few_to_judge():
 
 def test_a_day_without_any_history_is_not_judged():
     assert judged({}, first_day=FRIDAY) == []
+    # Nor one of a weekday on which nothing was usual: a ledger of now and then has many.
+    assert judged({(FRIDAY, "gpt-5"): USD}) == []
 
 
 def test_a_name_is_new_if_the_ledger_is_older_than_it():
