@@ -44,13 +44,14 @@ class Priced:
 
 
 def priced(engine: Engine, scope: Scope, session: str | None, book: PriceBook) -> Iterator[Priced]:
-    """The verdicts on the requests of a scope, in the order of their time."""
+    """The verdicts on the requests of a scope, in the order of their time. Each is judged by all
+    that was asked before, also with another model or key."""
     judge = Judge()
-    for row, asked in _asked(engine, _wider(scope), session, *_PRICED):
+    for row, asked in _asked(engine, replace(scope, only=()), session, *_PRICED, shown=scope):
         if not asked.segments.parts:
             continue
         verdict = judge.judge(asked)
-        if _is_within(scope, row):
+        if row.is_shown:
             yield Priced(verdict, _lost(verdict, row, book))
 
 
@@ -65,29 +66,27 @@ def verdict_of(engine: Engine, session: str, opened_at: datetime) -> Verdict | N
     return found
 
 
-def _wider(scope: Scope) -> Scope:
-    return replace(scope, since=scope.since and scope.since - BEFORE)
-
-
-def _is_within(scope: Scope, row: Any) -> bool:
-    return scope.since is None or row.opened_at >= scope.since
-
-
 def _asked(
-    engine: Engine, scope: Scope, session: str | None, *names: str
+    engine: Engine, scope: Scope, session: str | None, *names: str, shown: Scope | None = None
 ) -> Iterator[tuple[Any, Asked]]:
     """The requests of a scope with reported input, in the order of their time; without segments,
-    if it has none. `names`: columns that are read beside those of `Asked`; some take time."""
-    of = requests.c
+    if it has none. `names`: columns that are read beside those of `Asked`; some take time. `shown`:
+    `is_shown` is whether a request is within it; those of the time before are read, too."""
+    of, dialect = requests.c, engine.dialect.name
+    columns = [as_text(of[name]).label(name) for name in (*_READ, *names)]
+    if shown is not None:
+        is_shown = sa.and_(sa.true(), *conditions(shown, dialect))
+        columns.append(sa.case((is_shown, 1), else_=0).label("is_shown"))
+        scope = replace(scope, since=scope.since and scope.since - BEFORE)
     query = (
-        sa.select(*(as_text(of[name]).label(name) for name in (*_READ, *names)), segments.c.packed)
+        sa.select(*columns, segments.c.packed)
         .select_from(
             requests.outerjoin(
                 segments,
                 sa.and_(segments.c.opened_at == of.opened_at, segments.c.exchange_id == of.id),
             )
         )
-        .where(*conditions(scope, engine.dialect.name), of.usage_source == "reported")
+        .where(*conditions(scope, dialect), of.usage_source == "reported")
         .where(of.input_tokens > 0, of.operation.in_(OPERATIONS))
         .order_by(of.opened_at, of.id)
     )
@@ -279,12 +278,12 @@ def what_if(
     simulation = Simulation(model, breakpoints)
     count = tokens = cached = recorded_cached = unpriced = without = value = recorded = 0
     is_known = is_recorded = False
-    for row, asked in _asked(engine, _wider(scope), None, *_PRICED, *_USED):
+    for row, asked in _asked(engine, scope, None, *_PRICED, *_USED, shown=scope):
         if asked.segments.parts or breakpoints is Breakpoints.OFF:
             read, write, write_1h = simulation.ask(asked)
         else:
             read, write, write_1h = asked.read_tokens, asked.write_tokens, 0
-        if not _is_within(scope, row):
+        if not row.is_shown:
             continue
         without += not asked.segments.parts
         count += 1

@@ -98,6 +98,8 @@ def test_a_command_prints_the_causes(url):
     expected = rows[0]["tokens"] * LOST_USD_PER_MTOK[by_model[0]["model"]] / 10**6
     assert rows[0]["list_value_usd"] == pytest.approx(expected)
     assert "changed" in run(why.cache, "--ledger", url, "--by", "reason").stdout
+    of_one = json.loads(run(why.cache, "--ledger", url, "-f", "json", "--only", "key=key 2").stdout)
+    assert [(row["reason"], row["example"]) for row in of_one] == [("changed", "e2")]
     none = run(why.cache, "--ledger", url, "--session", "another", "-f", "json")
     assert json.loads(none.stdout) == []
     assert "nothing found" in run(why.cache, "--ledger", url, "--session", "another").stderr
