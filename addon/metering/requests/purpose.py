@@ -28,189 +28,149 @@ class Shape(NamedTuple):
 
 
 class PurposeRule(Struct, frozen=True, kw_only=True):
-    """What must be so for a purpose; each field that is given."""
+    """What must be so for a purpose; each kind of it that is given."""
 
     purpose: str
     agents: tuple[str, ...] = ()
     """Empty: any client."""
     system: tuple[str, ...] = ()
-    """How a text of the system prompt begins, one of these."""
+    """How a text of the system prompt begins, one of these; or:"""
     last: tuple[str, ...] = ()
     """What a text of the last message has in its beginning, one of these."""
-    header: str = ""
+    headers: tuple[str, ...] = ()
+    """One of these is there."""
     values: tuple[str, ...] = ()
-    """Values of the header; empty: any but 0."""
+    """Its values; empty: any but 0."""
     paths: tuple[str, ...] = ()
     """How the path ends."""
     max_tokens: int = 0
     """At most so many tokens are asked for."""
-    source: str
+    sources: tuple[str, ...]
 
-    def fits(self, headers: Mapping[str, str], path: str, shape: Shape | None) -> bool:
+    def fits(self, headers: Mapping[str, str], path: str, shape: Shape) -> bool:
         """Whether a request of one of the agents is what the rule describes."""
         if self.paths and not path.endswith(self.paths):
             return False
-        if self.header:
-            value = headers.get(self.header, "")
-            if not (value in self.values if self.values else value not in ("", "0")):
-                return False
-        return self._fits_shape(shape or Shape())
-
-    def _fits_shape(self, shape: Shape) -> bool:
-        if self.system and not any(text.startswith(self.system) for text in shape.system):
+        if self.headers and not any(
+            value in self.values if self.values else value not in ("", "0")
+            for value in (headers.get(name, "") for name in self.headers)
+        ):
             return False
-        if self.last and not any(word in text for text in shape.last for word in self.last):
+        if (self.system or self.last) and not (
+            any(text.startswith(self.system) for text in shape.system)
+            or any(word in text for text in shape.last for word in self.last)
+        ):
             return False
         return not self.max_tokens or 0 < (shape.max_tokens or 0) <= self.max_tokens
 
 
 _CLAUDE_CODE = ("claude-code",)
 _CODEX = ("codex",)
-_GEMINI_CLI = ("gemini-cli", "qwen-code")
-_OPENCODE = ("opencode",)
+_AGENTS = (*_CLAUDE_CODE, *_CODEX, "gemini-cli", "qwen-code", "opencode")
 
 RULES = (
     PurposeRule(
         purpose="count-only",
         paths=("/count_tokens", ":countTokens", "/responses/input_tokens"),
-        source="https://docs.claude.com/en/api/messages-count-tokens",
+        sources=("https://docs.claude.com/en/api/messages-count-tokens",),
     ),
     PurposeRule(
         purpose="compaction",
         paths=("/responses/compact",),
-        source="https://platform.openai.com/docs/api-reference/responses/compact",
+        sources=("https://platform.openai.com/docs/api-reference/responses/compact",),
     ),
     PurposeRule(
         purpose="compaction",
-        agents=_CLAUDE_CODE + _OPENCODE,
-        system=("You are a helpful AI assistant tasked with summarizing conversations",),
-        source="Claude Code 2.1.156; opencode src/agent/prompt/compaction.txt",
-    ),
-    PurposeRule(
-        purpose="compaction",
-        agents=_CLAUDE_CODE,
-        last=("Your task is to create a detailed summary of the conversation",),
-        source="Claude Code 2.1.156",
-    ),
-    PurposeRule(
-        purpose="compaction",
-        agents=_OPENCODE,
-        system=("You are an anchored context summarization assistant",),
-        source="opencode src/agent/prompt/compaction.txt",
-    ),
-    PurposeRule(
-        purpose="compaction",
-        agents=_CODEX,
-        last=("You are performing a CONTEXT CHECKPOINT COMPACTION",),
-        source="codex-rs/core/templates/compact/prompt.md",
-    ),
-    PurposeRule(
-        purpose="compaction",
-        agents=_CODEX,
-        header="x-openai-subagent",
-        values=("compact",),
-        source="codex-rs, the header x-openai-subagent",
-    ),
-    PurposeRule(
-        purpose="compaction",
-        agents=_GEMINI_CLI,
+        agents=_AGENTS,
         system=(
+            "You are a helpful AI assistant tasked with summarizing conversations",
+            "You are an anchored context summarization assistant",
             "You are the component that summarizes internal chat history into a given structure",
             "You are a specialized system component responsible for distilling chat history",
         ),
-        source="gemini-cli packages/core/src/core/prompts.ts and prompts/snippets.ts",
+        last=(
+            "Your task is to create a detailed summary of the conversation",
+            "You are performing a CONTEXT CHECKPOINT COMPACTION",
+        ),
+        sources=(
+            "Claude Code 2.1.156",
+            "opencode src/agent/prompt/compaction.txt",
+            "gemini-cli packages/core/src/core/prompts.ts and prompts/snippets.ts",
+            "codex-rs/core/templates/compact/prompt.md",
+        ),
+    ),
+    PurposeRule(
+        purpose="compaction",
+        agents=_CODEX,
+        headers=("x-openai-subagent",),
+        values=("compact",),
+        sources=("codex-rs, the header x-openai-subagent",),
     ),
     PurposeRule(
         purpose="title",
-        agents=_CLAUDE_CODE,
+        agents=_AGENTS,
         system=(
             "Analyze if this message indicates a new conversation topic",
             "Summarize this coding conversation in under 50 characters",
             "Please write a 5-10 word title for the following conversation",
             "Generate a concise, sentence-case title",
+            "You are a title generator",
         ),
-        source="Claude Code 1.0 to 2.1",
-    ),
-    PurposeRule(
-        purpose="title",
-        agents=_OPENCODE,
-        system=("You are a title generator",),
-        source="opencode src/agent/prompt/title.txt",
-    ),
-    PurposeRule(
-        purpose="title",
-        agents=_GEMINI_CLI,
         last=("Summarize the user's primary intent or goal in this conversation in ONE sentence",),
-        source="gemini-cli packages/core/src/services/sessionSummaryService.ts",
+        sources=(
+            "Claude Code 1.0 to 2.1",
+            "opencode src/agent/prompt/title.txt",
+            "gemini-cli packages/core/src/services/sessionSummaryService.ts",
+        ),
     ),
     PurposeRule(
         purpose="safety check",
-        agents=_CLAUDE_CODE,
+        agents=_AGENTS,
         system=(
             "Your task is to process Bash commands that an AI coding agent wants to run",
             "Extract any file paths that this command reads or modifies",
+            "You are a sophisticated AI diagnostic agent",
         ),
-        source="Claude Code 1.0 to 2.1",
-    ),
-    PurposeRule(
-        purpose="safety check",
-        agents=_GEMINI_CLI,
-        system=("You are a sophisticated AI diagnostic agent",),
-        source="gemini-cli packages/core/src/services/loopDetectionService.ts",
-    ),
-    PurposeRule(
-        purpose="safety check",
-        agents=_GEMINI_CLI,
         last=("You are a sophisticated AI diagnostic agent",),
-        source="gemini-cli packages/core/src/services/loopDetectionService.ts, until 0.8",
+        sources=(
+            "Claude Code 1.0 to 2.1",
+            "gemini-cli packages/core/src/services/loopDetectionService.ts, until 0.8 in `last`",
+        ),
     ),
     PurposeRule(
         purpose="probe",
-        agents=_GEMINI_CLI,
+        agents=_AGENTS,
         last=("Analyze *only* the content and structure of your immediately preceding response",),
-        source="gemini-cli packages/core/src/utils/nextSpeakerChecker.ts",
+        sources=("gemini-cli packages/core/src/utils/nextSpeakerChecker.ts",),
     ),
     PurposeRule(
         purpose="probe",
         agents=_CLAUDE_CODE,
         max_tokens=1,
-        source="Claude Code 2.1: its question for the quota asks for one token",
+        sources=("Claude Code 2.1: its question for the quota asks for one token",),
     ),
     PurposeRule(
         purpose="retry",
-        header="x-stainless-retry-count",
-        source="https://github.com/openai/openai-python and the other SDKs that Stainless makes",
+        headers=("x-stainless-retry-count",),
+        sources=("https://github.com/openai/openai-python and other SDKs that Stainless makes",),
     ),
     PurposeRule(
         purpose="subagent",
-        agents=_CLAUDE_CODE,
-        header="x-claude-code-agent-id",
-        source="Claude Code 2.1",
-    ),
-    PurposeRule(
-        purpose="subagent",
-        agents=_CODEX,
-        header="x-openai-subagent",
-        source="codex-rs, the header x-openai-subagent",
-    ),
-    PurposeRule(
-        purpose="subagent",
-        agents=_CODEX,
-        header="x-codex-parent-thread-id",
-        source="codex-rs, the header of a spawned thread",
-    ),
-    PurposeRule(
-        purpose="subagent",
-        agents=_OPENCODE,
-        header="x-parent-session-id",
-        source="opencode, the header of a child session",
+        agents=_AGENTS,
+        headers=(
+            "x-claude-code-agent-id",
+            "x-openai-subagent",
+            "x-codex-parent-thread-id",
+            "x-parent-session-id",
+        ),
+        sources=("Claude Code 2.1", "codex-rs, its headers of a spawned thread", "opencode"),
     ),
 )
 """In this order; the first that fits names the purpose."""
 _OF_ANY = tuple(rule for rule in RULES if not rule.agents)
 _OF_AGENT = {
     agent: tuple(rule for rule in RULES if not rule.agents or agent in rule.agents)
-    for agent in _CLAUDE_CODE + _CODEX + _GEMINI_CLI + _OPENCODE
+    for agent in _AGENTS
 }
 
 
@@ -224,7 +184,7 @@ def purpose_of(
     """
     rules = _OF_AGENT.get(agent or "")
     for rule in rules or _OF_ANY:
-        if rule.fits(headers, path, shape):
+        if rule.fits(headers, path, shape or Shape()):
             return rule.purpose
     return TURN if rules and shape is not None else None
 

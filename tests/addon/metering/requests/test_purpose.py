@@ -1,5 +1,6 @@
 """What agents' requests are for. The bodies have the shapes of the agents' own, with other words."""
 
+import itertools
 from typing import Any
 
 import orjson
@@ -23,10 +24,10 @@ def claude(system: str = "", last: str = "Mend the tests", **more: Any) -> dict[
     return {"max_tokens": 32_000, "system": texts, "messages": messages, **more}
 
 
-def codex(last: str = "Mend the tests") -> dict[str, Any]:
+def codex(last: str = "Mend the tests", system: str = "You are a coding agent") -> dict[str, Any]:
     content = [{"type": "input_text", "text": last}]
     return {
-        "instructions": "You are a coding agent",
+        "instructions": system,
         "input": [{"type": "message", "role": "user", "content": content}],
     }
 
@@ -38,9 +39,9 @@ def gemini(system: str = "You are an agent", last: str = "Mend the tests") -> di
     }
 
 
-def opencode(system: str = "You are opencode") -> dict[str, Any]:
-    messages = [{"role": "system", "content": f"{system}. More."}, {"role": "user", "content": "x"}]
-    return {"messages": messages}
+def opencode(system: str = "You are opencode", last: str = "x") -> dict[str, Any]:
+    texts = {"system": f"{system}. More.", "user": last}
+    return {"messages": [{"role": role, "content": text} for role, text in texts.items()]}
 
 
 MAKERS: dict[str, Any] = {
@@ -86,10 +87,11 @@ def test_what_a_request_is_for(agent, path, headers, body, purpose):
 def test_every_rule_names_a_purpose_for_what_it_describes():
     purposes = set()
     for rule in RULES:
-        assert rule.source
-        headers = {rule.header: (*rule.values, "1")[0]} if rule.header else {}
+        assert rule.sources
         path = (*rule.paths, "/v1")[0]
-        for agent in rule.agents or (None,):
+        places = itertools.product(rule.agents or (None,), rule.headers or (None,))
+        for agent, header in places:
+            headers = {header: (*rule.values, "1")[0]} if header else {}
             make = MAKERS[agent or "claude-code"]
             given: list[dict[str, Any]] = [{"system": text} for text in rule.system]
             given += [{"last": text} for text in rule.last]
