@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.clients.certificates import make_certificates
 from tests.clients.installing import name_of, spec_of
 from tests.clients.matrix import Client
 from tests.proxy import rows
+from tests.proxy.certificates import make_certificates
 
 VARIANTS = ("direct", "run", "mitmdump")
 ROOT = Path(__file__).parents[2]

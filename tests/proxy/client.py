@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
 import h2.config
 import h2.connection
@@ -64,7 +65,35 @@ class Received:
         return None
 
 
-class Http1:
+class Client:
+    """One connection; `close` it."""
+
+    def head(self) -> Received:
+        raise NotImplementedError
+
+    def more(self, answer: Received) -> bytes:
+        """The next piece of the body; empty at its end, and then `ending` is set."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def receive(self, *, until: bytes | None = None) -> Received:
+        """The whole answer, or what came by the time `until` had passed."""
+        answer = self.head()
+        while until is None or until not in answer.body:
+            if not self.more(answer):
+                break
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Http1(Client):
     """One HTTP/1.1 connection; `close` it."""
 
     def __init__(
@@ -105,14 +134,6 @@ class Http1:
                 raise BrokenHttpError(f"expected 100 Continue, got {status}")
             data = b""
         self._socket.sendall(data + body)
-
-    def receive(self, *, until: bytes | None = None) -> Received:
-        """The whole answer, or what came by the time `until` had passed."""
-        answer = self.head()
-        while until is None or until not in answer.body:
-            if not self.more(answer):
-                break
-        return answer
 
     def head(self) -> Received:
         status, headers = self._read_head()
@@ -159,12 +180,6 @@ class Http1:
 
     def close(self) -> None:
         self._socket.close()
-
-    def __enter__(self) -> "Http1":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _more_chunked(self) -> bytes | None:
         line = self._line()
@@ -225,7 +240,7 @@ class Http1:
         return bool(data)
 
 
-class Http2:
+class Http2(Client):
     """One HTTP/2 connection over TLS, one request at a time; `close` it."""
 
     def __init__(self, address: tuple[str, int], *, tls: ssl.SSLContext, name: str) -> None:
@@ -274,14 +289,6 @@ class Http2:
             self._h2.end_stream(self._stream_id)
         self._flush()
 
-    def receive(self, *, until: bytes | None = None) -> Received:
-        """The whole answer, or what came by the time `until` had passed."""
-        answer = self.head()
-        while until is None or until not in answer.body:
-            if not self.more(answer):
-                break
-        return answer
-
     def head(self) -> Received:
         event = self._next()
         if isinstance(event, h2.events.ResponseReceived):
@@ -325,12 +332,6 @@ class Http2:
             self._h2.close_connection()
             self._flush()
         self._socket.close()
-
-    def __enter__(self) -> "Http2":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _next(self) -> h2.events.Event | None:
         """The next event of the running stream, or None at the connection's end."""

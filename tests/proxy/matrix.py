@@ -20,6 +20,16 @@ class Ask(StrEnum):
     REFUSED = "include_usage:false"
 
 
+ASKED = {Ask.ASKED: True, Ask.NOT_ASKED: None, Ask.REFUSED: False}
+"""What `Wire.request` is told of them."""
+EVERY_ASK = [
+    (wire, ask)
+    for wire in WIRES
+    # An upstream that must be asked: others are asked by their client.
+    for ask in (Ask if wire.is_opt_in else [Ask.ASKED if wire.can_ask else Ask.NOT_ASKED])
+]
+
+
 class Cut(StrEnum):
     """How upstream cuts its frames into chunks."""
 
@@ -123,7 +133,7 @@ class Case:
 
     @property
     def asked(self) -> bool | None:
-        return {Ask.ASKED: True, Ask.NOT_ASKED: None, Ask.REFUSED: False}[self.ask]
+        return ASKED[self.ask]
 
     @property
     def is_injected(self) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.proxy import rows
-from tests.proxy.client import Http1, Received
+from tests.proxy.certificates import client_context
+from tests.proxy.client import Http1, Http2, Received
 from tests.proxy.mitmdump import BARE, Mitmdump
 from tests.proxy.upstream import Answer, Request, Upstream
 from tests.proxy.wires import WIRES
@@ -85,6 +86,20 @@ def pair(
             tee=running.enter_context(tee),
             bare=running.enter_context(bare) if with_bare else None,
         )
+
+
+def tee_before(upstream: Upstream, folder: Path) -> Mitmdump:
+    """Ours alone, which takes the upstream for one that must be asked."""
+    hosts = {"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"}
+    return Mitmdump(folder, upstreams=[upstream.url], options=hosts)
+
+
+def connect(proxy: Mitmdump, index: int = 0, *, is_h2: bool) -> Http1 | Http2:
+    """A client of one of its ports."""
+    if not is_h2:
+        return Http1(proxy.address(index))
+    tls = client_context(proxy.authority, http2=True)
+    return Http2(proxy.address(index), tls=tls, name="localhost")
 
 
 def speak(wire: Wire, **more: Any) -> Any:

@@ -11,10 +11,10 @@ import pytest
 import zstandard
 
 from tests.proxy import rows
-from tests.proxy.certificates import client_context, make_certificate, server_context
-from tests.proxy.client import Ending, Http1, Http2
+from tests.proxy.certificates import make_certificate, server_context
+from tests.proxy.client import Ending, Http1
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
-from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
+from tests.proxy.pair import OPENAI, Pair, connect, exchange, headers_for, new_tag, pair, speak
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
 from tests.proxy.wires.wire import asks
 
@@ -204,16 +204,10 @@ def test_a_refusal_over_http2(tmp_path: Path) -> None:
             },
         ) as proxy,
     ):
-        tls = client_context(proxy.authority, http2=True)
-        connections: dict[str, Callable[[], Http1 | Http2]] = {
-            "2-1": lambda: Http2(proxy.address(0), tls=tls, name="localhost"),
-            "1-2": lambda: Http1(proxy.address(1)),
-            "2-2": lambda: Http2(proxy.address(1), tls=tls, name="localhost"),
-        }
-        for name, connect in connections.items():
+        for name, index, is_h2 in (("2-1", 0, True), ("1-2", 1, False), ("2-2", 1, True)):
             # A path of its own, for what was learned holds for a path.
             target = f"/{name}/v1/chat/completions"
-            with connect() as client:
+            with connect(proxy, index, is_h2=is_h2) as client:
                 for turn in range(2):
                     tag = f"{name} {turn}"
                     client.send("POST", target, headers_for(OPENAI, tag), BODY)

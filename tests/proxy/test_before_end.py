@@ -23,10 +23,10 @@ from websockets.sync.client import connect as websocket
 
 from addon.proxy.answers import NOT_HELD
 from tests.proxy import rows
-from tests.proxy.certificates import client_context, make_certificate, server_context
-from tests.proxy.client import Ending, Http1, Http2, Received
+from tests.proxy.certificates import make_certificate, server_context
+from tests.proxy.client import Ending, Received
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
-from tests.proxy.pair import BY_NAME, exchange, headers_for, pair, speak
+from tests.proxy.pair import BY_NAME, connect, exchange, headers_for, pair, speak
 from tests.proxy.test_websocket import CREATE, answer_of, url
 from tests.proxy.test_websocket import upstream as websocket_upstream
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
@@ -167,7 +167,7 @@ def play(
 
         def run(number: int) -> Seen:
             case = cases[number]
-            with connect(proxy, case) as client:
+            with connect(proxy, int(case.framed.is_h2), is_h2=case.client_is_h2) as client:
                 headers = headers_for(case.wire, str(number), ("x-case", str(number)))
                 body = case.wire.request(asked=case.asked)
                 client.send("POST", case.wire.target, headers, body)
@@ -189,14 +189,6 @@ def play(
             found = [each.result() for each in seen]
         proxy.kill()
         return found, tagged(proxy)
-
-
-def connect(proxy: Mitmdump, case: Case) -> Http1 | Http2:
-    address = proxy.address(1 if case.framed.is_h2 else 0)
-    if case.client_is_h2:
-        tls = client_context(proxy.authority, http2=True)
-        return Http2(address, tls=tls, name="localhost")
-    return Http1(address)
 
 
 def tagged(proxy: Mitmdump) -> dict[str, list[rows.Row]]:

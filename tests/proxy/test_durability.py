@@ -16,11 +16,11 @@ import pytest
 
 from ledger.store.writing.batches import LATE
 from tests.proxy import rows
-from tests.proxy.client import BrokenHttpError, Ending, Http1, Received
-from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair
+from tests.proxy.client import Ending, Http1, Received
+from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair, tee_before
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
 from tests.proxy.wires.wire import asks
+from tests.proxy.workers import UNASKED, check_rows, loaded, wait_for_ends
 
 pytestmark = pytest.mark.proxy
 
@@ -36,77 +36,33 @@ def answer(request: Request) -> Answer:
     return Answer(pieces=OPENAI.answer(asked=asks(request.body)))
 
 
-class Customers:
-    """Clients that send one request after the other, and remember which ends they saw."""
-
-    BODIES = (
-        OPENAI.request(asked=None),
-        OPENAI.request(asked=True),
-        b'{"model":"gpt-4o","messages":[]}',
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.sent: list[str] = []
-        self.ended: list[str] = []
-        self.enough = threading.Event()
-
-    def run(self, address: tuple[str, int], number: int, *, enough_at: int) -> None:
-        """Until the proxy is gone."""
-        with contextlib.suppress(OSError, BrokenHttpError), Http1(address) as client:
-            for count in range(1_000):
-                tag = f"{self.name}.{number}.{count}"
-                self.sent.append(tag)
-                body = self.BODIES[count % 3]
-                client.send("POST", OPENAI.target, headers_for(OPENAI, tag), body)
-                if client.receive().ending is not Ending.TERMINATED:
-                    return
-                self.ended.append(tag)
-                if len(self.ended) >= enough_at:
-                    self.enough.set()
+ASKED = [
+    *UNASKED,
+    (OPENAI.request(asked=True), b"".join(OPENAI.answer(asked=True))),
+    (b'{"model":"gpt-4o","messages":[]}', DOCUMENT),
+]
 
 
 def kill_rounds(folder: Path, rounds: int, seed: int) -> None:
     """Kill a busy proxy again and again, on one ledger, each time after some more answers."""
     dice = random.Random(seed)
-    with Upstream(answer) as upstream, ThreadPoolExecutor(4) as pool:
-        proxy = Mitmdump(
-            folder,
-            upstreams=[upstream.url],
-            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
-        )
-        ended: list[str] = []
-        sent: list[str] = []
+    with Upstream(answer) as upstream:
+        proxy = tee_before(upstream, folder)
+        ended: set[str] = set()
+        sent: set[str] = set()
         for number in range(rounds):
             proxy.start()
-            customers = Customers(f"r{number}")
-            enough_at = dice.randrange(1, 40)
-            running = [
-                pool.submit(customers.run, proxy.address(), each, enough_at=enough_at)
-                for each in range(4)
-            ]
-            assert customers.enough.wait(20)
-            proxy.kill()
-            for each in running:
-                each.result()
-            ended += customers.ended
-            sent += customers.sent
+            name = f"r{number}."
+            with loaded(proxy.address(), 4, name=name, asked=ASKED) as clients:
+                wait_for_ends(clients, dice.randrange(1, 10))
+                proxy.kill()
+            for each in clients:
+                ended.update(each.ended)
+                sent.update(each.sent)
         # One more start, which finds what the killed ones left open.
         proxy.start()
         proxy.stop()
-    found = rows.by_tag(proxy.ledger, "case")
-    lost_ends = [tag for tag in ended if tag not in found]
-    assert not lost_ends, f"{len(lost_ends)} of {len(ended)} ends seen have no row"
-    for tag, of_tag in found.items():
-        assert len(of_tag) == 1, tag
-        (row,) = of_tag
-        assert row["reading_count"] <= 1, tag
-        if tag in set(ended):
-            assert (row["state"], row["output_tokens"]) == ("settled", 64), tag
-        else:
-            assert row["state"] in ("settled", "lost"), tag
-    assert set(found) <= set(sent)
-    assert rows.query(proxy.ledger, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+    check_rows(proxy.ledger, ended=ended, sent=sent)
 
 
 @pytest.mark.timeout(300)
@@ -223,24 +179,15 @@ def test_async_commits_do_not_hold_the_end_back(tmp_path: Path) -> None:
 
 def test_stopped_while_answers_pass(tmp_path: Path) -> None:
     """SIGTERM under load: every end that was seen is there, whatever the stop cut short."""
-    with Upstream(answer) as upstream, ThreadPoolExecutor(4) as pool:
-        proxy = Mitmdump(
-            tmp_path,
-            upstreams=[upstream.url],
-            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
-        ).start()
-        customers = Customers("s")
-        running = [
-            pool.submit(customers.run, proxy.address(), each, enough_at=30) for each in range(4)
-        ]
-        assert customers.enough.wait(20)
-        os.kill(proxy.process.pid, signal.SIGTERM)
-        assert proxy.wait() == 0
-        for each in running:
-            each.result()
-    found = rows.by_tag(proxy.ledger, "case")
-    assert all(len(of_tag) == 1 for of_tag in found.values())
-    assert {found[tag][0]["output_tokens"] for tag in customers.ended} == {64}
+    with Upstream(answer) as upstream:
+        proxy = tee_before(upstream, tmp_path).start()
+        with loaded(proxy.address(), 4, asked=ASKED) as clients:
+            wait_for_ends(clients, 8)
+            assert proxy.stop() == 0
+    ended, sent = (
+        {tag for each in clients for tag in getattr(each, what)} for what in ("ended", "sent")
+    )
+    check_rows(proxy.ledger, ended=ended, sent=sent)
     assert rows.open_count(proxy.ledger) == 0
 
 
@@ -268,11 +215,7 @@ def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
             framing=Framing.LENGTH,
             gate=gate,
         )
-        proxy = Mitmdump(
-            tmp_path,
-            upstreams=[upstream.url],
-            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
-        ).start()
+        proxy = tee_before(upstream, tmp_path).start()
         begun = threading.Semaphore(0)
 
         def ask(number: int) -> Received:

@@ -3,12 +3,9 @@
 import asyncio
 import contextlib
 import itertools
-import os
-import shutil
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,24 +14,24 @@ import pytest
 from tests.conftest import Cells
 from tests.proxy import rows
 from tests.proxy.certificates import make_certificate, server_context
-from tests.proxy.client import BrokenHttpError, Ending, Http1
-from tests.proxy.matrix import Ask
-from tests.proxy.mitmdump import SCRIPTS, TEE, Mitmdump
-from tests.proxy.pair import BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
-from tests.proxy.upstream import Answer, End, Framing, Gate, Request, Upstream
-from tests.proxy.wires import WIRES
+from tests.proxy.client import BrokenHttpError, Http1
+from tests.proxy.matrix import ASKED, EVERY_ASK, Ask
+from tests.proxy.mitmdump import SCRIPTS, Mitmdump
+from tests.proxy.pair import (
+    BY_NAME,
+    OPENAI,
+    Pair,
+    exchange,
+    headers_for,
+    new_tag,
+    pair,
+    speak,
+    tee_before,
+)
+from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
 from tests.proxy.wires.wire import Wire, asks
 
 pytestmark = pytest.mark.proxy
-
-
-ASKS = {Ask.ASKED: True, Ask.NOT_ASKED: None, Ask.REFUSED: False}
-EVERY_ASK = [
-    (wire, ask)
-    for wire in WIRES
-    # This upstream is taken for one that must be asked: others are asked by their client.
-    for ask in (Ask if wire.is_opt_in else [Ask.ASKED if wire.can_ask else Ask.NOT_ASKED])
-]
 
 
 @contextlib.contextmanager
@@ -61,7 +58,7 @@ def test_nobody_there_and_nobody_trusted(tmp_path: Path, matrix_table: Cells) ->
             tags[tag] = f"{wire.name}, {ask}", end
             with Http1(proxy.address(index)) as client:
                 headers = headers_for(wire, tag)
-                client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
+                client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
                 assert client.receive().status == 502, (end, wire.name)
         assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == len(tags))
         assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
@@ -111,7 +108,7 @@ def test_a_flow_killed_before_its_body(
 def killed(killing: Pair, tag: str, hook: str, wire: Wire = OPENAI, ask: Ask = Ask.ASKED) -> None:
     with Http1(killing.tee.address()) as client:
         headers = headers_for(wire, tag, ("x-kill", hook))
-        client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
+        client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
         with pytest.raises((BrokenHttpError, ConnectionResetError)):
             client.receive()
 
@@ -166,17 +163,13 @@ def test_stopped_with_streams_open(
             )
 
         upstream.script = answer
-        proxy = Mitmdump(
-            tmp_path,
-            upstreams=[upstream.url],
-            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
-        ).start()
+        proxy = tee_before(upstream, tmp_path).start()
         open_streams = []
         for wire, ask in EVERY_ASK:
             client = running.enter_context(Http1(proxy.address()))
             tag = new_tag()
             headers = headers_for(wire, tag, ("x-wire", wire.name))
-            client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
+            client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
             received = client.head()
             client.more(received)
             open_streams.append((client, received, wire, ask, tag))
@@ -205,99 +198,6 @@ def test_stopped_with_streams_open(
 def expects_usage(wire: Wire, ask: Ask) -> bool:
     """Whether the client gets what a request that asks for usage brings."""
     return ask is Ask.ASKED or not wire.is_opt_in
-
-
-@contextlib.contextmanager
-def own_script(tmp_path: Path) -> Iterator[tuple[Mitmdump, Path, Gate]]:
-    """A proxy whose script is a file of its own, and the gate of its upstream's pieces."""
-    script = tmp_path / "tee.py"
-    shutil.copy(TEE, script)
-    with Upstream(speak(OPENAI)) as upstream:
-        gate = upstream.gate()
-        upstream.script = lambda request: Answer(
-            pieces=OPENAI.answer(asked=asks(request.body)), gate=gate
-        )
-        options = {
-            "ledger_url": f"sqlite:///{tmp_path}/proxy/ledger.db",
-            "tee_hosts": f"127.0.0.1:{upstream.port}=aivene",
-        }
-        with Mitmdump(
-            tmp_path / "proxy", upstreams=[upstream.url], script=script, options=options
-        ) as proxy:
-            yield proxy, script, gate
-
-
-def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
-    """Saving the script file reloads it: streams that were open go on and are settled, once."""
-    with own_script(tmp_path) as (proxy, script, gate):
-        assert proxy.wait_for_log("tokentee: ledger ")
-        with Http1(proxy.address()) as client:
-            client.send(
-                "POST",
-                OPENAI.target,
-                headers_for(OPENAI, "open"),
-                OPENAI.request(asked=None),
-            )
-            received = client.head()
-            gate.release(2)
-            client.more(received)
-            reload(script, proxy)
-            gate.release(20)
-            while client.more(received):
-                pass
-            assert received.ending is Ending.TERMINATED
-            assert received.body == b"".join(OPENAI.frames)
-        gate.release(20)
-        exchange(proxy, OPENAI, "after")
-        found = rows.by_tag(proxy.ledger, "case")
-        assert {tag: len(of_tag) for tag, of_tag in found.items()} == {"open": 1, "after": 1}
-        for (row,) in found.values():
-            assert (row["outcome"], row["output_tokens"]) == ("complete", 64)
-            assert row["reading_count"] == 1
-        assert "Addon error" not in proxy.log
-
-
-def test_removing_the_script_closes_the_ledger(tmp_path: Path) -> None:
-    """What was open goes on to its end and its row, and then nobody writes the file any more."""
-    with own_script(tmp_path) as (proxy, script, gate):
-        assert proxy.wait_for_log("tokentee: ledger ", 60)
-        with Http1(proxy.address()) as client:
-            headers = headers_for(OPENAI, "open")
-            client.send("POST", OPENAI.target, headers, OPENAI.request(asked=None))
-            received = client.head()
-            gate.release(2)
-            client.more(received)
-            script.unlink()
-            assert proxy.wait_for_log("the script was removed", 30)
-            gate.release(20)
-            while client.more(received):
-                pass
-            assert received.body == b"".join(OPENAI.frames)
-        assert rows.eventually(
-            lambda: [row["outcome"] for row in rows.exchanges(proxy.ledger)] == ["complete"]
-        )
-        assert rows.eventually(lambda: not open_files(proxy, "ledger.db"))
-        assert "Addon error" not in proxy.log
-
-
-def open_files(proxy: Mitmdump, name: str) -> list[str]:
-    """The files with this in their name that the proxy has open (Linux)."""
-    found = []
-    for entry in Path(f"/proc/{proxy.process.pid}/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
-            found.append(str(entry.readlink()))
-    return [each for each in found if name in each]
-
-
-def reload(script: Path, proxy: Mitmdump) -> None:
-    """Touch the script as an editor would; mitmproxy looks once a second."""
-    later = time.time() + 5
-    text = script.read_text()
-    script.write_text(text)
-    os.utime(script, (later, later))
-    assert proxy.wait_until(
-        lambda: sum("tokentee: ledger " in line for line in proxy.log.splitlines()) == 2
-    )
 
 
 def test_upstream_that_says_nothing_until_the_client_gives_up(killing: Pair) -> None:
@@ -349,22 +249,45 @@ def test_answers_that_are_not_streamed_and_end_badly(killing: Pair) -> None:
     assert killing.settled_row(left)["outcome"] == "client_left"
 
 
-@pytest.mark.parametrize(("end", "outcome"), [(End.RST, "upstream_cut"), (End.FIN, "complete")])
-@pytest.mark.parametrize("asked", [True, None])
-def test_a_body_that_ends_by_closing_and_is_reset_between_two_frames(
-    killing: Pair, end: End, outcome: str, asked: bool | None
-) -> None:
+def test_a_body_that_ends_by_closing_and_is_reset_between_two_frames(killing: Pair) -> None:
     """The finish reason has come, so that only the reset tells that more was to come."""
+    for asked in (True, None):
+        for end, outcome in ((End.RST, "upstream_cut"), (End.FIN, "complete")):
+            tag = closed_behind_the_finish(killing.upstream, killing.tee, end, asked=asked)
+            row = killing.settled_row(tag)
+            assert row["outcome"] == outcome
+            cause = "upstream reset its connection" if end is End.RST else None
+            assert row["error_message"] == cause
+
+
+def test_a_body_that_ends_by_closing_and_is_reset_over_tls(tmp_path: Path) -> None:
+    """A reset below TLS, and a close without TLS's own goodbye, after the finish reason."""
+    pem = make_certificate(tmp_path)
+    options = {"ssl_verify_upstream_trusted_ca": str(pem)}
+    with (
+        Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as upstream,
+        Mitmdump(tmp_path / "tee", upstreams=[upstream.url], options=options) as proxy,
+    ):
+        for end, outcome in ((End.RST, "upstream_cut"), (End.PROPER, "complete")):
+            tag = closed_behind_the_finish(upstream, proxy, end, asked=None)
+            assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
+            (row,) = rows.by_tag(proxy.ledger, "case")[tag]
+            assert row["outcome"] == outcome, end
+
+
+def closed_behind_the_finish(
+    upstream: Upstream, proxy: Mitmdump, end: End, *, asked: bool | None
+) -> str:
+    """The tag of an exchange whose upstream ends its connection when the client has every byte."""
     pieces = (
         b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n',
         b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
     )
-    gate = killing.upstream.gate()
-    killing.upstream.script = lambda _: Answer(
-        pieces=(*pieces, b""), framing=Framing.CLOSE, end=end, gate=gate
-    )
+    gate = upstream.gate()
+    answer = Answer(pieces=(*pieces, b""), framing=Framing.CLOSE, end=end, gate=gate)
+    upstream.script = lambda _: answer
     tag = new_tag()
-    with Http1(killing.tee.address()) as client:
+    with Http1(proxy.address()) as client:
         client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=asked))
         gate.release(2)
         received = client.head()
@@ -374,50 +297,4 @@ def test_a_body_that_ends_by_closing_and_is_reset_between_two_frames(
         while client.more(received):
             pass
     assert received.body == b"".join(pieces)
-    row = killing.settled_row(tag)
-    assert row["outcome"] == outcome
-    assert row["error_message"] == ("upstream reset its connection" if end is End.RST else None)
-
-
-def always(answer: Answer) -> Callable[[object], Answer]:
-    return lambda _: answer
-
-
-def test_a_body_that_ends_by_closing_and_is_reset_over_tls(tmp_path: Path) -> None:
-    """A reset below TLS, and a close without TLS's own goodbye, after the finish reason."""
-    pem = make_certificate(tmp_path)
-    pieces = (
-        b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n',
-        b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
-    )
-    with ExitStack() as running:
-        upstream = running.enter_context(
-            Upstream(speak(OPENAI), tls=server_context(pem, http2=False))
-        )
-        proxy = running.enter_context(
-            Mitmdump(
-                tmp_path / "tee",
-                upstreams=[upstream.url],
-                options={"ssl_verify_upstream_trusted_ca": str(pem)},
-            )
-        )
-        for end, outcome in ((End.RST, "upstream_cut"), (End.PROPER, "complete")):
-            gate = upstream.gate()
-            answer = Answer(pieces=(*pieces, b""), framing=Framing.CLOSE, end=end, gate=gate)
-            upstream.script = always(answer)
-            tag = new_tag()
-            with Http1(proxy.address()) as client:
-                client.send(
-                    "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=None)
-                )
-                gate.release(2)
-                received = client.head()
-                while len(received.body) < sum(map(len, pieces)) and client.more(received):
-                    pass
-                gate.release()
-                while client.more(received):
-                    pass
-            assert received.body == b"".join(pieces)
-            assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
-            (row,) = rows.by_tag(proxy.ledger, "case")[tag]
-            assert row["outcome"] == outcome, end
+    return tag

@@ -17,10 +17,11 @@ import pytest
 
 from tests.conftest import Cells
 from tests.proxy import rows
-from tests.proxy.certificates import client_context, make_certificate, server_context
+from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.client import Ending, Http1, Http2, Received
 from tests.proxy.matrix import LEAVING, Ask, Case, How, Http, cases
 from tests.proxy.mitmdump import BARE, SCRIPTS, TEE, Mitmdump
+from tests.proxy.pair import connect
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
 from tests.proxy.wires import WIRES
 from tests.proxy.wires.wire import Wire, asks
@@ -112,7 +113,7 @@ def play_lane(
     answers = {}
     for case in of_lane:
         if client is None:
-            client = connect(proxy, mode, http)
+            client = connect(proxy, mode, is_h2=http.client_is_h2)
         answers[case.number] = received = play(client, name, case)
         if received.ending is not Ending.TERMINATED:
             client.close()
@@ -122,13 +123,6 @@ def play_lane(
     if client is not None:
         client.close()
     return answers
-
-
-def connect(proxy: Mitmdump, mode: int, http: Http) -> Http1 | Http2:
-    if http.client_is_h2:
-        tls = client_context(proxy.authority, http2=True)
-        return Http2(proxy.address(mode), tls=tls, name="localhost")
-    return Http1(proxy.address(mode))
 
 
 def play(client: Http1 | Http2, proxy: str, case: Case) -> Received:

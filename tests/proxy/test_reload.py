@@ -4,56 +4,35 @@ Every client gets every byte, and every exchange that had begun gets its row as 
 """
 
 import contextlib
-import itertools
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from websockets.sync.client import connect as connect_websocket
 
 from tests.proxy import rows
-from tests.proxy.certificates import client_context
-from tests.proxy.client import Ending, Http1, Http2
+from tests.proxy.client import Ending, Http1
 from tests.proxy.mitmdump import TEE, Mitmdump
-from tests.proxy.pair import BY_NAME, headers_for
-from tests.proxy.test_before_end import DOCUMENTS
+from tests.proxy.pair import connect, headers_for
+from tests.proxy.test_before_end import DOCUMENTS, Framed, cases_of
 from tests.proxy.test_websocket import CREATE, answer_of
 from tests.proxy.test_websocket import upstream as websocket_upstream
-from tests.proxy.upstream import Answer, Framing, Request, Upstream
-from tests.proxy.wires.wire import Wire, asks
+from tests.proxy.upstream import Answer, Request, Upstream
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(120)]
 
 LONG = b'{"model":"gpt-4o","messages":[{"role":"user","content":"' + b"x" * 4_000_000 + b'"}]}'
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    wire: Wire
-    asked: bool | None
-    framing: Framing
-    client_is_h2: bool
-
-    def answer(self, request: Request) -> Answer:
-        pieces = self.wire.answer(asked=asks(request.body))
-        return Answer(pieces=pieces, content_type=self.wire.content_type, framing=self.framing)
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(self.wire.answer(asked=self.asked is True))
-
-
 CASES = [
-    Case(wire=wire, asked=asked, framing=framing, client_is_h2=client_is_h2)
-    for wire, framing, client_is_h2 in itertools.product(
-        (BY_NAME["openai"], BY_NAME["ollama"], DOCUMENTS), Framing, (False, True)
-    )
-    for asked in ((None, True) if wire.is_opt_in else (None,))
+    each
+    for each in cases_of("openai", "ollama", "document")
+    if each.framed in (Framed.CHUNKED, Framed.LENGTH, Framed.CLOSE)
 ]
 
 
@@ -109,6 +88,15 @@ def proxy_of(folder: Path, port: int, provider: str) -> Iterator[tuple[Mitmdump,
         yield proxy, script
 
 
+def open_files(proxy: Mitmdump, name: str) -> list[str]:
+    """The files with this in their name that the proxy has open (Linux)."""
+    found = []
+    for entry in Path(f"/proc/{proxy.process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.append(str(entry.readlink()))
+    return [each for each in found if name in each]
+
+
 def is_closed(proxy: Mitmdump) -> bool:
     return proxy.has_logged("tokentee: the ledger is closed")
 
@@ -125,17 +113,11 @@ def test_answers_under_way_are_whole_and_have_their_rows(
 
         def play(number: int) -> str | None:
             case = CASES[number]
-            client: Http1 | Http2
-            if case.client_is_h2:
-                tls = client_context(proxy.authority, http2=True)
-                client = Http2(proxy.address(), tls=tls, name="localhost")
-            else:
-                client = Http1(proxy.address())
-            with client:
+            with connect(proxy, is_h2=case.client_is_h2) as client:
                 headers = headers_for(case.wire, str(number), ("x-case", str(number)))
                 client.send("POST", case.wire.target, headers, case.wire.request(asked=case.asked))
                 received = client.receive()
-            by_close = case.framing is Framing.CLOSE and not case.client_is_h2
+            by_close = case.framed is Framed.CLOSE and not case.client_is_h2
             ending = Ending.CLOSED if by_close else Ending.TERMINATED
             is_whole = (received.body, received.ending) == (case.body, ending)
             return None if is_whole else f"{case}: {received.ending}, {received.body[-60:]!r}"
@@ -150,6 +132,7 @@ def test_answers_under_way_are_whole_and_have_their_rows(
         assert not any(found), "\n".join(filter(None, found))
         if change not in COMES_BACK:
             assert proxy.wait_until(lambda: is_closed(proxy))
+            assert rows.eventually(lambda: not open_files(proxy, "ledger.db"))
         kept = rows.by_tag(proxy.ledger, "case")
         for number, case in enumerate(CASES):
             (row,) = kept[str(number)]

@@ -12,10 +12,9 @@ import pytest
 import zstandard
 
 from tests.proxy.client import Ending, Http1, Received
-from tests.proxy.matrix import Ask
+from tests.proxy.matrix import ASKED, EVERY_ASK, Ask
 from tests.proxy.pair import ANTHROPIC, BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair
 from tests.proxy.upstream import Answer, Framing, Request
-from tests.proxy.wires import WIRES
 from tests.proxy.wires.wire import Wire, asks
 
 pytestmark = pytest.mark.proxy
@@ -27,18 +26,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield made
 
 
-ASKS = {Ask.ASKED: True, Ask.NOT_ASKED: None, Ask.REFUSED: False}
-
-
-@pytest.mark.parametrize(
-    ("wire", "ask"),
-    [
-        pytest.param(wire, ask, id=f"{wire.name}-{ask}")
-        for wire in WIRES
-        # This upstream is taken for one that must be asked: others are asked by their client.
-        for ask in (Ask if wire.is_opt_in else [Ask.ASKED if wire.can_ask else Ask.NOT_ASKED])
-    ],
-)
+@pytest.mark.parametrize(("wire", "ask"), EVERY_ASK)
 def test_no_frame_waits_for_a_later_one(running: Pair, wire: Wire, ask: Ask) -> None:
     """Upstream sends a frame only when the client has had all of the frame before.
 
@@ -50,7 +38,7 @@ def test_no_frame_waits_for_a_later_one(running: Pair, wire: Wire, ask: Ask) -> 
     )
     with Http1(running.tee.address()) as client:
         headers = headers_for(wire, new_tag())
-        client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
+        client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
         received = client.head()
         for due in due_after_each(wire, ask):
             assert client.is_quiet()
@@ -261,7 +249,7 @@ def test_chunks_that_come_in_one_read_stay_apart(running: Pair, ask: Ask) -> Non
     tag = new_tag()
     with Http1(running.tee.address()) as client:
         client.send(
-            "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=ASKS[ask])
+            "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=ASKED[ask])
         )
         received = client.receive()
     assert received.pieces == list(OPENAI.answer(asked=ask is Ask.ASKED))

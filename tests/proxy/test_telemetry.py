@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from tests.addon.telemetry.test_otlp import Receiver, spans
 from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.test_mitmweb import free_port
 from tests.proxy.upstream import Answer, Upstream
 
 pytestmark = pytest.mark.proxy
@@ -37,12 +37,6 @@ def receiver() -> Iterator[ThreadingHTTPServer]:
     yield server
     server.shutdown()
     server.server_close()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -87,20 +81,6 @@ def test_everything_at_once(tmp_path: Path, receiver: ThreadingHTTPServer) -> No
     assert any("gpt-4.1" in line["message"] and "12" in line["message"] for line in lines)
     with pytest.raises(ConnectionRefusedError):
         get(port, "/healthz")
-
-
-def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        proxy = Mitmdump(
-            tmp_path, upstreams=["http://127.0.0.1:9"], options={"tee_metrics": str(port)}
-        )
-        proxy.launch()
-        assert proxy.wait() == 1, proxy.log
-    assert f"tee_metrics: cannot listen on 127.0.0.1:{port}" in proxy.log
-    assert "Traceback" not in proxy.log
 
 
 def test_a_receiver_that_is_down_changes_nothing(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.proxy import rows
 from tests.proxy.client import BrokenHttpError, Ending, Http1
 from tests.proxy.mitmdump import START_SECONDS_MAX, Mitmdump
 from tests.proxy.pair import OPENAI, headers_for
 from tests.proxy.rows import eventually
+
+type Asked = Sequence[tuple[bytes, bytes]]
+"""Requests that a client sends in turn, each with the answer that it must get."""
+UNASKED: Asked = [(OPENAI.request(asked=None), b"".join(OPENAI.frames))]
 
 
 class Workers(Mitmdump):
@@ -45,7 +50,9 @@ class Client:
     It notes which requests it sent, of which it saw the end, and what it was refused.
     """
 
-    def __init__(self, name: str, address: tuple[str, int], *, keeps: bool) -> None:
+    def __init__(
+        self, name: str, address: tuple[str, int], *, keeps: bool, asked: Asked = UNASKED
+    ) -> None:
         self.sent: list[str] = []
         self.ended: list[str] = []
         self.broken: list[str] = []
@@ -55,6 +62,7 @@ class Client:
         self._name = name
         self._address = address
         self._keeps = keeps
+        self._asked = asked
         self._enough = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
 
@@ -81,12 +89,12 @@ class Client:
 
     def _ask(self, connection: Http1) -> bool:
         """Whether the connection may be used again."""
-        tag = f"{self._name}.{len(self.sent)}"
+        number = len(self.sent)
+        body, expected = self._asked[number % len(self._asked)]
+        tag = f"{self._name}.{number}"
         self.sent.append(tag)
         try:
-            connection.send(
-                "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=None)
-            )
+            connection.send("POST", OPENAI.target, headers_for(OPENAI, tag), body)
             answer = connection.receive()
         except (OSError, BrokenHttpError):
             self.broken.append(tag)
@@ -94,15 +102,20 @@ class Client:
         if answer.ending is not Ending.TERMINATED or answer.status != 200:
             self.broken.append(tag)
             return False
-        assert answer.body == b"".join(OPENAI.frames)
+        assert answer.body == expected
         self.ended.append(tag)
         return answer.header("connection") != "close"
 
 
 @contextlib.contextmanager
-def loaded(address: tuple[str, int], count: int) -> Iterator[list[Client]]:
+def loaded(
+    address: tuple[str, int], count: int, *, name: str = "c", asked: Asked = UNASKED
+) -> Iterator[list[Client]]:
     """Clients at work; half of them keep their connections."""
-    clients = [Client(f"c{at}", address, keeps=at % 2 == 0).start() for at in range(count)]
+    clients = [
+        Client(f"{name}{at}", address, keeps=at % 2 == 0, asked=asked).start()
+        for at in range(count)
+    ]
     try:
         yield clients
     finally:
@@ -117,3 +130,21 @@ def wait_for_ends(clients: list[Client], count: int) -> None:
         lambda: all(len(each.ended) >= ends for each, ends in zip(clients, wanted, strict=True)),
         START_SECONDS_MAX,
     ), f"{wanted} ends wanted, seen: {[len(each.ended) for each in clients]}"
+
+
+def check_rows(ledger: Path, *, ended: set[str], sent: set[str], without_tag: int = 0) -> None:
+    """Each request that ended for its client has one row, settled and whole; no row twice."""
+    found = rows.by_tag(ledger, "case")
+    assert len(found.pop("", [])) <= without_tag
+    missing = sorted(ended - set(found))
+    assert not missing, f"{len(missing)} of {len(ended)} ends that were seen have no row: {missing}"
+    assert set(found) <= sent
+    for tag, of_tag in found.items():
+        assert len(of_tag) == 1, f"{tag} has {len(of_tag)} rows"
+        (row,) = of_tag
+        assert row["reading_count"] == 1, tag
+        if tag in ended:
+            assert (row["state"], row["output_tokens"]) == ("settled", 64), tag
+        else:
+            assert row["state"] in ("settled", "lost"), tag
+    assert rows.query(ledger, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]

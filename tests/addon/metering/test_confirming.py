@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from addon.metering.exchange import MeteredExchange
-from addon.metering.opening import RunRules, Upstream, open_exchange
-from addon.metering.requests.messages import Body, End, Request, Response
-from addon.metering.troubles import Troubles
-from ledger.model.exchange import Source
+from addon.metering.opening import RunRules, Upstream
+from addon.metering.requests.messages import Body, End, Response
+from tests.addon.metering.opened import REQUEST, maybe_opened, opened
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 JSON = "application/json"
@@ -119,22 +119,16 @@ def exchange_of(
 ) -> MeteredExchange | None:
     """The exchange after its answer has passed."""
     sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-    exchange = open_exchange(
-        Request(
-            method=method,
-            scheme="https",
-            host=host,
-            port=443,
-            path=path,
-            headers={"content-type": FORM if isinstance(body, bytes) else JSON},
-            body=Body(sent),
-            began_at=NOW,
-        ),
-        rules,
-        exchange_id="x",
-        source=Source.LIVE,
-        troubles=Troubles(),
+    kind = FORM if isinstance(body, bytes) else JSON
+    request = structs.replace(
+        REQUEST,
+        method=method,
+        host=host,
+        path=path,
+        headers={"content-type": kind},
+        body=Body(sent),
     )
+    exchange = maybe_opened(request, rules)
     if exchange is not None:
         tap = exchange.answer(
             Response(status=200, headers={"content-type": JSON}), edits=False, clock=lambda: 0.0
@@ -190,33 +184,18 @@ def test_a_result_that_is_not_there_yet_makes_no_row_even_at_a_known_host() -> N
 
 
 def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
-    opened: list[str] = []
-    exchange = open_exchange(
-        Request(
-            method="POST",
-            scheme="https",
-            host="app.example",
-            port=443,
-            path="/v1/chat/completions",
-            headers={},
-            body=Body(b"?"),
-            began_at=NOW,
-        ),
-        ANYWHERE,
-        exchange_id="x",
-        source=Source.LIVE,
-        troubles=Troubles(),
-    )
-    assert exchange is not None
+    rows: list[str] = []
+    request = structs.replace(REQUEST, host="app.example", headers={}, body=Body(b"?"))
+    exchange = opened(request, ANYWHERE)
     tap = exchange.answer(
         Response(status=200, headers={"content-type": "text/event-stream"}),
         edits=False,
         clock=lambda: 0.0,
-        on_confirmed=lambda: opened.append("row"),
+        on_confirmed=lambda: rows.append("row"),
     )
     frame = b'data: {"id":"c","choices":[{"delta":{"content":"x"}}]}\n\n'
     tap.callable(frame * 200)
-    assert opened == ["row"]
+    assert rows == ["row"]
     tap.callable(frame * 200)
-    assert opened == ["row"]
+    assert rows == ["row"]
     assert exchange.is_confirmed

@@ -9,40 +9,34 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from addon.metering.opening import RunRules, open_exchange
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request, Response
-from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
-from addon.metering.troubles import Troubles
-from ledger.model.exchange import Outcome, Source
+from ledger.model.exchange import Outcome
+from tests.addon.metering.opened import REQUEST, opened, session_of
 
 AT = datetime(2026, 11, 2, 12, tzinfo=UTC)
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
 
 
-def opened(path: str = "/v1/chat/completions", **headers: str):
-    body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}]})
-    return opened_with(Body(body.encode()), headers, path)
+def asked(path: str = REQUEST.path, body: Body | None = None, **headers: str) -> Request:
+    """Of a prompt, with a key."""
+    chat = {"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}]}
+    headers = {"authorization": f"Bearer {KEY}", **headers}
+    body = body or Body(json.dumps(chat).encode())
+    return structs.replace(REQUEST, path=path, headers=headers, body=body)
 
 
-def opened_with(body: Body, headers: dict[str, str], path: str = "/v1/chat/completions"):
-    request = Request(
-        method="POST", scheme="https", host="api.openai.com", port=443, path=path,
-        headers={"authorization": f"Bearer {KEY}", **headers}, body=body, began_at=AT,
-    )  # fmt: skip
-    exchange = open_exchange(
-        request, RunRules(node="n"), exchange_id="e", source=Source.LIVE, troubles=Troubles()
-    )
-    assert exchange is not None
-    return exchange
+def create(text: str = PROMPT) -> bytes:
+    return json.dumps({"type": "response.create", "model": "gpt-5", "input": text}).encode()
 
 
 def test_an_http_error():
-    exchange = opened()
+    exchange = opened(asked())
     tap = exchange.answer(
         Response(status=401, headers={"content-type": "application/json"}),
         edits=False,
@@ -58,7 +52,7 @@ def test_an_http_error():
 
 
 def test_a_cause_in_words():
-    row, _ = opened().settle(End.UPSTREAM_BROKE, cause=f"refused {KEY}", now=AT)
+    row, _ = opened(asked()).settle(End.UPSTREAM_BROKE, cause=f"refused {KEY}", now=AT)
     assert row.error_message == "refused <redacted>"
 
 
@@ -67,11 +61,8 @@ def test_a_response_whose_reading_fails_is_settled_all_the_same(monkeypatch: pyt
         raise RuntimeError("fault")
 
     monkeypatch.setattr("addon.metering.session.result_of", fail)
-    handshake = opened("/v1/responses", upgrade="websocket")
-    handshake.status = 101
-    session = MeteredSession(handshake)
-    create = {"type": "response.create", "model": "gpt-5", "input": PROMPT}
-    session.message(json.dumps(create).encode(), from_client=True, at=AT)
+    session = session_of(asked())
+    session.message(create(), from_client=True, at=AT)
     (settled,) = session.end(End.CLIENT_LEFT, at=AT)
     assert isinstance(settled, Settled)
     assert settled.exchange.outcome is Outcome.CLIENT_LEFT
@@ -79,54 +70,23 @@ def test_a_response_whose_reading_fails_is_settled_all_the_same(monkeypatch: pyt
 
 
 def test_an_error_in_a_websocket():
-    handshake = opened("/v1/responses", upgrade="websocket")
-    handshake.status = 101
-    session = MeteredSession(handshake)
-    create = {"type": "response.create", "model": "gpt-5", "input": PROMPT}
-    session.message(json.dumps(create).encode(), from_client=True, at=AT)
+    session = session_of(asked())
+    session.message(create(), from_client=True, at=AT)
     error = {"type": "error", "error": {"type": "bad", "message": f"{KEY}: '{PROMPT}'"}}
     found = session.message(json.dumps(error).encode(), from_client=False, at=AT)
     (settled,) = [one for one in found if isinstance(one, Settled)]
     assert settled.exchange.error_message == "<redacted>: '<redacted>'"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        pytest.param([PROMPT + "x" * 300_000], id="long"),
-        pytest.param([PROMPT, *["later"] * 50], id="many messages behind it"),
-        pytest.param([PROMPT, *["x" * 100_000] * 20], id="more than is kept"),
-        pytest.param(["x" * 1_000_000, PROMPT], id="after more than is kept"),
-    ],
-)
-def test_a_prompt_in_a_websocket_is_not_kept_whatever_came_beside_it(said: list[str]):
-    handshake = opened("/v1/responses", upgrade="websocket")
-    handshake.status = 101
-    session = MeteredSession(handshake)
-    for text in said:
-        create = {"type": "response.create", "model": "gpt-5", "input": text}
-        session.message(json.dumps(create).encode(), from_client=True, at=AT)
-    error = {"type": "error", "error": {"type": "bad", "message": f"{KEY}: '{PROMPT}'"}}
-    found = session.message(json.dumps(error).encode(), from_client=False, at=AT)
-    (settled,) = [one for one in found if isinstance(one, Settled)]
-    assert settled.exchange.error_type == "bad"
-    message = settled.exchange.error_message or ""
-    assert "<redacted>" in message
-    assert not [at for at in range(len(PROMPT) - 16) if PROMPT[at : at + 16] in message]
-
-
 def test_a_key_in_a_path_is_not_kept():
-    row = opened(f"/hooks/{KEY}/v1/chat/completions").opened
+    row = opened(asked(f"/hooks/{KEY}/v1/chat/completions")).opened
     assert row.path == "/hooks/<redacted>/v1/chat/completions"
 
 
 def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():
-    handshake = opened("/v1/responses", upgrade="websocket")
-    handshake.status = 101
-    handshake.troubles.add("no capture")
-    session = MeteredSession(handshake)
-    create = {"type": "response.create", "model": "gpt-5", "input": PROMPT}
-    session.message(json.dumps(create).encode(), from_client=True, at=AT)
+    session = session_of(asked())
+    session.handshake.troubles.add("no capture")
+    session.message(create(), from_client=True, at=AT)
     assert session.is_open
     (settled,) = session.end(End.CLIENT_LEFT, at=AT)
     assert not session.is_open
@@ -217,7 +177,7 @@ def quotes(draw: st.DrawFn) -> tuple[str, str]:
 def test_no_run_of_a_prompt_is_stored(quoted, body: str, known: str, error: str, is_streamed: bool):
     prompt, said = quoted
     sent, headers = KNOWN[known](BODIES[body](prompt))
-    exchange = opened_with(sent, headers)
+    exchange = opened(asked(body=sent, **headers))
     status, kind, answer = ERRORS[error](said)
     response = Response(status=status, headers={"content-type": kind})
     tap = exchange.answer(response, edits=is_streamed, clock=lambda: 0.0)
@@ -231,15 +191,16 @@ def test_no_run_of_a_prompt_is_stored(quoted, body: str, known: str, error: str,
     before=st.lists(st.sampled_from([0, 10, 70_000, 300_000, 600_000]), max_size=3),
     behind=st.lists(st.sampled_from([0, 10, 300_000, 600_000]), max_size=6),
 )
+@example(quoted=(PROMPT + "x" * 300_000, f"{KEY}: '{PROMPT}'"), before=[], behind=[])
+@example(quoted=(PROMPT, f"{KEY}: '{PROMPT}'"), before=[], behind=[10] * 50)
+@example(quoted=(PROMPT, f"{KEY}: '{PROMPT}'"), before=[], behind=[100_000] * 20)
+@example(quoted=(PROMPT, f"{KEY}: '{PROMPT}'"), before=[1_000_000], behind=[])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_run_of_a_prompt_in_a_websocket_is_stored(quoted, before: list[int], behind: list[int]):
     prompt, said = quoted
-    handshake = opened("/v1/responses", upgrade="websocket")
-    handshake.status = 101
-    session = MeteredSession(handshake)
+    session = session_of(asked())
     for text in (*("x" * size for size in before), prompt, *("y" * size for size in behind)):
-        create = {"type": "response.create", "model": "gpt-5", "input": text}
-        session.message(_json(create), from_client=True, at=AT)
+        session.message(create(text), from_client=True, at=AT)
     error = {"type": "error", "error": {"type": said, "code": said, "message": said}}
     stored = session.message(_json(error), from_client=False, at=AT)
     stored += session.end(End.CLIENT_LEFT, at=AT)

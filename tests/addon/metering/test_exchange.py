@@ -10,13 +10,12 @@ from msgspec import structs
 from addon.metering import exchange as exchange_module
 from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
-from addon.metering.opening import open_exchange
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source
 from ledger.model.reading import Billing, UsageSource
-from tests.addon.metering.test_opening import REQUEST, RULES
+from tests.addon.metering.opened import REQUEST, RULES, opened
 
 NOW = datetime(2026, 11, 20, 0, 0, 9, tzinfo=UTC)
 SSE = Response(status=200, headers={"content-type": "text/event-stream"})
@@ -25,12 +24,6 @@ STREAM = (
     b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
     b"data: [DONE]\n\n"
 )
-
-
-def new(source: Source = Source.LIVE) -> MeteredExchange:
-    exchange = open_exchange(REQUEST, RULES, exchange_id="e", source=source, troubles=Troubles())
-    assert exchange is not None
-    return exchange
 
 
 def passed(exchange: MeteredExchange, response: Response = SSE, *, edits: bool = False) -> bytes:
@@ -43,7 +36,7 @@ def passed(exchange: MeteredExchange, response: Response = SSE, *, edits: bool =
 
 
 def test_an_answer_is_read():
-    exchange = new()
+    exchange = opened()
     assert passed(exchange) == STREAM
     settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert settled.outcome is Outcome.COMPLETE
@@ -52,7 +45,7 @@ def test_an_answer_is_read():
 
 
 def test_usage_that_was_asked_for_is_stripped_where_editing_is_allowed():
-    exchange = new()
+    exchange = opened()
     exchange.mark_injected()
     assert b"usage" not in passed(exchange, edits=True)
     settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
@@ -62,7 +55,7 @@ def test_usage_that_was_asked_for_is_stripped_where_editing_is_allowed():
 
 
 def test_a_refused_question_is_reverted():
-    exchange = new()
+    exchange = opened()
     exchange.mark_injected()
     passed(exchange, edits=True)
     exchange.revert_injection()
@@ -72,7 +65,7 @@ def test_a_refused_question_is_reverted():
 
 def test_everything_that_went_wrong_is_on_the_row():
     """Of the hooks, of the last steps, and in their order."""
-    exchange = new()
+    exchange = opened()
     passed(exchange)
     exchange.troubles.add("first")
 
@@ -89,7 +82,7 @@ def test_an_exchange_settles_even_if_its_reading_fails(monkeypatch: pytest.Monke
     def fail(*_: object, **__: object) -> str:
         raise ZeroDivisionError
 
-    exchange = new()
+    exchange = opened()
     passed(exchange)
     monkeypatch.setattr(Meter, "usage", fail)
     settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
@@ -106,7 +99,7 @@ def test_a_recorded_exchange_has_the_times_of_its_recording(first, ended, expect
     def at(seconds: int | None) -> datetime | None:
         return None if seconds is None else REQUEST.began_at + timedelta(seconds=seconds)
 
-    exchange = new(Source.REPLAY)
+    exchange = opened(source=Source.REPLAY)
     assert exchange.is_recorded
     passed(exchange)
     times = RecordedTimes(first_byte_at=at(first), ended_at=at(ended))
@@ -127,7 +120,7 @@ def test_which_answers_are_streams_and_which_may_refuse():
 
 
 def test_a_recorded_answer_is_read_whole():
-    exchange = new(Source.REPLAY)
+    exchange = opened(source=Source.REPLAY)
     exchange.answer(SSE, edits=False, clock=lambda: 0.0).callable(STREAM)
     settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert exchange.is_recorded
@@ -164,12 +157,8 @@ PROMPT = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"%s"}
 
 
 def of_request(body: bytes, encoding: str) -> MeteredExchange:
-    request = structs.replace(REQUEST, body=Body(body), headers={"content-encoding": encoding})
-    exchange = open_exchange(
-        request, RULES, exchange_id="e", source=Source.LIVE, troubles=Troubles()
-    )
-    assert exchange is not None
-    return exchange
+    headers = {"content-encoding": encoding}
+    return opened(structs.replace(REQUEST, body=Body(body), headers=headers))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +216,7 @@ def test_a_long_refusal_is_not_waited_for(length: str):
 
 
 def test_an_encoding_that_is_not_known_leaves_asked_usage_in():
-    exchange = new()
+    exchange = opened()
     exchange.mark_injected()
     headers = {"content-type": "text/event-stream", "content-encoding": "unheard-of"}
     tap = exchange.answer(Response(status=200, headers=headers), edits=True, clock=lambda: 0.0)
@@ -236,7 +225,7 @@ def test_an_encoding_that_is_not_known_leaves_asked_usage_in():
 
 
 def test_an_answer_that_cannot_be_decoded_is_noted():
-    exchange = new()
+    exchange = opened()
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
     passed(exchange, Response(status=200, headers=headers))
     settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
@@ -244,12 +233,12 @@ def test_an_answer_that_cannot_be_decoded_is_noted():
 
 
 def test_an_exchange_without_error_texts_stays_the_same_object():
-    exchange = new()
+    exchange = opened()
     assert exchange.without_secrets(exchange.opened, NOT_KNOWN) is exchange.opened
 
 
 def test_an_edited_answer_that_is_encoded_is_metered_as_decoded():
-    exchange = new()
+    exchange = opened()
     exchange.mark_injected()
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
     tap = exchange.answer(Response(status=200, headers=headers), edits=True, clock=lambda: 0.0)
@@ -261,14 +250,8 @@ def test_an_edited_answer_that_is_encoded_is_metered_as_decoded():
 
 def test_how_it_is_billed_is_told_by_request_answer_and_operator():
     def billed(headers, answer, billing=None):
-        exchange = open_exchange(
-            structs.replace(REQUEST, headers=headers),
-            replace(RULES, billing=billing),
-            exchange_id="e",
-            source=Source.LIVE,
-            troubles=Troubles(),
-        )
-        assert exchange is not None
+        request = structs.replace(REQUEST, headers=headers)
+        exchange = opened(request, replace(RULES, billing=billing))
         passed(exchange, replace(SSE, headers={**SSE.headers, **answer}))
         return exchange.settle(End.FINISHED, cause=None, now=NOW)[1].billing
 

@@ -4,14 +4,14 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
-from addon.metering.opening import RunRules, open_exchange
+from addon.metering.opening import RunRules
 from addon.metering.quotas import limits_of
-from addon.metering.requests.messages import Body, End, RecordedTimes, Request, Response
+from addon.metering.requests.messages import Body, End, RecordedTimes, Response
 from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
 from addon.metering.settlement import Settled
-from addon.metering.troubles import Troubles
-from ledger.model.exchange import Source
+from tests.addon.metering.opened import REQUEST, opened
 
 AT = datetime(2026, 11, 2, 12, tzinfo=UTC)
 RESET = int(AT.timestamp()) + 3_600
@@ -23,26 +23,13 @@ def event(percent, slot="primary"):
     return {"type": "codex.rate_limits", "rate_limits": {slot: window}}
 
 
-def opened(host="api.openai.com", path="/v1/responses", **headers):
-    request = Request(
-        method="POST",
-        scheme="https",
-        host=host,
-        port=443,
-        path=path,
-        headers={"authorization": "Bearer sk-1", **headers},
-        body=Body(b'{"model":"gpt-5","input":"Hi","stream":true}'),
-        began_at=AT,
+def asked(host="api.openai.com", path="/v1/responses", **headers):
+    headers = {"authorization": "Bearer sk-1", **headers}
+    body = Body(b'{"model":"gpt-5","input":"Hi","stream":true}')
+    request = structs.replace(
+        REQUEST, host=host, path=path, headers=headers, body=body, began_at=AT
     )
-    exchange = open_exchange(
-        request,
-        RunRules(node="n", secret=b"s" * 32),
-        exchange_id="e",
-        source=Source.LIVE,
-        troubles=Troubles(),
-    )
-    assert exchange is not None
-    return exchange
+    return opened(request, RunRules(node="n", secret=b"s" * 32))
 
 
 def answered(exchange, body, status=200, times=None, **headers):
@@ -61,7 +48,7 @@ def used(row):
 
 
 def test_headers_of_an_answer():
-    row = answered(opened(), "{}", **HEADERS)
+    row = answered(asked(), "{}", **HEADERS)
     assert used(row) == {"5h": 420_000}
     assert row.retry_after_ms is None
 
@@ -71,38 +58,36 @@ def test_the_event_of_a_stream_is_newer_than_its_headers():
     events += [{"type": "response.output_text.delta", "delta": str(n)} for n in range(50)]
     events += [event(44)]
     stream = "".join(f"data: {json.dumps(each)}\n\n" for each in events)
-    assert used(answered(opened(), stream, **HEADERS)) == {"5h": 440_000}
+    assert used(answered(asked(), stream, **HEADERS)) == {"5h": 440_000}
 
 
 @pytest.mark.parametrize(("status", "wait"), [(429, 1_500), (529, 1_500), (200, None)])
 def test_the_wait_that_an_error_asks_for(status, wait):
-    assert answered(opened(), "{}", status, **{"retry-after": "1.5"}).retry_after_ms == wait
+    assert answered(asked(), "{}", status, **{"retry-after": "1.5"}).retry_after_ms == wait
 
 
 def test_a_relative_reset_counts_from_the_arrival_of_a_recorded_answer():
     began = AT + timedelta(seconds=7)
     times = RecordedTimes(first_byte_at=began, ended_at=began)
     headers = HEADERS | {"x-codex-primary-reset-after-seconds": "60"}
-    (quota,) = answered(opened(), "{}", times=times, **headers).quotas
+    (quota,) = answered(asked(), "{}", times=times, **headers).quotas
     assert quota.resets_at == began + timedelta(seconds=60)
 
 
 def test_keys_of_one_account_have_one_account():
     of_answer = {"openai-organization": "org-1"}
-    first = answered(opened(), "{}", **of_answer)
+    first = answered(asked(), "{}", **of_answer)
     assert first.account
-    assert (
-        answered(opened(authorization="Bearer other"), "{}", **of_answer).account == first.account
-    )
-    assert answered(opened(), "{}", **{"openai-organization": "org-2"}).account != first.account
-    codex = opened("chatgpt.com", "/backend-api/codex/responses", **{"chatgpt-account-id": "a-1"})
+    assert answered(asked(authorization="Bearer other"), "{}", **of_answer).account == first.account
+    assert answered(asked(), "{}", **{"openai-organization": "org-2"}).account != first.account
+    codex = asked("chatgpt.com", "/backend-api/codex/responses", **{"chatgpt-account-id": "a-1"})
     assert answered(codex, "{}").account is not None
     assert "org-1" not in repr(first)
-    assert answered(opened(), "{}").account is None
+    assert answered(asked(), "{}").account is None
 
 
 def test_over_websocket_the_next_response_has_what_was_said():
-    handshake = opened(upgrade="websocket")
+    handshake = asked(upgrade="websocket")
     handshake.answer(Response(status=101, headers=HEADERS), edits=False, clock=lambda: 0.0)
     session = MeteredSession(handshake)
 

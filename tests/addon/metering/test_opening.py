@@ -4,53 +4,19 @@ import gzip
 import time
 from collections.abc import Generator
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from msgspec import structs
 
-from addon.metering.exchange import MeteredExchange, Readable, decoded_body
-from addon.metering.opening import (
-    RunRules,
-    Upstream,
-    is_read_in_steps,
-    open_exchange,
-    readable_in_steps,
-)
+from addon.metering.exchange import Readable, decoded_body
+from addon.metering.opening import RunRules, Upstream, is_read_in_steps, readable_in_steps
 from addon.metering.requests.messages import NOT_KNOWN, Body, Request
 from addon.metering.troubles import Troubles
-from ledger.model.exchange import Source
-
-BODY = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'
-REQUEST = Request(
-    method="POST",
-    scheme="https",
-    host="api.openai.com",
-    port=443,
-    path="/v1/chat/completions?x=1",
-    headers={"authorization": "Bearer sk-0123456789abcdef", "user-agent": "test/1"},
-    body=Body(BODY),
-    began_at=datetime(2026, 11, 20, tzinfo=UTC),
-)
-RULES = RunRules(node="here", secret=b"secret", tags={"team": "search"})
-
-
-def opened(
-    request: Request = REQUEST, rules: RunRules = RULES, troubles: Troubles | None = None
-) -> MeteredExchange | None:
-    return open_exchange(
-        request,
-        rules,
-        exchange_id="e",
-        source=Source.LIVE,
-        troubles=Troubles() if troubles is None else troubles,
-    )
+from tests.addon.metering.opened import BODY, REQUEST, RULES, maybe_opened, opened
 
 
 def row(request: Request = REQUEST, rules: RunRules = RULES):
-    exchange = opened(request, rules)
-    assert exchange is not None
-    return exchange.opened
+    return opened(request, rules).opened
 
 
 def test_what_a_request_says_is_in_the_row():
@@ -70,7 +36,9 @@ def test_what_a_request_says_is_in_the_row():
 
 
 def test_other_traffic_is_no_exchange():
-    assert opened(structs.replace(REQUEST, host="intranet.example", path="/index.html")) is None
+    assert (
+        maybe_opened(structs.replace(REQUEST, host="intranet.example", path="/index.html")) is None
+    )
 
 
 @pytest.mark.parametrize("address", [None, "10.0.0.7"])
@@ -98,7 +66,6 @@ def test_a_clients_session_is_taken_and_bounded():
 def test_an_encoded_request_is_read():
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
     exchange = opened(structs.replace(REQUEST, headers=headers, body=Body(gzip.compress(BODY))))
-    assert exchange is not None
     assert exchange.opened.request_model == "gpt-4o"
     assert exchange.request_body() == Body(BODY)
 
@@ -106,10 +73,7 @@ def test_an_encoded_request_is_read():
 def test_a_broken_encoding_is_noted():
     troubles = Troubles()
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
-    assert (
-        opened(structs.replace(REQUEST, headers=headers, body=Body(b"no gzip")), troubles=troubles)
-        is not None
-    )
+    opened(structs.replace(REQUEST, headers=headers, body=Body(b"no gzip")), troubles=troubles)
     assert (troubles.text or "").startswith("request: ")
 
 
@@ -122,21 +86,19 @@ def test_a_websocket_may_name_its_model_in_the_url():
         body=Body(b""),
     )
     exchange = opened(request)
-    assert exchange is not None
     assert exchange.is_handshake
     assert exchange.opened.request_model == "m" * 256
-    assert opened(structs.replace(request, path="/chat")) is None
+    assert maybe_opened(structs.replace(request, path="/chat")) is None
 
 
 def test_any_post_to_a_named_upstream_is_an_exchange():
     rules = RunRules(node="n", upstreams=(Upstream(host="llm.example", provider="aivene"),))
     request = structs.replace(REQUEST, host="llm.example", path="/generate-it")
     exchange = opened(request, rules)
-    assert exchange is not None
     assert (exchange.route.dialect.name, exchange.opened.provider) == ("unknown", "aivene")
     assert exchange.is_confirmed
-    assert opened(structs.replace(request, method="GET"), rules) is None
-    assert opened(structs.replace(request, host="other.example"), rules) is None
+    assert maybe_opened(structs.replace(request, method="GET"), rules) is None
+    assert maybe_opened(structs.replace(request, host="other.example"), rules) is None
 
 
 MANY = b",".join(b'{"role":"user","content":"%d"}' % number for number in range(50_000))
@@ -161,12 +123,8 @@ def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encodin
         found.append((yield from readable_in_steps(request, troubles, RULES)))
 
     assert len(list(run())) > 20
-    in_steps = open_exchange(
-        request, RULES, exchange_id="e", source=Source.LIVE, troubles=troubles, readable=found[0]
-    )
-    at_once = opened(request, RULES, troubles)
-    assert in_steps is not None
-    assert at_once is not None
+    in_steps = opened(request, troubles=troubles, readable=found[0])
+    at_once = opened(request, troubles=troubles)
     assert in_steps.opened == at_once.opened
     assert in_steps.opened.request_model == "m"
     assert troubles.text is None
@@ -174,9 +132,7 @@ def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encodin
 
 def test_a_request_that_passed_in_part_has_no_digest() -> None:
     cut = structs.replace(REQUEST, body=Body(REQUEST.body.data, is_whole=False))
-    (whole, part) = (opened(request, RULES, Troubles()) for request in (REQUEST, cut))
-    assert whole is not None
-    assert part is not None
+    (whole, part) = (opened(request) for request in (REQUEST, cut))
     assert whole.opened.request_digest is not None
     assert part.opened.request_digest is None
     assert part.opened.request_model == whole.opened.request_model
@@ -186,8 +142,7 @@ def test_what_was_not_read_of_a_request_is_noted() -> None:
     many = ",".join(f'"{number}":"a text of some length"' for number in range(50_000))
     body = b'{"model":"m",' + many.encode() + b"}"
     troubles = Troubles()
-    exchange = opened(structs.replace(REQUEST, body=Body(body)), RULES, troubles)
-    assert exchange is not None
+    exchange = opened(structs.replace(REQUEST, body=Body(body)), troubles=troubles)
     assert exchange.opened.request_model == "m"
     assert "a request with too many values" in (troubles.text or "")
 
@@ -209,3 +164,23 @@ def test_a_body_of_empty_members_is_not_decoded_to_its_end():
     troubles = Troubles()
     assert decoded_body(Body(gzip.compress(b"") * 100_000), "gzip", troubles) == NOT_KNOWN
     assert "pieces" in (troubles.text or "")
+
+
+AGENT = RunRules(node="n", project="search", git_branch="main")
+
+
+def row_of_agent(**headers: str):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return row(structs.replace(REQUEST, headers=named), AGENT)
+
+
+def test_project_and_branch_of_the_run():
+    found = row_of_agent(user_agent="curl/8")
+    assert (found.project, found.git_branch, found.agent) == ("search", "main", None)
+
+
+def test_agent_session_and_parent():
+    agent = {"user_agent": "opencode/1.0", "x_session_affinity": "s2"}
+    found = row_of_agent(**agent, x_parent_session_id="s1")
+    assert (found.agent, found.session_id, found.parent_session_id) == ("opencode", "s2", "s1")
+    assert row_of_agent(**agent, x_tokentee_session="nightly").session_id == "nightly"

@@ -17,11 +17,9 @@ from typer.testing import CliRunner
 from addon.cli import application
 from addon.dialects.routes import DIALECTS
 from addon.metering import segments
-from addon.metering.opening import RunRules, open_exchange
-from addon.metering.requests.messages import Body, Request
+from addon.metering.opening import RunRules
+from addon.metering.requests.messages import Body
 from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, read_in_steps
-from addon.metering.troubles import Troubles
-from ledger.model.exchange import Source
 from ledger.model.segments import (
     DAY_ASKED,
     OPERATIONS,
@@ -33,7 +31,7 @@ from ledger.model.segments import (
 )
 from ledger.store import db, retention
 from ledger.sync import merging
-from tests.addon.metering.test_opening import REQUEST
+from tests.addon.metering.opened import REQUEST, opened
 from tests.ledger.written import file_of, reading, settled, writing
 
 SECRET = b"the ledger's secret"
@@ -302,10 +300,7 @@ def test_a_packed_text_that_is_none_is_refused():
 
 
 def exchange_of(body: object, rules: RunRules):
-    request: Request = structs.replace(REQUEST, body=Body(orjson.dumps(body)))
-    found = open_exchange(request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles())
-    assert found is not None
-    return found.opened
+    return opened(structs.replace(REQUEST, body=Body(orjson.dumps(body))), rules).opened
 
 
 def test_a_rule_keeps_them_or_not():
@@ -420,10 +415,6 @@ def test_a_body_that_was_parsed_is_read_as_it_was_written():
         request = structs.replace(REQUEST, body=Body(body))
         found = []
         for keeps in (True, False):
-            rules = RunRules(node="n", secret=SECRET, keeps_segments=keeps)
-            opened = open_exchange(
-                request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
-            )
-            assert opened is not None
-            found.append((opened.request, structs.replace(opened.opened, segments=None)))
+            exchange = opened(request, RunRules(node="n", secret=SECRET, keeps_segments=keeps))
+            found.append((exchange.request, structs.replace(exchange.opened, segments=None)))
         assert found[0] == found[1]

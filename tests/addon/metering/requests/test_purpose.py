@@ -7,12 +7,10 @@ import orjson
 import pytest
 from msgspec import structs
 
-from addon.metering.opening import RunRules, open_exchange
+from addon.metering.opening import RunRules
 from addon.metering.requests.messages import Body
 from addon.metering.requests.purpose import RULES, Shape, purpose_of, shape_of
-from addon.metering.troubles import Troubles
-from ledger.model.exchange import Source
-from tests.addon.metering.test_opening import REQUEST
+from tests.addon.metering.opened import REQUEST, opened
 
 IDENTITY = {"type": "text", "text": "You are Claude Code, Anthropic's official CLI for Claude."}
 
@@ -120,8 +118,4 @@ def test_the_purpose_of_an_exchange():
     request = structs.replace(REQUEST, headers=headers, body=body)
     for keeps, purpose in ((True, "title"), (False, None)):
         rules = RunRules(node="n", secret=b"s", keeps_segments=keeps)
-        found = open_exchange(
-            request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
-        )
-        assert found is not None
-        assert found.opened.purpose == purpose
+        assert opened(request, rules).opened.purpose == purpose

@@ -1,0 +1,53 @@
+"""Exchanges and sessions as their requests open them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from addon.metering.exchange import MeteredExchange
+from addon.metering.opening import RunRules, open_exchange
+from addon.metering.requests.messages import Body, Request
+from addon.metering.session import MeteredSession
+from addon.metering.troubles import Troubles
+from ledger.model.exchange import Source
+
+BODY = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+REQUEST = Request(
+    method="POST",
+    scheme="https",
+    host="api.openai.com",
+    port=443,
+    path="/v1/chat/completions?x=1",
+    headers={"authorization": "Bearer sk-0123456789abcdef", "user-agent": "test/1"},
+    body=Body(BODY),
+    began_at=datetime(2026, 11, 20, tzinfo=UTC),
+)
+RULES = RunRules(node="here", secret=b"secret", tags={"team": "search"})
+
+
+def maybe_opened(
+    request: Request = REQUEST,
+    rules: RunRules = RULES,
+    *,
+    source: Source = Source.LIVE,
+    troubles: Troubles | None = None,
+    **more: Any,
+) -> MeteredExchange | None:
+    """None: it is no exchange."""
+    noted = Troubles() if troubles is None else troubles
+    return open_exchange(request, rules, exchange_id="e", source=source, troubles=noted, **more)
+
+
+def opened(request: Request = REQUEST, rules: RunRules = RULES, **more: Any) -> MeteredExchange:
+    exchange = maybe_opened(request, rules, **more)
+    assert exchange is not None
+    return exchange
+
+
+def session_of(request: Request) -> MeteredSession:
+    """The session of a handshake that upstream has accepted."""
+    headers = {**request.headers, "upgrade": "websocket"}
+    handshake = opened(replace(request, path="/v1/responses", headers=headers))
+    handshake.status = 101
+    return MeteredSession(handshake)
