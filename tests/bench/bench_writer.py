@@ -33,7 +33,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ledger.model.exchange import Exchange, Outcome, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.reading import Reading
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
@@ -43,6 +43,7 @@ from ledger.store.writing.jobs import Job
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.trouble import Trouble
 from ledger.sync import merging, spool
+from tests.ledger.written import opened, reading
 
 SIZES = (1, 4, 16, 64)
 EXCHANGES = 512
@@ -56,14 +57,11 @@ type Figures = dict[str, float]
 def pair_of(number: int) -> tuple[Exchange, Exchange, Reading]:
     """An ordinary exchange: as it is opened, as it is settled, and its reading."""
     at = BEGIN + timedelta(milliseconds=number)
-    opened = Exchange(
-        id=str(uuid.uuid4()),
-        origin="https://api.openai.com:443",
+    fresh = opened(
+        str(uuid.uuid4()),
+        at=at,
         provider="openai",
-        dialect="openai.chat",
-        operation="chat",
-        path="/v1/chat/completions",
-        opened_at=at,
+        origin="https://api.openai.com:443",
         request_model="gpt-4o-mini",
         streamed=True,
         request_bytes=1234,
@@ -72,11 +70,10 @@ def pair_of(number: int) -> tuple[Exchange, Exchange, Reading]:
         key_hint="abcd",
         user_agent="OpenAI/Python 2.1.0",
         tags={"team": "search"},
-        node="host/1/1",
         request_digest=uuid.uuid4().hex,
     )
     settled = replace(
-        opened,
+        fresh,
         state=State.SETTLED,
         outcome=Outcome.COMPLETE,
         response_id=f"chatcmpl-{uuid.uuid4().hex}",
@@ -101,11 +98,9 @@ def pair_of(number: int) -> tuple[Exchange, Exchange, Reading]:
         "prompt_tokens_details": {"cached_tokens": 50, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
     }
-    reading = Reading(
-        exchange_id=opened.id,
-        opened_at=at,
+    read = reading(
+        fresh,
         meter_version="0.2.0",
-        usage_source=UsageSource.REPORTED,
         usage=Usage(
             input_tokens=100 + number % 900,
             cache_read_tokens=50,
@@ -117,7 +112,7 @@ def pair_of(number: int) -> tuple[Exchange, Exchange, Reading]:
         usage_json=json.dumps(usage),
         read_at=at + timedelta(milliseconds=700),
     )
-    return opened, settled, reading
+    return fresh, settled, read
 
 
 class Writing:

@@ -13,12 +13,11 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.store import db, partitions
+from tests.ledger.written import opened, reading
 
 DAYS = 90
 END = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)
@@ -220,26 +219,12 @@ def _units() -> str:
     """Unit prices by model and line, as the price list has them."""
     cases = []
     for number, (provider, origin, dialect, model) in enumerate(MODELS):
-        exchange = Exchange(
-            id="e",
-            origin=origin,
-            provider=provider,
-            dialect=dialect,
-            operation="chat",
-            path="/",
-            opened_at=BEGIN,
-            response_model=model,
+        about = {"origin": origin, "provider": provider, "dialect": dialect}
+        exchange = opened("e", at=BEGIN, response_model=model, **about)
+        read = reading(
+            exchange, usage=Usage(input_tokens=1000, cache_read_tokens=400, output_tokens=100)
         )
-        usage = Usage(input_tokens=1000, cache_read_tokens=400, output_tokens=100)
-        reading = Reading(
-            exchange_id="e",
-            opened_at=BEGIN,
-            meter_version="1",
-            usage_source=UsageSource.REPORTED,
-            usage=usage,
-            read_at=BEGIN,
-        )
-        for line in charge(exchange, reading, PriceBook(), priced_at=BEGIN):
+        for line in charge(exchange, read, PriceBook(), priced_at=BEGIN):
             place = {"uncached_input": 0, "cache_read": 1, "output": 2}[line.line]
             cases.append(
                 f"WHEN model = {number} AND o = {place} THEN {line.unit_picousd or 'NULL'}"

@@ -6,9 +6,12 @@ million times; `tests/soak/fuzz_bytes.py` lets a coverage-guided fuzzer choose t
 
 import gzip
 import json
+import os
 import random
+import re
+import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +57,30 @@ TOKENS = (
 )  # fmt: skip
 
 
+VALUE = re.compile(rb"[A-Za-z0-9.+_:-]+")
+SEED = int(os.environ.get("TOKENTEE_SEED", "1"))
+CPU_SECONDS_MAX = 2.0
+"""For all steps on one body of a few KB: they take milliseconds."""
+
+type Check = Callable[[], None]
+
+
 def seeds() -> list[bytes]:
     """The answers and requests of all test cases."""
     files = sorted(path for path in DATA.rglob("*") if path.is_file())
     return [path.read_bytes()[:BODY_BYTES_MAX] for path in files]
 
 
-def mutated(rng: random.Random, bodies: list[bytes]) -> bytes:
+def mutated(rng: random.Random, bodies: Sequence[bytes], words: Sequence[bytes] = TOKENS) -> bytes:
     """One of the bodies, changed in one to eight places."""
     body = bytearray(rng.choice(bodies))
     for _ in range(rng.randrange(1, 9)):
         at = rng.randrange(len(body) + 1)
-        match rng.randrange(6):
+        match rng.randrange(7):
             case 0:
-                body[at:at] = rng.choice(TOKENS) * rng.choice((1, 1, 2, 50))
+                body[at:at] = rng.choice(words) * rng.choice((1, 1, 2, 50))
             case 1:
-                del body[at : at + rng.randrange(1, 40)]
+                del body[at : at + rng.randrange(1, 60)]
             case 2:
                 body[at : at + 1] = bytes([rng.randrange(256)])
             case 3:
@@ -78,9 +89,30 @@ def mutated(rng: random.Random, bodies: list[bytes]) -> bytes:
                 body[at:at] = other[start : start + rng.randrange(200)]
             case 4:
                 body[at:at] = body[at : at + rng.randrange(100)]
+            case 5:
+                found = VALUE.search(body, at)
+                if found is not None:
+                    body[slice(*found.span())] = rng.choice(words)
             case _:
                 body[at:] = b""
-    return bytes(body[: 2 * BODY_BYTES_MAX])
+    return bytes(body)
+
+
+def try_many(name: str, count: int, make: Callable[[random.Random], tuple[bytes, Check]]) -> str:
+    """Check so many bodies, each of a seed of its own; a line of what it took."""
+    longest = 0.0
+    for number in range(count):
+        body, check = make(random.Random(SEED * 1_000_000_007 + number))
+        began = time.thread_time()
+        try:
+            check()
+        except Exception as failure:
+            failure.add_note(f"{name}, seed {SEED}, mutation {number}: {body!r}")
+            raise
+        took = time.thread_time() - began
+        longest = max(longest, took)
+        assert took < CPU_SECONDS_MAX, f"{name}, seed {SEED}, mutation {number}: {took:.1f} s"
+    return f"{name}: {count} tried, seed {SEED}: the longest took {1000 * longest:.0f} ms"
 
 
 def check_framings(body: bytes, cuts: list[int]) -> None:

@@ -29,6 +29,7 @@ from tests.addon.agent_logs import logs
 from tests.addon.recordings import recorded_files
 from tests.addon.run.call import test_settings
 from tests.ledger.budgets import test_budgets
+from tests.ledger.reconcile import test_reading
 from tests.ledger.settings import test_names
 
 RULES = RunRules(node="n", secret=b"s")
@@ -182,43 +183,6 @@ URLS = (
     b"http://h:99999/",
     b"https://xn--bcher-kva.example/%7e?",
 )
-STATEMENTS = (
-    {"object": "page", "has_more": True, "data": [{"object": "bucket", "start_time": 1793577600,
-     "end_time": 1793664000, "results": [{"object": "organization.usage.completions.result",
-     "input_tokens": 1000, "output_tokens": 50, "input_cached_tokens": 800, "model": "gpt-5"}]}]},
-    {"object": "page", "data": [{"object": "bucket", "start_time": 1793577600, "end_time": 1793664000,
-     "results": [{"object": "organization.costs.result", "amount": {"value": 0.06, "currency": "usd"},
-     "line_item": "gpt-5, input", "project_id": "p"}]}]},
-    {"data": [{"starting_at": "2026-11-02T00:00:00Z", "ending_at": "2026-11-03T00:00:00Z", "results":
-     [{"uncached_input_tokens": 100, "cache_creation": {"ephemeral_5m_input_tokens": 20},
-     "cache_read_input_tokens": 4000, "output_tokens": 7, "model": "claude-haiku-4-5"}]}]},
-    {"data": [{"starting_at": "2026-11-02T00:00:00Z", "ending_at": "2026-11-03T00:00:00Z", "results":
-     [{"currency": "USD", "amount": "123.45", "model": None, "cost_type": "web_search"}]}]},
-    {"data": [{"date": "2026-11-02", "model": "openai/gpt-4.1", "usage": 0.015, "requests": 5,
-     "byok_usage_inference": 0.012, "prompt_tokens": 50, "completion_tokens": 125}]},
-    {"service": {"description": "Vertex AI"}, "usage_start_time": "2026-11-02 10:00:00 UTC",
-     "cost": 0.25, "currency": "USD", "project": {"id": "p-1"}, "sku": {"description": "Gemini"}},
-)  # fmt: skip
-CSV_STATEMENTS = (
-    b"usage_date_utc,model_version,api_key,usage_type,usage_input_tokens_no_cache,"
-    b"usage_input_tokens_cache_write_5m,usage_input_tokens_cache_write_1h,"
-    b"usage_input_tokens_cache_read,usage_output_tokens,web_search_count\n"
-    b"2026-11-02,claude-haiku-4-5-20251001,key,standard,100,20,3,4000,7,0\n",
-    b"usage_date_utc,model,workspace,token_type,cost_usd,list_price_usd,cost_type\n"
-    b"2026-11-02,Claude Haiku 4.5,Default,output,1.50,1.50,token\n",
-    b"generation_id,created_at,cost_total,byok_usage_inference,tokens_prompt,tokens_completion,"
-    b"tokens_reasoning,tokens_cached,model_permaslug\n"
-    b"gen-1,2026-11-02 23:59:59.999,0.0000005,,64,98,10,0,moonshotai/kimi-k2\n",
-    b"date,model,requests,usage,prompt_tokens,completion_tokens\n"
-    b'2026-11-02,openai/gpt-4.1,5,"$1,000.25","1,234",2.0\n',
-    b"day,model,output_tokens,cost_usd\n2026-11-02,mistral-large,,0.5\n",
-    b"line_item_product_code,line_item_usage_type,line_item_usage_start_date,"
-    b"line_item_usage_amount,line_item_unblended_cost,line_item_currency_code,pricing_unit,"
-    b"line_item_usage_account_id\nAmazonBedrock,USE1-Claude4.5Sonnet-input-tokens,"
-    b"2026-11-02T10:00:00Z,1.5,0.0045,USD,1K tokens,123\n",
-    b"Date,MeterCategory,MeterSubCategory,MeterName,ResourceGroup,CostInBillingCurrency,"
-    b"BillingCurrency\n11/02/2026,Foundry Models,Azure OpenAI,gpt 4o Tokens,search,0.25,USD\n",
-)
 
 
 @cache
@@ -234,7 +198,7 @@ def examples() -> dict[str, tuple[bytes, ...]]:
                 recorded_files.as_browser_har(folder, is_base64=False).read_bytes(),
             ),
             "lines": (recorded_files.as_lines(folder).read_bytes(),),
-            "statements": (*(json.dumps(each).encode() for each in STATEMENTS), *CSV_STATEMENTS),
+            "statements": _statements(),
             "prices": (PRICES,),
             "litellm": (LITELLM,),
             "names": (test_names.FILE.encode(),),
@@ -251,3 +215,27 @@ def examples() -> dict[str, tuple[bytes, ...]]:
 
 def _lines(values: Iterable[object]) -> bytes:
     return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def _statements() -> tuple[bytes, ...]:
+    costs = {"currency": "USD", "amount": "123.45", "model": None, "cost_type": "web_search"}
+    row = {
+        "service": {"description": "Vertex AI"},
+        "usage_start_time": "2026-11-02 10:00:00 UTC",
+        "cost": 0.25,
+        "currency": "USD",
+        "project": {"id": "p-1"},
+        "sku": {"description": "x"},
+    }
+    texts = [
+        test_reading.page(test_reading.openai(test_reading.OPENAI_USAGE)),
+        test_reading.page(test_reading.openai(test_reading.costs(0.06, "gpt-5, input"))),
+        test_reading.page(test_reading.anthropic(test_reading.ANTHROPIC_USAGE)),
+        test_reading.page(test_reading.anthropic(costs)),
+        json.dumps({"data": [test_reading.OPENROUTER_ACTIVITY]}),
+        json.dumps(row),
+        *("\n".join(map(str, each.values[:2])) for each in test_reading.CSV),
+        *(f"{test_reading.CUR}{row}\n" for row, _ in test_reading.BEDROCK),
+        *(f"{header}\n{row}\n" for header, row in test_reading.AZURE),
+    ]
+    return tuple(text.encode() for text in texts)

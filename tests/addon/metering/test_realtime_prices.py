@@ -13,8 +13,8 @@ from addon.dialects import routes
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
 from addon.metering.settlement import NOTHING_PASSED, result_of
-from ledger.model.exchange import Exchange
 from ledger.pricing.prices import PriceBook
+from tests.ledger.written import opened
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 REALTIME = {
@@ -44,18 +44,8 @@ def lines(
     meter = Meter(routes.DIALECTS[dialect], content_type="", provider=provider, request_units=units)
     if message:
         meter.feed_message(json.dumps(message).encode())
-    opened = Exchange(
-        id="x",
-        origin=origin,
-        provider=provider,
-        dialect=dialect,
-        operation="chat",
-        path="/",
-        opened_at=NOW,
-        request_model=model,
-    )
     exchange, reading = result_of(
-        opened,
+        opened("x", at=NOW, origin=origin, provider=provider, dialect=dialect, request_model=model),
         end=End.FINISHED,
         status=200,
         meter=meter,

@@ -9,8 +9,9 @@ from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
 from addon.metering.settlement import NOTHING_PASSED, outcome_of, result_of
-from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
+from tests.ledger.written import opened
 from tests.named import named
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -87,20 +88,6 @@ def test_outcomes(end: End, facts: Facts, status, streamed: bool, expected: Outc
     assert outcome_of(end, facts, status=status, streamed=streamed) is expected
 
 
-def opened(**kwargs) -> Exchange:
-    return Exchange(
-        id="flow-1",
-        origin="https://llm.example:443",
-        provider="openai",
-        dialect="openai.chat",
-        operation="chat",
-        path="/v1/chat/completions",
-        opened_at=NOW,
-        streamed=True,
-        **kwargs,
-    )
-
-
 def fed(body: bytes) -> Meter:
     meter = Meter(DIALECTS["openai.chat"], content_type="text/event-stream")
     meter.feed(body)
@@ -110,7 +97,7 @@ def fed(body: bytes) -> Meter:
 
 def settled(body: bytes | None, end: End, **kwargs):
     return result_of(
-        opened(),
+        opened("flow-1", at=NOW, streamed=True),
         end=end,
         status=200,
         meter=fed(body) if body is not None else None,

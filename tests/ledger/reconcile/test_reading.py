@@ -167,68 +167,68 @@ def test_a_report_of_nothing():
     assert read("file", page()).lines == ()
 
 
-@pytest.mark.parametrize(
-    ("header", "row", "kind", "expected"),
-    [
-        pytest.param(
-            "usage_date_utc,model_version,api_key,usage_type,usage_input_tokens_no_cache,"
-            "usage_input_tokens_cache_write_5m,usage_input_tokens_cache_write_1h,"
-            "usage_input_tokens_cache_read,usage_output_tokens,web_search_count",
-            "2026-11-02,claude-haiku-4-5-20251001,key,standard,100,20,3,4000,7,0",
-            "Anthropic usage CSV",
-            (DAY, HAIKU, OF_HAIKU),
-            id="anthropic-usage",
+CSV = [
+    pytest.param(
+        "usage_date_utc,model_version,api_key,usage_type,usage_input_tokens_no_cache,"
+        "usage_input_tokens_cache_write_5m,usage_input_tokens_cache_write_1h,"
+        "usage_input_tokens_cache_read,usage_output_tokens,web_search_count",
+        "2026-11-02,claude-haiku-4-5-20251001,key,standard,100,20,3,4000,7,0",
+        "Anthropic usage CSV",
+        (DAY, HAIKU, OF_HAIKU),
+        id="anthropic-usage",
+    ),
+    pytest.param(
+        "usage_date_utc,model,workspace,token_type,cost_usd,list_price_usd,cost_type",
+        "2026-11-02,Claude Haiku 4.5,Default,output,1.50,1.50,token",
+        "Anthropic cost CSV",
+        (DAY, "Claude Haiku 4.5", {"cost_picousd": 1_500_000_000_000}),
+        id="anthropic-cost",
+    ),
+    pytest.param(
+        "generation_id,created_at,cost_total,byok_usage_inference,tokens_prompt,"
+        "tokens_completion,tokens_reasoning,tokens_cached,model_permaslug",
+        "gen-1,2026-11-02 23:59:59.999,0.0000005,,64,98,10,0,moonshotai/kimi-k2",
+        "OpenRouter activity CSV",
+        (
+            DAY,
+            "moonshotai/kimi-k2",
+            {
+                "requests": 1,
+                "input_tokens": 64,
+                "cache_read_tokens": 0,
+                "output_tokens": 98,
+                "cost_picousd": 500_000,
+            },
         ),
-        pytest.param(
-            "usage_date_utc,model,workspace,token_type,cost_usd,list_price_usd,cost_type",
-            "2026-11-02,Claude Haiku 4.5,Default,output,1.50,1.50,token",
-            "Anthropic cost CSV",
-            (DAY, "Claude Haiku 4.5", {"cost_picousd": 1_500_000_000_000}),
-            id="anthropic-cost",
+        id="openrouter-generations",
+    ),
+    pytest.param(
+        "date,model,requests,usage,prompt_tokens,completion_tokens",
+        '2026-11-02,openai/gpt-4.1,5,"$1,000.25","1,234",2.0',
+        "OpenRouter activity CSV",
+        (
+            DAY,
+            "openai/gpt-4.1",
+            {
+                "requests": 5,
+                "input_tokens": 1234,
+                "output_tokens": 2,
+                "cost_picousd": 1_000_250_000_000_000,
+            },
         ),
-        pytest.param(
-            "generation_id,created_at,cost_total,byok_usage_inference,tokens_prompt,"
-            "tokens_completion,tokens_reasoning,tokens_cached,model_permaslug",
-            "gen-1,2026-11-02 23:59:59.999,0.0000005,,64,98,10,0,moonshotai/kimi-k2",
-            "OpenRouter activity CSV",
-            (
-                DAY,
-                "moonshotai/kimi-k2",
-                {
-                    "requests": 1,
-                    "input_tokens": 64,
-                    "cache_read_tokens": 0,
-                    "output_tokens": 98,
-                    "cost_picousd": 500_000,
-                },
-            ),
-            id="openrouter-generations",
-        ),
-        pytest.param(
-            "date,model,requests,usage,prompt_tokens,completion_tokens",
-            '2026-11-02,openai/gpt-4.1,5,"$1,000.25","1,234",2.0',
-            "OpenRouter activity CSV",
-            (
-                DAY,
-                "openai/gpt-4.1",
-                {
-                    "requests": 5,
-                    "input_tokens": 1234,
-                    "output_tokens": 2,
-                    "cost_picousd": 1_000_250_000_000_000,
-                },
-            ),
-            id="openrouter-days",
-        ),
-        pytest.param(
-            "day,model,output_tokens,cost_usd",
-            "2026-11-02,mistral-large,,0.5",
-            "CSV",
-            (DAY, "mistral-large", {"cost_picousd": 500_000_000_000}),
-            id="any",
-        ),
-    ],
-)
+        id="openrouter-days",
+    ),
+    pytest.param(
+        "day,model,output_tokens,cost_usd",
+        "2026-11-02,mistral-large,,0.5",
+        "CSV",
+        (DAY, "mistral-large", {"cost_picousd": 500_000_000_000}),
+        id="any",
+    ),
+]
+
+
+@pytest.mark.parametrize(("header", "row", "kind", "expected"), CSV)
 def test_csv(header, row, kind, expected):
     text = f"\ufeff{header}\n{row}\n"
     assert read("file", text).kind == kind
@@ -306,39 +306,39 @@ CUR = (
 )
 
 
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
+BEDROCK = [
+    (
+        "AmazonBedrock,USE1-Claude4.5Sonnet-input-tokens,2026-11-02T10:00:00Z,1.5,0.0045,USD,"
+        "1K tokens,123",
+        ("Claude4.5Sonnet", None, {"input_tokens": 1500, "cost_picousd": 4_500_000_000}),
+    ),
+    (
+        "AmazonBedrock,EUW1-Claude4.5Sonnet-cache-read-input-token-count,2026-11-02T10:00:00Z,"
+        "4000,0.0012,USD,Tokens,123",
         (
-            "AmazonBedrock,USE1-Claude4.5Sonnet-input-tokens,2026-11-02T10:00:00Z,1.5,0.0045,USD,"
-            "1K tokens,123",
-            ("Claude4.5Sonnet", None, {"input_tokens": 1500, "cost_picousd": 4_500_000_000}),
+            "Claude4.5Sonnet",
+            None,
+            {
+                "input_tokens": 4000,
+                "cache_read_tokens": 4000,
+                "cost_picousd": 1_200_000_000,
+            },
         ),
-        (
-            "AmazonBedrock,EUW1-Claude4.5Sonnet-cache-read-input-token-count,2026-11-02T10:00:00Z,"
-            "4000,0.0012,USD,Tokens,123",
-            (
-                "Claude4.5Sonnet",
-                None,
-                {
-                    "input_tokens": 4000,
-                    "cache_read_tokens": 4000,
-                    "cost_picousd": 1_200_000_000,
-                },
-            ),
-        ),
-        (
-            "AmazonBedrock,USE1-Nova-Pro-output-tokens,2026-11-02T10:00:00Z,0.002,0.0064,USD,"
-            "1M tokens,123",
-            ("Nova-Pro", None, {"output_tokens": 2000, "cost_picousd": 6_400_000_000}),
-        ),
-        (
-            "AmazonBedrock,USE1-Guardrail-ContentPolicyUnitsConsumed,2026-11-02T10:00:00Z,3,0.1,,"
-            "Units,123",
-            (None, "USE1-Guardrail-ContentPolicyUnitsConsumed", {"cost_picousd": 10**11}),
-        ),
-    ],
-)
+    ),
+    (
+        "AmazonBedrock,USE1-Nova-Pro-output-tokens,2026-11-02T10:00:00Z,0.002,0.0064,USD,"
+        "1M tokens,123",
+        ("Nova-Pro", None, {"output_tokens": 2000, "cost_picousd": 6_400_000_000}),
+    ),
+    (
+        "AmazonBedrock,USE1-Guardrail-ContentPolicyUnitsConsumed,2026-11-02T10:00:00Z,3,0.1,,"
+        "Units,123",
+        (None, "USE1-Guardrail-ContentPolicyUnitsConsumed", {"cost_picousd": 10**11}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), BEDROCK)
 def test_bedrock_in_the_cost_and_usage_report(row, expected):
     """One line item for each kind of tokens; rows of other services are left out."""
     other = "AmazonEC2,BoxUsage:t3.micro,2026-11-02T10:00:00Z,24,0.25,USD,Hrs,123"
@@ -357,25 +357,25 @@ def test_a_usage_amount_that_is_no_count():
     assert read("file", f"{CUR}{empty}\n").lines[0].figures == {"cost_picousd": 0}
 
 
-@pytest.mark.parametrize(
-    ("header", "row"),
-    [
-        (
-            "Date,MeterCategory,MeterSubCategory,MeterName,ResourceGroup,CostInBillingCurrency,"
-            "BillingCurrency",
-            "11/02/2026,Foundry Models,Azure OpenAI,gpt 4o 0806 Inp glbl Tokens,search,0.25,USD",
-        ),
-        (
-            "date,meterCategory,productName,meterName,resourceGroupName,costInBillingCurrency,"
-            "billingCurrency",
-            "2026-11-02,Cognitive Services,Azure OpenAI,gpt 4o 0806 Inp glbl Tokens,search,0.25,USD",
-        ),
-        (
-            "UsageDateTime,MeterCategory,MeterSubCategory,MeterName,ResourceGroup,PreTaxCost",
-            "2026-11-02T00:00:00Z,Azure OpenAI,,gpt 4o 0806 Inp glbl Tokens,search,0.25",
-        ),
-    ],
-)
+AZURE = [
+    (
+        "Date,MeterCategory,MeterSubCategory,MeterName,ResourceGroup,CostInBillingCurrency,"
+        "BillingCurrency",
+        "11/02/2026,Foundry Models,Azure OpenAI,gpt 4o 0806 Inp glbl Tokens,search,0.25,USD",
+    ),
+    (
+        "date,meterCategory,productName,meterName,resourceGroupName,costInBillingCurrency,"
+        "billingCurrency",
+        "2026-11-02,Cognitive Services,Azure OpenAI,gpt 4o 0806 Inp glbl Tokens,search,0.25,USD",
+    ),
+    (
+        "UsageDateTime,MeterCategory,MeterSubCategory,MeterName,ResourceGroup,PreTaxCost",
+        "2026-11-02T00:00:00Z,Azure OpenAI,,gpt 4o 0806 Inp glbl Tokens,search,0.25",
+    ),
+]
+
+
+@pytest.mark.parametrize(("header", "row"), AZURE)
 def test_azure_cost_details(header, row):
     other = ",".join("1" for _ in row.split(","))
     statement = read("file", f"{header}\n{other}\n{row}\n")

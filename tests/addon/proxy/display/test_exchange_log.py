@@ -1,61 +1,27 @@
 """One line for each exchange, when asked."""
 
-from datetime import UTC, datetime, timedelta
-
 from msgspec.structs import replace
 
 from addon.metering.settlement import Settled
 from addon.proxy.display.exchange_log import line_of
-from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange, Outcome
-from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
+from tests.ledger.written import charge, reading, settled
 
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-EXCHANGE = Exchange(
-    id="e",
-    origin="https://llm.example:443",
-    provider="openai",
-    dialect="openai.chat",
-    operation="chat",
-    path="/v1/chat/completions",
-    opened_at=NOW,
-    request_model="gpt-4o",
-    outcome=Outcome.COMPLETE,
-    settled_at=NOW + timedelta(milliseconds=842),
-)
-READING = Reading(
-    exchange_id="e",
-    opened_at=NOW,
-    meter_version="1",
-    usage_source=UsageSource.REPORTED,
-    usage=Usage(input_tokens=1204, cache_read_tokens=1024, output_tokens=87),
-    read_at=NOW,
-)
-
-
-def charge(amount: int | None) -> Charge:
-    return Charge(
-        line="output",
-        quantity=1,
-        unit_picousd=amount,
-        amount_picousd=amount,
-        price_source="test",
-        priced_at=NOW,
-    )
+EXCHANGE = settled("e", seconds=0.842)
+READING = reading(EXCHANGE)
 
 
 def test_a_line_names_model_tokens_cost_outcome_and_time():
-    line = line_of(Settled(EXCHANGE, READING), lambda *_: (charge(3_100_000_000),))
-    assert line == "gpt-4o in 1204 (1024 cached) out 87 $0.0031 complete 842 ms"
+    line = line_of(Settled(EXCHANGE, READING), lambda *_: (charge("output", 1, 3_100_000_000),))
+    assert line == "model-1 in 100 (40 cached) out 20 $0.0031 complete 842 ms"
 
 
 def test_what_is_not_known_is_no_zero():
-    reading = replace(READING, usage=Usage())
-    settled = Settled(replace(EXCHANGE, settled_at=None), reading)
-    assert line_of(settled, lambda *_: ()) == "gpt-4o in - out - - complete -"
-    assert " unpriced " in line_of(settled, lambda *_: (charge(None),))
-    assert " >= $1.00 " in line_of(settled, lambda *_: (charge(None), charge(10**12)))
+    unknown = Settled(replace(EXCHANGE, settled_at=None), replace(READING, usage=Usage()))
+    unpriced, priced = charge("output", 1, None), charge("output", 1, 10**12)
+    assert line_of(unknown, lambda *_: ()) == "model-1 in - out - - complete -"
+    assert " unpriced " in line_of(unknown, lambda *_: (unpriced,))
+    assert " >= $1.00 " in line_of(unknown, lambda *_: (unpriced, priced))
 
 
 def test_hostile_text_cannot_reach_the_terminal():

@@ -22,7 +22,7 @@ from addon.run.workers.log import Log
 from addon.run.workers.supervisor import Supervisor, run_workers
 from addon.run.workers.worker_process import ending_of
 from ledger.model.errors import WrongCallError
-from tests.proxy.test_telemetry import free_port
+from tests.proxy.test_mitmweb import free_port
 
 pytestmark = pytest.mark.process
 
