@@ -67,11 +67,6 @@ class Period:
             since = (self.local(self.since) - self.length).astimezone(UTC)
         return Period(since=since, until=self.since, now=self.now)
 
-    def starting(self, first: datetime | None) -> "Period":
-        """The same period with a beginning: its own, or the ledger's first request."""
-        since = self.since if self.since is not None else first
-        return Period(since=since, until=self.until, now=self.now)
-
     def options(self) -> str:
         """The period as options of a command."""
         days = [("since", self.since), ("until", self.until)]

@@ -170,9 +170,7 @@ def overview(
     """The parts of the first screen. `ledger`: the option that names it in commands."""
     unusual = odd(engine, question)
     with snapshot(engine) as connection:
-        period = question.period
-        if period.since is None:
-            period = period.starting(sums.first_request(connection))
+        period = _begun(connection, question.period)
         table = sums.read(connection, period, question.scope, by_hour=period.bar == "hour")
         earlier = question.period.before
         past = sums.read(connection, earlier, question.scope) if earlier else None
@@ -238,7 +236,7 @@ def odd(engine: Engine, question: Question) -> Odd:
         return Odd(days=(), new=(), labels={}, method="", is_judged=False)
     with snapshot(engine) as connection:
         first = sums.first_request(connection)
-        period = question.period.starting(first)
+        period = _begun(connection, question.period)
         begin = day_of(period.local(period.since or now)).start
         last = day_of(period.local(period.end)).start
         since = (begin - timedelta(weeks=WEEKS)).astimezone(UTC)
@@ -263,9 +261,7 @@ def odd(engine: Engine, question: Question) -> Odd:
 def speed(engine: Engine, question: Question) -> Speed:
     """Times of requests, and the cache."""
     with snapshot(engine) as connection:
-        period = question.period
-        if period.since is None:
-            period = period.starting(sums.first_request(connection))
+        period = _begun(connection, question.period)
         word = "hour" if period.bar == "hour" else "day"
         groups = queries.groups(connection, (word,), question.scope, with_times=True)
     by_time = {key[0] or "": group for key, group in groups.items()}
@@ -313,13 +309,10 @@ def _spread(title: str, groups: Mapping[str, Group], column: str) -> tuple[Sprea
 
 def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
     """Spend by the tag `team`."""
-    with engine.connect() as connection:
-        period = question.period
-        if period.since is None:
-            period = period.starting(sums.first_request(connection))
-    word = "hour" if period.bar == "hour" else "day"
     team = effective("team", question.names)
     with snapshot(engine) as connection:
+        period = _begun(connection, question.period)
+        word = "hour" if period.bar == "hour" else "day"
         groups = sums.read_by(connection, question.scope, team, time=word)
     by_name: dict[str | None, Figures] = defaultdict(Figures)
     last: dict[str | None, str] = {}
@@ -357,25 +350,32 @@ def with_requests(connection: Connection, ranking: Ranking, question: Question) 
     rows = []
     for row in ranking.rows:
         if row.only:
-            scope = row_scope(row, question)
+            (only,) = row.only
+            scope = row_scope(question, only, row.last_time)
             found = latest(connection, scope, limit=REQUESTS_IN_ROW).requests
             row = replace(row, requests=found)  # noqa: PLW2901
         rows.append(row)
     return replace(ranking, rows=tuple(rows))
 
 
-def row_scope(row: PageRow, question: Question) -> Scope:
+def row_scope(question: Question, only: tuple[str, str], last_time: str | None) -> Scope:
     """The scope of one line's requests. It ends at the line's last day, where the backward scan
     starts."""
     period = question.period
     since, until = period.since, period.until
-    if row.last_time is not None:
-        at = datetime.fromisoformat(row.last_time[:10]).replace(tzinfo=period.zone or UTC)
+    if last_time is not None:
+        at = datetime.fromisoformat(last_time[:10]).replace(tzinfo=period.zone or UTC)
         day = day_of(at)
         since = day.start if since is None else max(since, day.start)
         until = day.end if until is None else min(until, day.end)
-    only = tuple(pair for pair in question.only if pair[0] != row.word)
-    return replace(question.scope, since=since, until=until, only=(*only, *row.only))
+    others = (pair for pair in question.only if pair[0] != only[0])
+    return replace(question.scope, since=since, until=until, only=(*others, only))
+
+
+def _begun(connection: Connection, period: Period) -> Period:
+    """The period with a beginning: its own, or the ledger's first request."""
+    first = sums.first_request(connection) if period.since is None else period.since
+    return replace(period, since=first)
 
 
 def key_labels(

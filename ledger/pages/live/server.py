@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from threading import Lock, Semaphore
 from typing import Any, ClassVar
@@ -31,7 +30,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
-from ledger.figures.figures import Figures
 from ledger.figures.request_filter import KINDS
 from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
@@ -40,7 +38,6 @@ from ledger.pages.live import asked, reading
 from ledger.pages.live.asked import PageQuestion
 from ledger.pages.live.guard import Guard
 from ledger.pages.problems import Shipping
-from ledger.pages.sections import PageRow
 from ledger.reports import explain
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
@@ -245,21 +242,12 @@ class Pages:
     def _rows(self, request: Request, now: datetime) -> str:
         given = request.query_params
         wanted = self._asked(request, now)
-        word, value = asked.condition_of(given.get("row", ""))
-        row = PageRow(
-            word=word,
-            value=value,
-            label=value,
-            sums=Figures(),
-            share=Decimal(0),
-            last_time=_day_of(given.get("at")),
-        )
+        only = asked.condition_of(given.get("row", ""))
+        scope = sections.row_scope(wanted.question, only, _day_of(given.get("at")))
         with snapshot(self._engine) as connection:
-            scope = sections.row_scope(row, wanted.question)
             found = latest(connection, scope, limit=sections.REQUESTS_IN_ROW).requests
-        more = scope.only
         return rendering.macro("requests", found, None, _exchange_address) + rendering.macro(
-            "more_requests", wanted.address("/requests", more)
+            "more_requests", wanted.address("/requests", scope.only)
         )
 
     def _requests(self, request: Request, now: datetime) -> str:

@@ -172,6 +172,11 @@ def test_times_by_model_and_in_all(engine):
         (["day"], {("2026-11-02",): 7, ("2026-11-03",): 3}),
         (["hour"], {("2026-11-02 12",): 7, ("2026-11-03 12",): 3}),
         (["month"], {("2026-11",): 10}),
+        (["week"], {("2026-11-02",): 10}),  # from Monday
+        (["project"], {("shop",): 4, (None,): 6}),
+        (["branch"], {("main",): 4, (None,): 6}),
+        (["agent"], {("codex",): 4, (None,): 6}),
+        (["tag:$.team"], {(None,): 10}),  # a tag that is a path is a name
         (
             ["day", "provider"],
             {
@@ -295,23 +300,11 @@ def test_keys_by_their_name(engine):
     assert report(engine, ["key"], scope).total.figures.requests == 0
 
 
-@pytest.mark.parametrize(
-    ("word", "value"), [("project", "shop"), ("branch", "main"), ("agent", "codex")]
-)
-def test_by_what_an_agent_tells(engine, word, value):
-    rows = {key[0]: figures.requests for key, figures in by(engine, word).items()}
-    assert rows == {value: 4, None: 6}
-
-
 def test_a_team_by_its_project(engine):
     names, _ = read('[[name]]\nproject = "shop"\nteam = "sellers"\n')
     found = report(engine, ["team"], Scope(names=names))
     assert {row.key[0]: row.figures.requests for row in found.rows} == {"sellers": 4, None: 6}
     assert ids(engine, "team=sellers", names=names) == {"a1", "a2", "a3", "a4"}
-
-
-def test_weeks_begin_on_monday(engine):
-    assert set(by(engine, "week")) == {("2026-11-02",)}
 
 
 @pytest.mark.parametrize(
@@ -355,22 +348,10 @@ def test_a_ledger_of_nothing(tmp_path):
     assert found.total.figures.cost_picousd is None
 
 
-def test_top_rows_add_up_with_the_rest(engine):
-    found = report(engine, ["model"], Scope(), top=1)
-    first, rest = found.rows
-    assert first.key == ("gpt-4.1",)
-    assert rest.merged == 2
-    assert first.figures + rest.figures == found.total.figures
-
-
 @pytest.mark.parametrize("word", ["colour", "tag:", 'tag:a"b', "id"])
 def test_what_nothing_is_by(engine, word):
     with pytest.raises(LedgerError, match=r"nothing is by .*; by one of model, request_model"):
         report(engine, [word], Scope())
-
-
-def test_a_tag_that_is_a_path_is_a_name(engine):
-    assert set(by(engine, "tag:$.team")) == {(None,)}
 
 
 def test_a_report_agrees_with_the_public_views(engine):

@@ -45,11 +45,6 @@ def test_a_period_without_a_beginning_has_none_before_it():
     assert period(NOW + timedelta(days=1)).before is None
 
 
-def test_a_beginning_can_be_filled_in():
-    assert period(None).starting(MIDNIGHT).since == MIDNIGHT
-    assert period(MIDNIGHT).starting(NOW).since == MIDNIGHT
-
-
 @pytest.mark.parametrize(
     ("since", "until", "text"),
     [

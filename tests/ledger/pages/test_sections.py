@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.figures.request_list import latest
 from ledger.pages import sections
@@ -178,10 +176,7 @@ def test_a_few_requests_stand_for_themselves(weeks):
 def test_a_line_opens_to_its_last_day_of_the_zone():
     now = datetime(2026, 11, 9, 12, tzinfo=ZoneInfo("Europe/Berlin"))
     asked = Question(period=Period(since=None, until=None, now=now), only=(("team", "ads"),))
-    row = sections.PageRow(
-        word="model", value="a", label="a", sums=Figures(), share=Decimal(1), last_time="2026-10-25"
-    )
-    scope = sections.row_scope(row, asked)
+    scope = sections.row_scope(asked, ("model", "a"), "2026-10-25")
     assert scope.since == datetime(2026, 10, 24, 22, tzinfo=UTC)
     assert scope.until == datetime(2026, 10, 25, 23, tzinfo=UTC)  # of 25 hours
     assert scope.only == (("team", "ads"), ("model", "a"))
