@@ -18,13 +18,11 @@ from addon.recordings.replay import JOBS_MAX, ReplayJob, ReplayTally, replay_her
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
 from ledger.reports.layout import Column, Table
-from ledger.reports.progress import console_on_stderr, files_progress, progress, rest_line
+from ledger.reports.progress import console_on_stderr, files_progress, progress
 from ledger.reports.render import print_table
 from ledger.store.engines.urls import default_url, shown
 from ledger.text.origins import listen_address
 from ledger.text.printable import printable
-
-UNREADABLE_SHOWN_MAX = 10
 
 
 def replay_command(
@@ -174,17 +172,12 @@ def _show(console: Console, tally: ReplayTally, ledger: str) -> None:
     for count, what in (
         (tally.known, "known: the ledger has them"),
         (tally.foreign, "skipped: no LLM calls"),
-        *((count, f"skipped: {why.value}") for why, count in tally.skipped.items()),
         (tally.refused, "not written: the ledger refused them"),
-        (tally.faults, "not readable"),
     ):
         if count:
             console.print(f"{count:,} {what}")
-    for item in tally.unreadable[:UNREADABLE_SHOWN_MAX]:
-        console.print(escape(printable(f"not read: {item.where}: {item.why}")))
-    count = max(len(tally.unreadable), tally.faults + tally.refused)
-    if line := rest_line(count, UNREADABLE_SHOWN_MAX):
-        console.print(line)
+    for line in tally.unread_lines(refused=tally.refused):
+        console.print(escape(line))
 
 
 def _table(tally: ReplayTally) -> Table:

@@ -11,7 +11,9 @@ name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,11 +24,15 @@ from addon.recordings.formats.recorded import (
     Recorded,
     RecordedEntry,
     RecordingError,
+    Skipped,
     Unreadable,
+    Why,
     derived_id,
     split_url,
 )
 from ledger.model.errors import LedgerError
+from ledger.reports.progress import rest_line
+from ledger.text.printable import printable
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz")
 HAR_SUFFIXES = (".har", ".zhar")
@@ -40,8 +46,46 @@ BODY_TYPES = {
 """Content type by suffix."""
 BODY_BYTES_MAX = 512 * 1024 * 1024
 """Held in memory while it is read."""
+UNREADABLE_MAX = 1_000
+"""Faults with a stored text; all are counted."""
+UNREADABLE_SHOWN_MAX = 10
 _REQUEST_BODY = b"{}"
 _HAR_BEGINS = (b"{", b"\xef\xbb\xbf{")
+
+
+@dataclass(slots=True)
+class EntryCounts:
+    """Counts of the entries of files that are read for no row."""
+
+    foreign: int = 0
+    """Exchanges that are not LLM calls."""
+    skipped: Counter[Why] = field(default_factory=Counter)
+    faults: int = 0
+    """Entries that could not be read."""
+    unreadable: list[Unreadable] = field(default_factory=list)
+    """The first of these entries, and files of another kind."""
+
+    def add_unread(self, item: Skipped | Unreadable) -> None:
+        """Count an entry that is skipped or cannot be read."""
+        if isinstance(item, Skipped):
+            self.skipped[item.why] += 1
+            return
+        self.faults += not item.is_other_kind
+        if len(self.unreadable) < UNREADABLE_MAX:
+            self.unreadable.append(item)
+
+    def unread_lines(self, *, refused: int = 0) -> Iterator[str]:
+        """A line for each reason to skip, and for the first entries that could not be read.
+        `refused`: entries that were read and have a text among these."""
+        for why, count in self.skipped.items():
+            yield f"{count:,} skipped: {why.value}"
+        if self.faults:
+            yield f"{self.faults:,} not readable"
+        for item in self.unreadable[:UNREADABLE_SHOWN_MAX]:
+            yield f"not read: {printable(item.where)}: {printable(item.why)}"
+        total = max(len(self.unreadable), self.faults + refused)
+        if line := rest_line(total, UNREADABLE_SHOWN_MAX):
+            yield line
 
 
 def files_of(paths: Iterable[Path], *, bodies_too: bool) -> list[Path]:

@@ -3,55 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from addon.metering.opening import RunRules
-from addon.recordings.files import entries
+from addon.recordings.files import EntryCounts, entries
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why, id_in_version_0_1
 from addon.recordings.metered import meter
 from ledger.maintenance.corrections import Booked
 from ledger.model.errors import LedgerError
-from ledger.reports.progress import rest_line
-
-UNREADABLE_SHOWN_MAX = 10
 
 type Find = Callable[[Sequence[str]], dict[str, Booked]]
 """The booked exchanges with these ids."""
 
 
 @dataclass(slots=True)
-class MatchCounts:
-    """Counts of the files' entries, beside the exchanges that the ledger has."""
+class MatchCounts(EntryCounts):
+    """Which recordings a ledger has."""
 
     matched: int = 0
     unknown: int = 0
     """Exchanges that the ledger does not have, or whose end it does not know."""
-    foreign: int = 0
-    """Exchanges that are not LLM calls."""
-    skipped: Counter[Why] = field(default_factory=Counter)
-    unreadable: list[Unreadable] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         """One line for each kind of unusable entry."""
         if self.unknown:
             yield f"{self.unknown} exchanges are not in the ledger: `tokentee replay` reads them in"
-        for why, count in self.skipped.items():
-            yield f"{count} skipped: {why.value}"
-        for item in self.unreadable[:UNREADABLE_SHOWN_MAX]:
-            yield f"not read: {item.where}: {item.why}"
-        if line := rest_line(len(self.unreadable), UNREADABLE_SHOWN_MAX):
-            yield line
+        yield from self.unread_lines()
 
     @property
     def is_whole(self) -> bool:
         """Whether everything could be read, and some of it is in the ledger."""
-        return bool(self.matched) and all(item.is_other_kind for item in self.unreadable)
+        return bool(self.matched) and not self.faults
 
 
 def pairs(
@@ -69,12 +56,10 @@ def pairs(
         for entry in entries(path, url=url):
             advance(path, entry.read_bytes)
             item = entry.item()
-            if isinstance(item, Unreadable):
-                found.unreadable.append(item)
-            elif isinstance(item, Skipped):
-                found.skipped[item.why] += 1
+            if not isinstance(item, Recorded):
+                found.add_unread(item)
             elif item.lacks_body:
-                found.skipped[Why.NO_BODY] += 1
+                found.add_unread(Skipped(item.where, Why.NO_BODY))
             elif since is None or item.opened_at >= since:
                 yield from _rows_of(item, find, found)
 
@@ -87,7 +72,7 @@ def _rows_of(item: Recorded, find: Find, found: MatchCounts) -> Iterator[tuple[R
     try:
         rows = find(ids)
     except LedgerError as error:
-        found.unreadable.append(Unreadable(item.where, str(error)))
+        found.add_unread(Unreadable(item.where, str(error)))
         return
     booked = [rows[one] for one in ids if one in rows]
     if not item.is_session:

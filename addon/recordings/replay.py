@@ -23,14 +23,12 @@ from msgspec.structs import replace
 
 from addon.metering.troubles import place_of
 from addon.recordings.archives import ArchiveFile, ArchivePart, parts_of
-from addon.recordings.files import entries
+from addon.recordings.files import UNREADABLE_MAX, EntryCounts, entries
 from addon.recordings.formats.recorded import (
     Item,
     Recorded,
     RecordedEntry,
-    Skipped,
     Unreadable,
-    Why,
     id_in_version_0_1,
 )
 from ledger import recording
@@ -54,8 +52,6 @@ BATCH_MAX = 500
 """Entries per query to the ledger."""
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of a batch before it is parsed; each byte takes about three when parsed."""
-UNREADABLE_MAX = 1_000
-"""Faults with a stored text; all are counted."""
 
 type Advance = Callable[[ArchivePart, int], None]
 """Called with a part, and how many bytes of it were read."""
@@ -65,29 +61,23 @@ type Lookup = Callable[[Sequence[str]], dict[str, str]]
 
 
 @dataclass(slots=True)
-class ReplayTally:
+class ReplayTally(EntryCounts):
     """The result of a replay."""
 
     new: int = 0
     """Exchanges that were added to the ledger."""
     known: int = 0
     """Exchanges that the ledger had."""
-    foreign: int = 0
-    """Exchanges that are not LLM calls."""
     refused: int = 0
     """Readings that the ledger refused."""
-    skipped: Counter[Why] = field(default_factory=Counter)
-    faults: int = 0
-    """Number of entries that could not be read."""
-    unreadable: list[Unreadable] = field(default_factory=list)
-    """The first of these entries, and files of another kind."""
     by_dialect: Counter[tuple[str, Outcome]] = field(default_factory=Counter)
 
-    def add_unreadable(self, item: Unreadable) -> None:
-        """Count an entry that cannot be read."""
-        self.faults += not item.is_other_kind
+    def add_refused(self, exchange_id: str, where: str, error: str | None) -> None:
+        """Count an exchange that the ledger refused."""
+        self.refused += 1
         if len(self.unreadable) < UNREADABLE_MAX:
-            self.unreadable.append(item)
+            why = f"exchange {exchange_id} is not in the ledger: {error}"
+            self.unreadable.append(Unreadable(where, why))
 
     def add(self, other: ReplayTally) -> None:
         """Add the counts of another process."""
@@ -182,11 +172,8 @@ class Replay:
                 yield item
 
     def _take(self, item: Item, file: str) -> None:
-        if isinstance(item, Unreadable):
-            self.tally.add_unreadable(item)
-            return
-        if isinstance(item, Skipped):
-            self.tally.skipped[item.why] += 1
+        if not isinstance(item, Recorded):
+            self.tally.add_unread(item)
             return
         if item.id in self._ids:
             self.tally.known += 1  # twice in one batch
@@ -195,7 +182,7 @@ class Replay:
             settled = self._meter(item)
         except Exception as error:  # noqa: BLE001  # one exchange must not end the reading of all
             why = f"cannot be metered ({type(error).__name__} in {place_of(error)}): report it"
-            self.tally.add_unreadable(Unreadable(item.where, why))
+            self.tally.add_unread(Unreadable(item.where, why))
             return
         if settled is None:
             self.tally.foreign += 1
@@ -246,9 +233,7 @@ class Replay:
 
     def _count(self, receipt: Receipt, exchange: Exchange) -> None:
         if not receipt.committed:
-            self.tally.refused += 1
-            why = f"exchange {exchange.id} is not in the ledger: {receipt.error}"
-            self.tally.unreadable.append(Unreadable(exchange.capture or "", why))
+            self.tally.add_refused(exchange.id, exchange.capture or "", receipt.error)
             return
         assert exchange.outcome is not None
         self.tally.new += 1

@@ -77,7 +77,7 @@ def replay_with_client(
                 for level, line in result.lines:
                     log(level, line)
             else:
-                tally.add_unreadable(Unreadable(part.file.name, result))
+                tally.add_unread(Unreadable(part.file.name, result))
             read_bytes += part.size
             advance(read_bytes, f"({_threads(client)} threads)")
     finally:
@@ -166,10 +166,8 @@ def _merge(merger: PartsMerger, result: PartResult, tally: ReplayTally, name: st
     read.new = merged.new.total()
     read.by_dialect = merged.new
     read.known += merged.known
-    read.refused += len(merged.refused)
     for one in merged.refused:
-        why = f"exchange {one.key[1]} is not in the ledger: {one.error}"
-        read.unreadable.append(Unreadable(name, why))
+        read.add_refused(one.key[1], name, one.error)
     tally.add(read)
 
 

@@ -4,7 +4,7 @@ from typing import cast
 
 from addon.metering.opening import RunRules
 from addon.metering.settlement import Settled
-from addon.recordings import metered, replay
+from addon.recordings import files, metered, replay
 from addon.recordings.archives import ArchiveFile, ArchivePart
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, Unreadable, Why
@@ -23,7 +23,7 @@ def tally_with(faults: int) -> ReplayTally:
     tally.skipped[next(iter(Why))] = 5
     tally.by_dialect["openai.chat", Outcome.COMPLETE] = 1
     for number in range(faults):
-        tally.add_unreadable(Unreadable(f"line {number}", "no JSON"))
+        tally.add_unread(Unreadable(f"line {number}", "no JSON"))
     return tally
 
 
@@ -37,18 +37,19 @@ def test_the_tallies_of_two_processes_add_up():
 
 
 def test_all_faults_are_counted_and_the_texts_of_the_first_kept(monkeypatch):
+    monkeypatch.setattr(files, "UNREADABLE_MAX", 5)
     monkeypatch.setattr(replay, "UNREADABLE_MAX", 5)
     tally = tally_with(4)
     tally.add(tally_with(4))
     assert (tally.faults, len(tally.unreadable)) == (8, 5)
     tally.add(tally_with(1))
-    tally.add_unreadable(Unreadable("one more", "no JSON"))
+    tally.add_unread(Unreadable("one more", "no JSON"))
     assert (tally.faults, len(tally.unreadable)) == (10, 5)
 
 
 def test_a_file_of_another_kind_is_named_and_no_fault():
     tally = ReplayTally()
-    tally.add_unreadable(Unreadable("notes.md", "no recording", is_other_kind=True))
+    tally.add_unread(Unreadable("notes.md", "no recording", is_other_kind=True))
     assert (tally.faults, len(tally.unreadable)) == (0, 1)
 
 
