@@ -5,17 +5,21 @@ one left in the cache (read and written, or its whole input where caching is aut
 one should have read.
 """
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 
 from ledger.model.segments import DAY_ASKED, Kind, Part, Segment, Segments
 from ledger.why.caches import Cache, cache_of
 
 HISTORY_MAX = 32
 """Earlier requests of a session that are compared: side tasks of an agent run in between."""
+REQUESTS_MAX = 2_000
+"""Requests of a session of which it is known that another continues them: without a session, those
+of all users are one."""
 SEGMENTS_MAX = 500_000
 """Segments that are remembered, of all sessions, at 230 bytes each. The session that asked longest
 ago is forgotten first."""
@@ -143,33 +147,64 @@ def marks(segments: Segments) -> list[tuple[int, int]]:
     return found
 
 
+class _Session:
+    """The earlier requests of a session."""
+
+    def __init__(self) -> None:
+        self._requests: OrderedDict[tuple[object, ...], _Before] = OrderedDict()
+        self.segments = 0
+
+    def recent(self) -> list[_Before]:
+        """The latest, the newest first."""
+        return list(islice(reversed(self._requests.values()), HISTORY_MAX))
+
+    def continued_by(self, now: _Before) -> _Before | None:
+        """The longest whole request that a request begins with, of the same owner and model."""
+        owner = self._owner_of(now)
+        found = (self._requests.get((*owner, prefix)) for prefix in reversed(now.prefixes))
+        return next(filter(None, found), None)
+
+    def add(self, now: _Before) -> None:
+        """Remember a request; one that is repeated is remembered once."""
+        key = (*self._owner_of(now), now.prefixes[-1])
+        repeated = self._requests.pop(key, None)
+        self._requests[key] = now
+        self.segments += len(now.prefixes)
+        if repeated is None and len(self._requests) > REQUESTS_MAX:
+            _, repeated = self._requests.popitem(last=False)
+        if repeated is not None:
+            self.segments -= len(repeated.prefixes)
+
+    @staticmethod
+    def _owner_of(one: _Before) -> tuple[object, ...]:
+        return one.asked.model, one.asked.account or one.asked.key
+
+
 class Judge:
     """Judges requests in the order of their time."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[tuple[str | None, str | None], deque[_Before]] = OrderedDict()
-        self._count = 0
+        self._sessions: OrderedDict[tuple[str | None, str | None], _Session] = OrderedDict()
+        self._segments = 0
 
     def judge(self, asked: Asked) -> Verdict:
-        """The verdict on the next request."""
+        """The verdict on the next request, which has segments."""
         key = (asked.provider, asked.session)
-        history = self._sessions.setdefault(key, deque(maxlen=HISTORY_MAX))
+        session = self._sessions.setdefault(key, _Session())
         self._sessions.move_to_end(key)
         now = _Before(asked)
-        verdict = _verdict(now, history)
-        if len(history) == HISTORY_MAX:
-            self._count -= len(history.popleft().prefixes)
-        self._count += len(now.prefixes)
-        history.append(now)
-        while self._count > SEGMENTS_MAX:
+        verdict = _verdict(now, _nearest(now, session))
+        self._segments -= session.segments
+        session.add(now)
+        self._segments += session.segments
+        while self._segments > SEGMENTS_MAX:
             _, forgotten = self._sessions.popitem(last=False)
-            self._count -= sum(len(each.prefixes) for each in forgotten)
+            self._segments -= forgotten.segments
         return verdict
 
 
-def _verdict(now: _Before, history: Sequence[_Before]) -> Verdict:
+def _verdict(now: _Before, before: _Before | None) -> Verdict:
     asked = now.asked
-    before = _nearest(now, history)
     reason, told = _DIAGNOSES.get(asked.diagnosis or "", (None, None))
     if before is None:
         if reason is None:
@@ -215,19 +250,25 @@ def _reason(now: _Before, before: _Before, kept: bytes) -> Reason:
 
 def _is_another_question(now: _Before, before: _Before, new_at: int, old_at: int) -> bool:
     """Whether a request does not go on with what the earlier one asked: after what both share,
-    nothing was answered yet, and no message of the earlier one follows.
+    no message of the earlier one follows, and nothing was answered yet, or both were.
 
     So begin another conversation with one system prompt, the task of a subagent, a conversation
-    after its compaction, and a question that is asked anew.
+    after its compaction, and a question that is asked anew; so go on conversations at a time.
     """
-    olds = {each.digest for each in before.asked.segments.parts[old_at:]}
+    olds = before.asked.segments.parts[old_at:]
     rest = [each for each in now.asked.segments.parts[new_at:] if each.kind is Kind.MESSAGES]
-    return bool(olds and rest) and all(
-        each.part in (Part.TEXT, Part.IMAGE)
-        and each.name not in _ANSWERS
-        and each.digest not in olds
-        for each in rest
-    )
+    if not (olds and rest) or not {each.digest for each in olds}.isdisjoint(
+        each.digest for each in rest
+    ):
+        return False
+    # Both were answered, each in its way; or others ask without a session, and this one goes on
+    # with what is not remembered.
+    is_answered = any(map(_is_answer, rest))
+    return not is_answered or any(map(_is_answer, olds)) or now.asked.session is None
+
+
+def _is_answer(one: Segment) -> bool:
+    return one.part not in (Part.TEXT, Part.IMAGE) or one.name in _ANSWERS
 
 
 def _of_another_question(now: _Before, before: _Before, shared: int) -> Verdict:
@@ -265,7 +306,7 @@ def _never_cached(now: _Before, before: _Before) -> Verdict:
     return Verdict(asked=asked, reason=Reason.UNEXPLAINED)
 
 
-def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
+def _nearest(now: _Before, session: _Session) -> _Before | None:
     """The earlier request to compare with: of those that share most content, the latest, or one
     that this one continues.
 
@@ -277,25 +318,20 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
     def is_ours(each: _Before) -> bool:
         return each.asked.model == now.asked.model and each.asked.shares_cache(now.asked)
 
-    longest = max(reversed(history), key=lambda each: each.size, default=None)
-    if (
-        longest is not None
-        and is_ours(longest)
-        and longest.prefixes
-        and longest.prefixes[-1] in prefixes
-    ):
-        return longest  # as most times; no other shares more than all of the longest
+    recent, continued = session.recent(), session.continued_by(now)
+    if continued is not None and continued.size >= max(each.size for each in recent):
+        return continued  # as most times; no other shares more than all of the longest
     best = most = (0, False)
     found: _Before | None = None
     ours: _Before | None = None
-    for each in history:
+    for each in (*recent, *filter(None, [continued])):
         size = sum(each.sizes[digest] for digest in each.sizes.keys() & now.sizes.keys())
         if not size or 2 * size < min(now.size, each.size):
             continue
         shared = size, each.prefixes[-1] in prefixes
-        if shared >= best:
+        if shared > best:
             best, found = shared, each
-        if shared >= most and is_ours(each):
+        if shared > most and is_ours(each):
             most, ours = shared, each
     is_another = found is not None and not is_ours(found)
     return ours if is_another and ours is not None and ours.kept in prefixes else found

@@ -14,6 +14,7 @@ from tests.ledger.why.sessions import (
     PROVIDERS,
     Break,
     Session,
+    changed,
     expired,
     lost,
     model,
@@ -224,14 +225,37 @@ def test_a_whole_long_session_has_no_break_where_older_messages_are_joined(name)
 
 def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr(cache, "SEGMENTS_MAX", 200)
+    monkeypatch.setattr(cache, "REQUESTS_MAX", 5)
     judge = Judge()
     for seed in range(6):
         session = Session(seed, PROVIDERS["openai"])
         for _ in range(40 if seed == 5 else 4):
             judge.judge(replace(session.ask(), session=f"s{seed}"))
-            remembered = [each for one in judge._sessions.values() for each in one]
-            assert judge._count == sum(len(each.prefixes) for each in remembered) <= 200
-            assert all(len(one) <= cache.HISTORY_MAX for one in judge._sessions.values())
+            assert judge._segments == sum(each.segments for each in judge._sessions.values()) <= 200
+            for one in judge._sessions.values():
+                assert one.segments == sum(len(each.prefixes) for each in one._requests.values())
+                assert len(one._requests) <= 5
+    again = session.ask()
+    for _ in range(9):
+        judge.judge(again)
+    assert judge._segments <= 200
+
+
+def test_a_conversation_goes_on_beside_many_others():
+    """Without a session, and with one that all share; and what breaks it is seen, if it is among
+    the latest."""
+    for name in (None, "s"):
+        sessions, judge = [Session(1, PROVIDERS["openai"]) for _ in range(200)], Judge()
+        for seed, session in enumerate(sessions):
+            session.chance.seed(seed)
+            session.messages = [session.part(Kind.MESSAGES, "user")]
+        for turn in range(4):
+            for session in sessions:
+                verdict = judge.judge(replace(session.ask(), session=name))
+                assert turn == 0 or verdict.reason is Reason.HIT
+        changed(sessions[-1], 3)
+        verdict = judge.judge(replace(sessions[-1].ask(), session=name))
+        assert (verdict.reason, verdict.segment) == (Reason.CHANGED, "tools[3] tool3")
 
 
 def test_a_thousand_sessions_at_a_time_are_remembered():
