@@ -28,6 +28,9 @@ its conditions must hold; a condition that is left out always holds:
     partial = "…"                    # why the price is known in part only
     unless = ["anthropic-*"]         # not where one of these rules applies
 
+    columns = ["name", "usd_per_mtok.output"]   # in the file of the product: several rules that
+    rows = [["x", 2], ["y", 3]]      # differ in these, "" for none
+
     [[field]]                        # a field of the usage object that prices depend on
     name = "inference_geo"
     known = ["global"]               # values that are billed at the list price
@@ -250,8 +253,23 @@ def load(text: str) -> tuple[Rules, list[TomlProblem]]:
     """The `[[rule]]` and `[[field]]` tables of a text, and each problem."""
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("rule", "field"))
+    document["rule"] = [each for table in document.get("rule", ()) for each in _rows_of(table)]
     rules, wrong = of_document(text, document)
     return rules, problems + wrong
+
+
+def _rows_of(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rule, or one for each of its rows."""
+    columns = table.pop("columns", ())
+    for row in table.pop("rows", [()]):
+        rule = {key: dict(each) if isinstance(each, dict) else each for key, each in table.items()}
+        for column, value in zip(columns, row, strict=True):
+            key, _, inner = column.partition(".")
+            if value != "" and inner:
+                rule.setdefault(key, {})[inner] = value
+            elif value != "":
+                rule[key] = value
+        yield rule
 
 
 def of_document(text: str, document: Mapping[str, Any]) -> tuple[Rules, list[TomlProblem]]:
