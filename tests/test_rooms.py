@@ -33,7 +33,7 @@ MAINTENANCE = SYNC | {"ledger.maintenance", "ledger.maintenance.audit"}
 FIGURES = MAINTENANCE | {"ledger.figures"}
 REPORTS = FIGURES | {"ledger.reports"}
 EXPORTS = REPORTS | {"ledger.exports"}
-RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
+RECONCILE = REPORTS | {"ledger.reconcile"}
 BUDGETS = REPORTS | {"ledger.budgets"}
 WHY = FIGURES | {"ledger.why"}
 PAGES = BUDGETS | {"ledger.pages"}
@@ -69,7 +69,6 @@ ARROWS: dict[str, set[str]] = {
     "ledger.reports": REPORTS,
     "ledger.exports": EXPORTS,
     "ledger.reconcile": RECONCILE,
-    "ledger.reconcile.vendors": MODEL | {"ledger.reconcile"},
     "ledger.pages": PAGES,
     "ledger.pages.live": PAGES | WHY,
     "ledger.budgets": BUDGETS,

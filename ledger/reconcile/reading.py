@@ -4,34 +4,19 @@ file is."""
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from ledger.model.errors import LedgerError
-from ledger.reconcile.statement import CsvShape, JsonShape, Statement, Unreadable
-from ledger.reconcile.vendors import anthropic, azure, bedrock, openai, openrouter, plain, vertex
+from ledger.reconcile.statement import Statement, Unreadable
+from ledger.reconcile.vendors import CSV_EXPORTS, GOOGLE, JSON_EXPORTS
 from ledger.settings import small_files
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A year of an organisation by the minute; a larger file is not a statement."""
-
-JSON_SHAPES: tuple[JsonShape, ...] = (
-    *openai.JSON_SHAPES,
-    *anthropic.JSON_SHAPES,
-    *openrouter.JSON_SHAPES,
-    *vertex.JSON_SHAPES,
-)
-CSV_SHAPES: tuple[CsvShape, ...] = (
-    *anthropic.CSV_SHAPES,
-    *openrouter.CSV_SHAPES,
-    *bedrock.CSV_SHAPES,
-    *azure.CSV_SHAPES,
-    *plain.CSV_SHAPES,
-)
-"""Every known export; the first that fits is used, and the plain CSV comes last."""
 
 _NOT_KNOWN = (
     "not a known statement: OpenAI usage or costs JSON, Anthropic usage or cost JSON or CSV, "
@@ -67,7 +52,7 @@ def _read_json(text: str) -> Statement:
     warnings: tuple[str, ...] = ()
     if pages and pages[-1].get("has_more") is True:
         warnings = ("has_more is true in its last page: the report continues in another",)
-    for shape in JSON_SHAPES:
+    for shape in JSON_EXPORTS:
         if rows and all(shape.fits(result) for _, result in rows):
             lines = (shape.line(bucket, result) for bucket, result in rows)
             return Statement(
@@ -99,7 +84,7 @@ def _pages(text: str) -> list[dict[str, Any]]:
 
 def _results(page: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Each result with its time bucket; without buckets, with itself."""
-    if "data" not in page and any(shape.fits(page) for shape in vertex.JSON_SHAPES):
+    if "data" not in page and GOOGLE.fits(page):
         yield page, page
         return
     data = page.get("data")
@@ -116,13 +101,14 @@ def _results(page: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, A
 def _read_csv(text: str) -> Statement:
     reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
     try:
-        shape = _csv_shape(reader.fieldnames or ())
+        there = frozenset(reader.fieldnames or ())
+        shape = next((each for each in CSV_EXPORTS if each.known_by <= there), None)
         if shape is None:
             raise Unreadable(_NOT_KNOWN)
         lines = []
         for row in reader:
             try:
-                line = shape.line(row)
+                line = shape.line(row, row)
             except Unreadable as error:
                 raise Unreadable(f"line {reader.line_num}: {error}") from None
             if line is not None:
@@ -131,8 +117,3 @@ def _read_csv(text: str) -> Statement:
         # The reader does not count the line that it refused.
         raise Unreadable(f"line {reader.line_num + 1}: {error}") from None
     return Statement(kind=shape.kind, provider=shape.provider, lines=tuple(lines))
-
-
-def _csv_shape(names: Iterable[str]) -> CsvShape | None:
-    there = frozenset(names)
-    return next((shape for shape in CSV_SHAPES if shape.known_by <= there), None)

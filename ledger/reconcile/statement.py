@@ -4,7 +4,7 @@ Input tokens are all input and output tokens all output here, as everywhere in t
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -27,6 +27,7 @@ FIGURES = (
 AMOUNT_LENGTH_MAX = 64
 """Characters of an amount. Exports write at most some 30; arithmetic on a longer exponent takes
 time and memory without bound."""
+_CSV_COUNT = re.compile(r"\d{1,18}(\.0*)?")
 DIGITS_MAX = 12
 """Digits of an amount before the point: a line of a trillion USD is a mistake, and an exponent of
 a million is an attack."""
@@ -64,31 +65,6 @@ class Statement:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonShape:
-    """One JSON export of a vendor."""
-
-    kind: str
-    provider: str
-    fits: Callable[[dict[str, Any]], bool]
-    """Whether a result has the keys of this export."""
-    line: Callable[[dict[str, Any], dict[str, Any]], Line | None]
-    """A time bucket and one of its results -> a line; None: the result is not about an LLM. Raises
-    `Unreadable`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsvShape:
-    """One CSV export of a vendor."""
-
-    kind: str
-    provider: str | None
-    known_by: frozenset[str]
-    """A set of columns that only this export has."""
-    line: Callable[[Mapping[str, str]], Line | None]
-    """A row -> a line; None: the row is not about an LLM. Raises `Unreadable`."""
-
-
 class Unreadable(Exception):  # noqa: N818  # it describes one line, on its way to the file's error
     """An invalid value in an export; the text names the value."""
 
@@ -115,32 +91,29 @@ def line_of(
     )
 
 
-def count(row: Mapping[str, Any], name: str) -> int | None:
-    """A count of a JSON result; None: not reported."""
-    value = row.get(name)
+def count(row: Mapping[str, Any], path: str) -> int | None:
+    """A count of a row, in CSV with or without thousands separators; None: not reported. A path
+    `a.b` is key b of the object at a."""
+    value: Any = row
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, str):
+        text = value.strip().replace(",", "")
+        value = int(text.partition(".")[0]) if _CSV_COUNT.fullmatch(text) else text or None
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= COUNT_MAX:
-        raise Unreadable(f"{name}: {str(value)[:40]!r} is not a count")
+        raise Unreadable(f"{path}: {str(value)[:40]!r} is not a count")
     return value
 
 
-def csv_count(row: Mapping[str, str], name: str) -> int | None:
-    """A count of a CSV row, with or without thousands separators; None: empty."""
-    text = (row.get(name) or "").strip().replace(",", "")
-    if not text:
-        return None
-    if not re.fullmatch(r"\d{1,18}(\.0*)?", text):
-        raise Unreadable(f"{name}: {text[:40]!r} is not a count")
-    return int(text.partition(".")[0])
-
-
 def picousd(value: object, *, per_usd: int = 1) -> int | None:
-    """An amount in pico-USD, rounded to one; `per_usd` units of the amount are one USD. Refunds
-    are negative. None: not reported."""
-    if value is None:
+    """An amount in pico-USD, rounded to one, in CSV with or without signs of thousands and dollars;
+    `per_usd` units of it are one USD. Refunds are negative. None: not reported."""
+    text = str(value).strip().replace(",", "").replace("$", "")
+    if value is None or not text:
         return None
-    amount = bounded_decimal(str(value))
+    amount = bounded_decimal(text)
     if amount is None or amount.adjusted() > DIGITS_MAX:
         raise Unreadable(f"{str(value)[:40]!r} is not an amount")
     return int((amount * PICOUSD_PER_USD / per_usd).to_integral_value())
@@ -156,12 +129,6 @@ def bounded_decimal(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return amount if amount.is_finite() else None
-
-
-def csv_picousd(row: Mapping[str, str], name: str) -> int | None:
-    """An amount in USD of a CSV row; None: empty."""
-    text = (row.get(name) or "").strip().replace(",", "").replace("$", "")
-    return picousd(text) if text else None
 
 
 def sum_of(*parts: int | None) -> int | None:
