@@ -88,12 +88,7 @@ def _deliver(
         except urllib.error.HTTPError as error:
             problem = f"HTTP {error.code}"
             error.close()
-        except (
-            OSError,
-            ValueError,
-            http.client.HTTPException,
-            subprocess.SubprocessError,
-        ) as error:
+        except TROUBLE as error:
             problem = type(error).__name__
         else:
             return True

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -177,34 +178,43 @@ def test_no_parameter_is_an_error_of_ours(site, path, name, value):
     assert site.get(f"{path}?{query}").status in (200, 303, 400, 404)
 
 
-@pytest.mark.process
-def test_half_sent_requests_keep_nobody_away(weeks_url):
-    code = "from addon.cli import main; main()"
+@contextmanager
+def serving(url):
+    """The command in a process of its own, and the address that it prints."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "serve", "--port", "0", "--ledger", weeks_url],
+        [sys.executable, "-c", "from addon.cli import main; main()", "serve", "--port", "0",
+         "--ledger", url],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stdout is not None
+    )  # fmt: skip
     try:
-        url = process.stdout.readline().strip()
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def opened(url):
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    return opener.open(url, timeout=30)
+
+
+@pytest.mark.process
+def test_half_sent_requests_keep_nobody_away(weeks_url):
+    with serving(weeks_url) as (_, url):
         address = urllib.parse.urlsplit(url)
-        assert address.hostname is not None
         half = []
         for _ in range(server.CONNECTIONS_MAX + 10):
-            one = socket.create_connection((address.hostname, address.port or 0))
+            one = socket.create_connection((address.hostname or "", address.port or 0))
             one.sendall(b"GET / HTTP/1.1\r\n")
             half.append(one)
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with opener.open(url, timeout=30) as answer:
+        with opened(url) as answer:
             assert answer.status == 200
         for one in half:
             one.close()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def test_asking_again_costs_nothing_until_something_is_written(weeks, weeks_url, monkeypatch):
@@ -307,29 +317,12 @@ def test_a_slow_answer_holds_for_some_time(monkeypatch):
 @pytest.mark.process
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_prints_its_address_and_ends(weeks_url, how):
-    command = [
-        sys.executable,
-        "-c",
-        "from addon.cli import main; main()",
-    ]
-    process = subprocess.Popen(
-        [*command, "serve", "--port", "0", "--ledger", weeks_url],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with opener.open(url, timeout=30) as answer:
+    with serving(weeks_url) as (process, url):
+        with opened(url) as answer:
             assert "token" not in answer.url
             assert b"Tokentee" in answer.read()
         process.send_signal(how)
         _, said = process.communicate(timeout=30)
-    finally:
-        process.kill()
     assert process.returncode in (0, -how)
     assert "Traceback" not in said
 
