@@ -5,6 +5,7 @@ and the tables would hold 12 MB of each proxy's memory and cost its start 0.2 s 
 """
 
 import contextlib
+import errno
 import glob
 import os
 import sqlite3
@@ -49,7 +50,10 @@ def create(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Remove the rights of other users on a ledger's files, if we own them."""
+    """Remove the rights of other users on a ledger's files, if we own them. OSError for what is no
+    file: the mode of a device is not ours to change."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file")
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         file = path.with_name(name)
         with contextlib.suppress(FileNotFoundError, PermissionError):

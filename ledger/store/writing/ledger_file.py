@@ -12,11 +12,13 @@ under the name would take the old one's WAL for its own. So:
   moved goes after it, or aside, before any file is opened under the name. Which WAL belongs to
   which file stands in the lock file.
 - Before a writer lets go of a moved file, it checkpoints the WAL into it.
-- A file that is overwritten in place (`cp` over it) keeps its name and its inode. Each ledger has a
-  number of its own in the header of its file (`PRAGMA application_id`); before and after each batch
-  the writer reads it from the file itself, past the WAL. If it is another's, or the file became too
-  short, the writer moves the WAL aside and goes on in the file as it is then. A copy of the same
-  ledger that is not shorter cannot be told from it.
+- A file that is overwritten in place (`cp` over it) keeps its name and its inode. Before and after
+  each batch, and each second, the writer reads the header from the file itself, past the WAL. Each
+  ledger has a number of its own there (`PRAGMA application_id`). A backup has it, too, but counts
+  its changes anew, and its schema has a version that the ledger's has not had yet (`VACUUM INTO`
+  adds one to it) or has left behind (`.backup` begins at 1). If the header is another's, or the
+  file became too short, the writer moves the WAL aside and goes on in the file as it is then. What
+  `cp` made of the ledger's own file since the last checkpoint cannot be told from it.
 """
 
 import contextlib
@@ -51,8 +53,11 @@ LOCK_PAUSE_SECONDS = 0.02
 CHECK_SECONDS = 1.0
 """How often the writer checks that its file still exists."""
 
-NUMBER_AT, NUMBER_BYTES = 68, 4
-"""Where `application_id` stands in a file, https://sqlite.org/fileformat2.html#application_id"""
+HEADER_BYTES = 72
+COUNTER_AT, COOKIE_AT, NUMBER_AT = 24, 40, 68
+"""Where the count of changes, `schema_version` and `application_id` stand in a file, each 4 bytes
+(https://sqlite.org/fileformat2.html#the_database_header). Who writes the first page counts it; none
+of the three ever becomes smaller."""
 
 SETTLED_SECONDS = 1.0
 """A file that is being overwritten is opened when nobody has written to it for so long."""
@@ -60,14 +65,27 @@ SETTLED_SECONDS = 1.0
 type Log = Callable[[str, str], None]
 
 
+class _Header(NamedTuple):
+    """Of a file as it lies on disk, without its WAL."""
+
+    number: int = 0
+    """0: it has not come from the WAL into the file yet."""
+    counter: int = 0
+    cookie: int = 0
+    """`PRAGMA schema_version`."""
+
+
 class _Seen(NamedTuple):
     """A ledger's file as it lies on disk, without its WAL."""
 
     inode: int
     wal_inode: int | None
-    bytes: int
-    is_numbered: bool
-    """Whether the ledger's number has come from the WAL into the file."""
+    bytes: int = 0
+    header: _Header = _Header()
+
+
+class BeingOverwrittenError(sqlite3.OperationalError):
+    """Somebody writes into the ledger's file past SQLite, and may not have finished."""
 
 
 class LedgerFile:
@@ -83,6 +101,8 @@ class LedgerFile:
         self._number = self._page_bytes = 0
         self._descriptor: int | None = None
         self._check_at = 0.0
+        self._changed_at = 0.0
+        """When the file was last seen to be written to by somebody else; 0: it was not."""
         self._is_wal_warned = False
 
     def open(self) -> None:
@@ -104,11 +124,11 @@ class LedgerFile:
             connection.execute(statement)
         self.connection = connection
         self._descriptor = _descriptor(inode)
-        self._seen = _Seen(inode, _inode(_wal(self._path)), 0, False)
+        self._seen = _Seen(inode, _inode(_wal(self._path)))
 
     def is_in_place(self) -> bool:
         """Whether the connected file is the one that has the ledger's name, and still the ledger's.
-        OperationalError: somebody is overwriting it."""
+        BeingOverwrittenError: not for now."""
         seen = self._seen
         try:
             found = self._path.stat()
@@ -116,18 +136,23 @@ class LedgerFile:
             return False
         if seen is None or found.st_ino != seen.inode:
             return False
-        number = self._number_on_disk()
-        is_numbered = number == self._number
+        header = self._header()
         is_shorter = found.st_size < min(seen.bytes, self._bytes())
         wal_inode = _inode(_wal(self._path))
         if (
             is_shorter
-            or (not is_numbered and (number or seen.is_numbered))
+            or not self._may_become(seen.header, header)
             or wal_inode not in (None, seen.wal_inode)  # another writer has found it out
         ):
-            self._abandon(seen, found.st_mtime)
+            is_first = wal_inode == seen.wal_inode  # of the writers that find it out
+            # While a file is truncated, it has its old time.
+            self._changed_at = max(self._changed_at or time.time(), found.st_mtime)
+            if is_first and time.time() - self._changed_at < SETTLED_SECONDS:
+                raise BeingOverwrittenError("the ledger's file is being overwritten")
+            self._abandon(seen)
             return False
-        self._seen = seen._replace(bytes=found.st_size, is_numbered=is_numbered)
+        self._changed_at = 0.0
+        self._seen = seen._replace(bytes=found.st_size, header=header)
         return wal_inode is not None
 
     def check(self) -> None:
@@ -140,7 +165,15 @@ class LedgerFile:
             self._check_at = now + CHECK_SECONDS
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. The last one to close brings the WAL into the file, unless that is
+        another one now."""
+        try:
+            self.is_in_place()
+        except BeingOverwrittenError:
+            if self._seen is not None:
+                self._abandon(self._seen)
+        except sqlite3.Error:
+            pass
         self.connection.close()
 
     def change(self) -> None:
@@ -165,11 +198,31 @@ class LedgerFile:
             # Of a file that was moved, SQLite removes no WAL when the last connection closes.
             self.connection.close()
 
-    def _number_on_disk(self) -> int:
-        """The number in the file itself; 0: none."""
+    def _header(self) -> _Header:
+        """What stands in the file itself."""
         if self._descriptor is None:
-            return self._number  # no way to look past the WAL on this system
-        return int.from_bytes(os.pread(self._descriptor, NUMBER_BYTES, NUMBER_AT), "big")
+            return _Header()  # no way to look past the WAL on this system
+        head = os.pread(self._descriptor, HEADER_BYTES, 0)
+        return _Header(
+            *(int.from_bytes(head[at : at + 4], "big") for at in (NUMBER_AT, COUNTER_AT, COOKIE_AT))
+        )
+
+    def _may_become(self, seen: _Header, found: _Header) -> bool:
+        """Whether writers of this ledger, and nobody else, made one header of the other."""
+        if found == seen:
+            return True
+        if found.number not in (seen.number, self._number) or found.counter < seen.counter:
+            return False
+        return seen.cookie <= found.cookie <= self._cookie()
+
+    def _cookie(self) -> int:
+        """The version of the schema, the WAL taken in; 0: it cannot be read."""
+        try:
+            return _pragma(self.connection, "schema_version")
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            return 0
 
     def _bytes(self) -> int:
         """The length of the ledger, its WAL taken in. VACUUM makes it shorter."""
@@ -177,23 +230,22 @@ class LedgerFile:
             return _pragma(self.connection, "page_count") * self._page_bytes
         return sys.maxsize
 
-    def _abandon(self, seen: _Seen, changed_at: float) -> None:
+    def _abandon(self, seen: _Seen) -> None:
         """Let go of a file that was overwritten in place. Its WAL holds commits of the file that it
         was, and would be taken for the new one's."""
-        is_first = _inode(_wal(self._path)) == seen.wal_inode  # of the writers that find it out
-        if is_first and time.time() - changed_at < SETTLED_SECONDS:
-            raise sqlite3.OperationalError("the ledger's file is being overwritten")
         self._log(
             "error",
             f"the ledger {self._path} was overwritten in place; recording goes on in the file as "
             f"it is now, and what the WAL held lies in {_wal(self._path).name}.{seen.wal_inode}",
         )
+        # Closed first: who opens the new file has the lock file, and waits for all connections to
+        # the old one, whose locks are on the same inode.
         self.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+        self.connection.close()
+        self._seen = None
         with _opening(self._path):
             if _inode(_wal(self._path)) == seen.wal_inode:
                 _move_wal(self._path, None)
-            self.connection.close()
-        self._seen = None
 
     def _check_wal_size(self) -> None:
         size = 0

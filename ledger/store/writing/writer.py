@@ -52,6 +52,8 @@ MOVES_MAX = 3
 """Times that a batch is written again because the file was moved meanwhile."""
 RETRY_SECONDS = 0.5
 RETRY_SECONDS_MAX = 10.0
+IDLE_SECONDS = 1.0
+"""How often a writer that has nothing to write looks whether its file is still there."""
 NO_OFFSET = timedelta(0)
 
 
@@ -215,8 +217,10 @@ class Ledger:
         stopping = self._incoming.is_closed and not self._incoming.count
         pause_seconds, retry_at = RETRY_SECONDS, 0.0
         while not stopping:
-            pause = max(0.0, retry_at - time.monotonic()) if self._waiting else None
+            pause = max(0.0, retry_at - time.monotonic()) if self._waiting else IDLE_SECONDS
             stopping = self._incoming.take(self._waiting, self._lessons, pause)
+            if not self._waiting:
+                self._check_file()
             if self._waiting and (stopping or time.monotonic() >= retry_at):
                 self._waiting = self._flush(self._waiting)
                 if self._waiting:
@@ -233,6 +237,12 @@ class Ledger:
         if self._waiting:
             self._drop(self._waiting)
         self._file.close()
+
+    def _check_file(self) -> None:
+        """While nothing is written: let go of a file that was replaced. Others that open the new
+        one wait for that."""
+        with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
+            self._file.check()
 
     def _flush(self, waiting: list[Job]) -> list[Job]:
         """Write the waiting jobs, batch by batch; the jobs that could not be written now."""

@@ -1,10 +1,12 @@
 """The SQLite file of a ledger, opened without SQLAlchemy."""
 
 import contextlib
+import os
 import sqlite3
 
 import pytest
 
+from ledger.model.errors import LedgerError
 from ledger.store.engines import sqlite_file
 from tests.ledger.written import file_of
 
@@ -33,3 +35,12 @@ def test_a_transaction_that_fails_changes_nothing(new_sqlite):
             raise ValueError("stop")
         assert connection.execute(count).fetchone() == before
         assert not connection.in_transaction
+
+
+def test_what_is_no_file_is_refused_and_stays_as_it_is(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o644)
+    pipe.chmod(0o644)
+    with pytest.raises(LedgerError, match="it is not a file"):
+        sqlite_file.create(pipe)
+    assert pipe.stat().st_mode & 0o777 == 0o644

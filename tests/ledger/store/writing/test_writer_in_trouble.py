@@ -434,7 +434,7 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypat
     )
 
     def take(jobs_taken, _lessons, pause):
-        if pause is None:
+        if not jobs_taken:
             exchange = settled("a")
             receipt = jobs.Receipt("a")
             jobs_taken.append(jobs.Job(exchange, reading(exchange), receipt))
