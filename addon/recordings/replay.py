@@ -37,6 +37,7 @@ from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Commits, Receipt
+from ledger.store.writing.trouble import Log
 from ledger.store.writing.writer import Ledger
 
 if TYPE_CHECKING:
@@ -271,8 +272,6 @@ YOUNG_OBJECTS_MAX = 100_000
 """Objects between two collections of garbage; Python's own default is 700. All that is in flight
 has about half as many, and reference counts free it, so that nearly every collection would walk it
 for nothing: a fifth of a replay's CPU (measured)."""
-
-type Log = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

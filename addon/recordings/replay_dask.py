@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,12 +26,14 @@ import zstandard
 
 from addon.recordings.archives import ArchiveFile, ArchivePart, on_this_machine, parts_of
 from addon.recordings.formats.recorded import Unreadable
-from addon.recordings.replay import CLOSE_SECONDS_MAX, Log, ReplayJob, ReplayTally, opened, own_node
+from addon.recordings.replay import CLOSE_SECONDS_MAX, ReplayJob, ReplayTally, opened, own_node
 from ledger import recording
 from ledger.maintenance.partial import PartsMerger
 from ledger.model.errors import LedgerError
+from ledger.reports.progress import Advance
 from ledger.settings import small_files
 from ledger.store import db, secret
+from ledger.store.writing.trouble import Log
 from ledger.text.extras import missing_extra
 
 LOCAL = "local"
@@ -43,8 +45,6 @@ wait to be merged is bounded, too."""
 PART_RETRIES = 2
 """How often a part that failed with an error is retried; usually it is a network error. If a worker
 died, dask retries its part `distributed.scheduler.allowed-failures` times."""
-
-type Advance = Callable[[int, str], None]
 
 
 def replay_on_dask(

@@ -59,6 +59,11 @@ class Played:
             while self.log.count(text) < count:
                 await asyncio.sleep(0.01)
 
+    async def until_both_run(self) -> None:
+        async with asyncio.timeout(60):
+            while len(self.pids) < 2:
+                await asyncio.sleep(0.01)
+
     def run(self, play: Callable[["Played"], Awaitable[None]]) -> int:
         """The exit code, after the play, which begins when all workers are ready."""
 
@@ -89,9 +94,7 @@ def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played
             os.kill(played.pids[0], signal.SIGKILL)
             await played.until("ended with SIGKILL and is started again", deaths)
             await played.until("index 0: fine", deaths + 1)
-            async with asyncio.timeout(60):
-                while len(played.pids) < 2:
-                    await asyncio.sleep(0.01)
+            await played.until_both_run()
         assert "worker 1 is started again in 10 ms" in played.log
         assert played.pids[1] == before[1]
         again = played.pids
@@ -186,9 +189,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(played: Played
                 played.does.write_text("fine")  # for the worker that is started next
             os.kill(starting, signal.SIGKILL)
             await played.until("does not start: it ended before it was ready (SIGKILL)", deaths)
-        async with asyncio.timeout(60):
-            while len(played.pids) < 2:
-                await asyncio.sleep(0.01)
+        await played.until_both_run()
 
     assert played.run(play) == 0
 
