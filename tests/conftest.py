@@ -1,7 +1,7 @@
-"""What all tests share: tables that are printed when the run is over.
+"""What all tests share, and lines that are printed when the run is over.
 
-Tests run in several processes, so what is to be shown travels with each test's report: as the
-properties `line` (a section and a line of it) and `cell` (row, column and whether it passed).
+Tests run in several processes, so what is to be shown travels with each test's report, as the
+property `line`: a section and a line of it.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import itertools
 import os
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -77,50 +76,6 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def say_at_end(record_property: Callable[[str, object], None]) -> Say:
     """`say_at_end(section, line)`: a line for the end of the run."""
     return lambda section, line: record_property("line", (section, line))
-
-
-class Table:
-    """How many cases passed, by row and column."""
-
-    def __init__(self) -> None:
-        self._passed: Counter[tuple[str, str]] = Counter()
-        self._played: Counter[tuple[str, str]] = Counter()
-
-    def add(self, row: str, column: str, *, passed: bool) -> None:
-        self._played[row, column] += 1
-        self._passed[row, column] += passed
-
-    def lines(self) -> list[str]:
-        """One line a row; a cell says how many cases passed, or passed/played if some did not."""
-        columns = list(dict.fromkeys(column for _, column in self._played))
-        lines = [f"{number:>2}  {column}" for number, column in enumerate(columns, start=1)]
-        head = "".join(f"{number:>6}" for number in range(1, len(columns) + 1))
-        lines.append(f"{'':<34}{head}")
-        for row in dict.fromkeys(row for row, _ in self._played):
-            cells = [self._cell(row, column) for column in columns]
-            lines.append(f"{row:<34}" + "".join(f"{cell:>6}" for cell in cells))
-        total = f"{self._passed.total()} of {self._played.total()} cases passed"
-        return [*lines, total]
-
-    def _cell(self, row: str, column: str) -> str:
-        played = self._played[row, column]
-        passed = self._passed[row, column]
-        return f"{passed}/{played}" if passed < played else str(played or "-")
-
-
-class Cells:
-    """What a test puts into the matrix of wires and ends."""
-
-    def __init__(self, record_property: Callable[[str, object], None]) -> None:
-        self._record = record_property
-
-    def add(self, row: str, column: object, *, passed: bool) -> None:
-        self._record("cell", (row, str(column), passed))
-
-
-@pytest.fixture
-def matrix_table(record_property: Callable[[str, object], None]) -> Cells:
-    return Cells(record_property)
 
 
 def pytest_collection_finish() -> None:
@@ -198,15 +153,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    table = Table()
     sections: dict[str, list[str]] = {}
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, []):
             for name, value in report.user_properties:
-                if name == "cell":
-                    row, column, passed = value
-                    table.add(row, column, passed=passed)
-                elif name == "line":
+                if name == "line":
                     section, line = value
                     sections.setdefault(section, []).append(line)
     without_corpus = sum(
@@ -216,8 +167,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if without_corpus:
         line = f"{without_corpus} tests need the recorded corpus, which is not beside the project"
         sections["NOT RUN"] = [f"{line}: tests/data alone was read"]
-    if len(table.lines()) > 2:
-        sections["wire, ask x end: cases passed"] = table.lines()
     for section, lines in sections.items():
         terminalreporter.section(section)
         for line in lines:

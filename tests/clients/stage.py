@@ -17,16 +17,14 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from tests.clients.upstream import serving
+from tests.proxy.mitmdump import Mitmdump
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
-PROXY = ("127.0.0.1", 8899)
-START_SECONDS_MAX = 60
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
@@ -87,50 +85,27 @@ def _run(
 def _mitmdump(
     command: list[str], environment: dict[str, str], folder: Path, spec: dict[str, Any]
 ) -> tuple[int, str]:
-    host, port = PROXY
-    proxy = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
-    proxy += ["-s", str(ROOT / "addon" / "tee.py"), "--mode", f"regular@{host}:{port}"]
-    for option in (
-        f"confdir={spec['confdir']}",
-        f"ledger_url={folder / 'ledger.db'}",
-        f"ssl_verify_upstream_trusted_ca={spec['authority']}",
-        "flow_detail=0",
-    ):
-        proxy += ["--set", option]
-    log = (folder / "mitmdump.log").open("w")
-    process = subprocess.Popen(
-        proxy,
-        env=environment | {"PYTHONPATH": str(ROOT)},
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        cwd=folder,
+    proxy = Mitmdump(
+        folder,
+        upstreams=["regular"],
+        options={
+            "confdir": spec["confdir"],
+            "ssl_verify_upstream_trusted_ca": spec["authority"],
+        },
+        environment={**environment, "PYTHONPATH": str(ROOT)},
+        has_own_interpreter=True,
     )
-    try:
-        _wait_for_port(process)
+    with proxy:
         bundle = folder / "bundle.pem"
         own = Path(spec["confdir"]) / "mitmproxy-ca-cert.pem"
         bundle.write_bytes(Path(spec["authority"]).read_bytes() + own.read_bytes())
         (folder / "wgetrc").write_text(f"ca_certificate = {bundle}\n")
         led = environment | _certificates(str(bundle)) | {"NODE_USE_ENV_PROXY": "1"}
         led["WGETRC"] = str(folder / "wgetrc")
+        host, port = proxy.address()
         for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
             led[name] = f"http://{host}:{port}"
         return _direct(command, led, folder, spec)
-    finally:
-        process.terminate()
-        process.wait(30)
-        log.close()
-
-
-def _wait_for_port(process: subprocess.Popen[bytes]) -> None:
-    ends = time.monotonic() + START_SECONDS_MAX
-    while process.poll() is None and time.monotonic() < ends:
-        try:
-            socket.create_connection(PROXY, 1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("mitmdump did not start")
 
 
 def _bring_up_loopback() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tests.proxy.client import Ending
 from tests.proxy.upstream import Answer, End, Framing
 from tests.proxy.wires import WIRES
 from tests.proxy.wires.wire import Wire
@@ -40,7 +41,7 @@ class Cut(StrEnum):
 
 
 class How(StrEnum):
-    """How an exchange ends; one column of the printed table each."""
+    """How an exchange ends."""
 
     COMPLETE = "complete"
     LENGTH = "complete, content-length"
@@ -185,6 +186,19 @@ class Case:
         if not self.wire.ends_by_closing or self.tail:
             return False
         return self.how is How.CUT_CLOSE
+
+    @property
+    def ending(self) -> Ending:
+        """How a client sees it end through a proxy that only streams."""
+        if self.how in LEAVING:
+            return Ending.LEFT
+        if self.http.client_is_h2:
+            is_cut = self.how in (How.CUT, How.CUT_RST, How.CUT_GOAWAY)
+            return Ending.RESET if is_cut else Ending.TERMINATED
+        # HTTP/2 announces no length here. That a close is no proper one only the body can tell.
+        is_framed = self.how in (How.COMPLETE, How.LENGTH, How.ERROR_FRAME, How.HTTP_ERROR)
+        is_framed = is_framed and not self.http.upstream_is_h2
+        return Ending.TERMINATED if is_framed else Ending.CLOSED
 
     @property
     def outcome(self) -> str:

@@ -25,6 +25,9 @@ from tests.proxy.workers import Workers, loaded, wait_for_ends
 pytestmark = [pytest.mark.proxy, pytest.mark.postgres, pytest.mark.timeout(300)]
 
 
+type Tagged = Callable[[], dict[str, list[dict[str, Any]]]]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[sa.URL]:
     """A PostgreSQL on a socket of its own."""
@@ -51,7 +54,7 @@ def wire(server: sa.URL) -> Iterator[Line]:
 
 
 @pytest.fixture
-def tagged(server: sa.URL) -> Iterator[Callable[[], dict[str, list[dict[str, Any]]]]]:
+def tagged(server: sa.URL) -> Iterator[Tagged]:
     """What the database holds, by tag."""
     engine = sa.create_engine(server)
     query = sa.text(
@@ -88,7 +91,7 @@ def test_a_database_that_comes_and_goes(
     tmp_path: Path,
     server: sa.URL,
     wire: Line,
-    tagged: Callable[[], dict[str, list[dict[str, Any]]]],
+    tagged: Tagged,
 ) -> None:
     """Two proxies; the wire is cut under load, one proxy is killed meanwhile, all arrives once."""
     sent: list[str] = []
@@ -130,7 +133,7 @@ def test_a_database_that_is_not_there_at_the_start(
     tmp_path: Path,
     server: sa.URL,
     wire: Line,
-    tagged: Callable[[], dict[str, list[dict[str, Any]]]],
+    tagged: Tagged,
 ) -> None:
     """The traffic does not wait for it, and what was recorded arrives when it does."""
     wire.cut()
@@ -199,7 +202,7 @@ def test_workers_share_one_spool_and_one_of_them_ships(
     tmp_path: Path,
     server: sa.URL,
     wire: Line,
-    tagged: Callable[[], dict[str, list[dict[str, Any]]]],
+    tagged: Tagged,
 ) -> None:
     """Whichever worker is killed, the other ships what both have recorded, once."""
     url = server.set(host="127.0.0.1", port=wire.port, query={})

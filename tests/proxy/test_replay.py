@@ -26,6 +26,7 @@ from tests.proxy.test_websocket import upstream as websocket_upstream
 
 pytestmark = pytest.mark.proxy
 
+MAIN = [sys.executable, "-c", "from addon.cli import main; main()"]
 SAME = (
     "id", "opened_at", "origin", "dialect", "path", "request_model", "response_model",
     "response_id", "outcome", "http_status", "finish_reason", "events", "response_bytes",
@@ -86,10 +87,16 @@ def flow_of(item: Recorded) -> http.HTTPFlow:
 
 
 def tokentee(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from addon.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    return subprocess.run([*MAIN, *words], capture_output=True, text=True, timeout=100, check=False)
+
+
+def load(flows: Path, ledger: Path) -> None:
+    """With `mitmdump -nr`, into a ledger."""
+    mitmdump = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+    options = [f"confdir={ledger.parent}", f"ledger_url=sqlite:///{ledger}"]
+    words = [word for option in options for word in ("--set", option)]
+    call = [*mitmdump, "-nr", str(flows), "-s", str(TEE), *words]
+    subprocess.run(call, capture_output=True, timeout=100, check=True)
 
 
 def test_captures_are_read_as_live(captured, tmp_path: Path):
@@ -125,12 +132,7 @@ def test_a_flow_file_is_read_the_same_by_replay_and_by_mitmdump(captured, tmp_pa
     replayed, loaded = tmp_path / "replayed.db", tmp_path / "loaded.db"
     done = tokentee("replay", str(flows), "--ledger", f"sqlite:///{replayed}")
     assert done.returncode == 0, done.stderr
-    mitmdump = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
-    subprocess.run(
-        [*mitmdump, "-nr", str(flows), "-s", str(TEE), "--set", f"confdir={tmp_path}",
-         "--set", f"ledger_url=sqlite:///{loaded}"],
-        capture_output=True, timeout=60, check=True,
-    )  # fmt: skip
+    load(flows, loaded)
     assert facts(replayed) == facts(running.tee.ledger)
     assert facts(loaded) == facts(running.tee.ledger)
 
@@ -149,12 +151,7 @@ def test_mitmdump_and_replay_read_a_file_alike(kind: str, tmp_path: Path):
     replayed, loaded = tmp_path / "replayed.db", tmp_path / "loaded.db"
     done = tokentee("replay", str(path), "--ledger", f"sqlite:///{replayed}")
     assert done.returncode == 0, done.stderr
-    mitmdump = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
-    subprocess.run(
-        [*mitmdump, "-nr", str(path), "-s", str(TEE), "--set", f"confdir={tmp_path}",
-         "--set", f"ledger_url=sqlite:///{loaded}"],
-        capture_output=True, timeout=100, check=True,
-    )  # fmt: skip
+    load(path, loaded)
     found = [
         sqlite3.connect(ledger)
         .execute(f"SELECT {DOOR_FACTS} FROM exchanges ORDER BY id")
@@ -193,9 +190,8 @@ def test_a_command_against_a_served_recording_costs_the_same_each_time(
     captured: tuple[Pair, Path], tmp_path: Path
 ):
     """Without network or key; the same answers count in each run, though they were seen before."""
-    main = [sys.executable, "-c", "from addon.cli import main; main()"]
     paths = [str(path) for path in files(captured[1])]
-    serving = [*main, "replay", "--serve", "0", "--speed", "0", *paths]
+    serving = [*MAIN, "replay", "--serve", "0", "--speed", "0", *paths]
     with subprocess.Popen(serving, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
@@ -219,7 +215,7 @@ def test_a_command_against_a_served_recording_costs_the_same_each_time(
                     "TOKENTEE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
                 }
                 return subprocess.run(
-                    [*main, "run", "--set", f"confdir={tmp_path}", "--expect", str(costs), *words,
+                    [*MAIN, "run", "--set", f"confdir={tmp_path}", "--expect", str(costs), *words,
                      "--", sys.executable, str(asking)],
                     capture_output=True, text=True, timeout=100, check=False, env=environment,
                 )  # fmt: skip

@@ -96,13 +96,6 @@ def test_a_python_that_is_too_old_is_recognised(
     assert "Python 3.11 is too old for it, which needs 3.12" in line
 
 
-def test_the_folder_as_a_script_does_not_start(tmp_path: Path) -> None:
-    """`-s addon` is impossible in mitmproxy; it says so itself."""
-    proxy = Mitmdump(tmp_path, upstreams=[NOBODY], script=REPOSITORY / "addon")
-    proxy.launch()
-    assert proxy.wait() == 1
-
-
 def test_a_mistyped_option_ends_the_start(tmp_path: Path) -> None:
     """mitmproxy itself ignores names that it does not know. One start shows both kinds."""
     options = {"tee_host": "x", "confdri": "y"}

@@ -179,11 +179,6 @@ def test_a_capture_gets_the_chunks_of_an_edited_run():
     assert captured == run
 
 
-def test_an_edited_chunk_does_not_wait_for_the_next():
-    tap = tap_of(strips=True)
-    assert tap.callable(WORD + WORD[:20]) == WORD.replace(b',"usage":null', b"")
-
-
 def test_the_first_byte_and_the_first_token_are_timed_when_they_came():
     tap = tap_of(strips=False)
     role = b'data: {"id":"c1","choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
@@ -435,15 +430,6 @@ def test_a_failure_while_reading_on_is_noted(monkeypatch):
     assert not tap.read_some()
     assert tap.has_stopped
     assert "ZeroDivisionError" in str(troubles.text)
-
-
-def test_what_a_tap_says_of_itself():
-    tap = tap_of(strips=True)
-    assert tap.edits
-    assert not tap_of(strips=False).edits
-    tap.callable(WORD + WORD[:20])
-    assert tap.received_bytes == len(WORD) + 20
-    assert not tap.is_cut_short
 
 
 def test_a_callable_that_was_set_before_the_editing_ended_passes_all_on(monkeypatch):

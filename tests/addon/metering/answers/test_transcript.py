@@ -181,7 +181,3 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["choices", "output", "message", "type", "delta"]), JSON))
 def test_no_json_can_hurt(value):
     document(value)
-
-
-def test_a_body_of_no_known_framing_says_nothing():
-    assert transcript_of(b"\x00\x01\x02", "application/octet-stream").text == ""
