@@ -182,11 +182,3 @@ def test_what_an_addon_makes_of_a_run_is_one_chunk():
     assert sent(downstream, ResponseData(1, ChunkRun.of([b"ab", b"c"]) + b"d")) == [
         b"4\r\nabcd\r\n"
     ]
-
-
-def test_it_is_taken_off_again():
-    before = vars(Http1Client).copy(), Http1Server.send
-    uninstall = chunk_runs.install(place(takes_runs=lambda _: True))
-    assert Http1Server.send is not before[1]
-    uninstall()
-    assert (vars(Http1Client).copy(), Http1Server.send) == before

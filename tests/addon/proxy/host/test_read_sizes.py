@@ -9,7 +9,7 @@ import pytest
 from mitmproxy import options
 from mitmproxy.proxy import events
 from mitmproxy.proxy.mode_specs import ProxyMode
-from mitmproxy.proxy.server import ConnectionHandler, SimpleConnectionHandler
+from mitmproxy.proxy.server import SimpleConnectionHandler
 
 from addon.proxy.host import read_sizes
 from addon.proxy.host.read_sizes import (
@@ -174,14 +174,6 @@ def test_what_takes_neither_long_nor_little_stays_as_it_is(seconds: list[float])
     got = sizes_read(seconds, lambda _: (TURN_SECONDS_LOW + TURN_SECONDS_MAX) / 2)
     assert max(got) <= 2 * READ_BYTES_FIRST
     assert len(got) <= 2 * len(SENT) // READ_BYTES_FIRST
-
-
-def test_it_is_undone():
-    methods = ConnectionHandler.handle_connection, ConnectionHandler.server_event
-    uninstall = read_sizes.install(None)
-    assert ConnectionHandler.handle_connection is not methods[0]
-    uninstall()
-    assert (ConnectionHandler.handle_connection, ConnectionHandler.server_event) == methods
 
 
 async def test_a_connection_of_another_kind_is_read_as_mitmproxy_reads_it(seconds: list[float]):
