@@ -190,11 +190,11 @@ def _whole(value: Any) -> int | None:
 
 def lookup(values: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path; None if any step is missing or not an object."""
-    key, _, rest = path.partition(".")
-    value: Any = values.get(key) if isinstance(values, dict) else None
-    while rest:
-        key, _, rest = rest.partition(".")
-        value = value.get(key) if isinstance(value, dict) else None
+    value: Any = values
+    for key in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
     return value
 
 

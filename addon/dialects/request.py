@@ -65,9 +65,8 @@ def read_request(
     `body` is decoded, and short (`short_in_steps`). `headers` are by lower-case name. `parsed`: the
     body as orjson reads it, if the caller has that already.
     """
-    if parsed is not None:
-        values = json_values.exact(parsed, body)
-    else:
+    values = parsed
+    if values is None:
         values = _form(body) if body.startswith(b"--") else json_values.loads(body) or {}
     dialect = route.dialect
     streamed = route.path_streamed

@@ -36,11 +36,8 @@ def loads(data: bytes) -> dict[str, Any] | None:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         value = _slowly(data)
-    return exact(value, data) if type(value) is dict else None
-
-
-def exact(value: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """An object that orjson made of these bytes, with integers of any size as `loads` has them."""
+    if type(value) is not dict:
+        return None
     return (_slowly(data) or value) if _has_rounded(value, _DEPTH_MAX) else value
 
 
@@ -62,7 +59,7 @@ def dumps(value: object) -> str:
 
 
 def _slowly(data: bytes) -> Any:
-    """Python's reader: every digit of an integer of any size, up to its own limit of 4 300."""
+    """As `LENIENT`, in any encoding of Unicode."""
     try:
         return json.loads(data, parse_constant=str, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -89,3 +86,7 @@ def _has_rounded(value: dict[str, Any], depth: int) -> bool:
         elif kind is dict and depth and _has_rounded(inner, depth - 1):
             return True
     return False
+
+
+LENIENT = json.JSONDecoder(parse_constant=str, parse_float=_finite)
+"""Python's reader: every digit of an integer of any size, up to its own limit of 4 300."""

@@ -10,10 +10,10 @@ Live traffic, `mitmdump -nr`, replay, rebuild and verify all meter an exchange w
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from addon.dialects import shapes
@@ -23,7 +23,7 @@ from addon.dialects.routes import Route
 from addon.framing.large_json import without_pauses
 from addon.metering import quotas
 from addon.metering.answers import estimate
-from addon.metering.answers.decoding import Decoder
+from addon.metering.answers.decoding import decoder_of
 from addon.metering.answers.meter import Meter
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import billing as wire_billing
@@ -63,11 +63,11 @@ STREAM_TYPES = (
 """Content types of streams, whatever the request asked for (Ollama streams by default)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readable:
+class Readable(Struct, frozen=True, kw_only=True):
     """A request body in the form to parse: decoded, and shortened if it is long."""
 
     data: bytes
+    """Empty if `chat` has it parsed."""
     decoded_bytes: int
     """Before it was shortened."""
     digest: str | None = None
@@ -93,7 +93,8 @@ class MeteredExchange:
         "_budget",
         "_content_encoding",
         "_credentials",
-        "_decoded",
+        "_decoded_bytes",
+        "_encoded_tokens",
         "_is_confirmed",
         "is_handshake",
         "opened",
@@ -112,7 +113,8 @@ class MeteredExchange:
         request: RequestFacts,
         body: Body,
         content_encoding: str,
-        decoded: Readable,
+        decoded_bytes: int,
+        encoded_tokens: int | None,
         credentials: tuple[str, ...],
         is_handshake: bool,
         is_confirmed: bool = True,
@@ -142,7 +144,8 @@ class MeteredExchange:
         """The account that an answer's headers name, or that the request named."""
         self._answer_headers: Mapping[str, str] = {}
         self._content_encoding = content_encoding
-        self._decoded = decoded
+        self._decoded_bytes = decoded_bytes
+        self._encoded_tokens = encoded_tokens
         self._credentials = credentials
 
     @property
@@ -162,7 +165,7 @@ class MeteredExchange:
         for that to be done again."""
         if not self._content_encoding or not self._body.data or not self._body.is_whole:
             return self._body
-        if not 0 < self._decoded.decoded_bytes <= DECODED_AGAIN_BYTES_MAX:
+        if not 0 < self._decoded_bytes <= DECODED_AGAIN_BYTES_MAX:
             return NOT_KNOWN
         return decoded_body(self._body, self._content_encoding, self.troubles)
 
@@ -216,13 +219,11 @@ class MeteredExchange:
         edits = edits and self.opened.usage_injected and is_event_stream(content_type)
         decoder = None
         if edits:
-            decoder = Decoder(encoding)
-            if decoder.trouble is not None:
+            decoder = decoder_of(encoding)
+            if decoder is not None and decoder.trouble is not None:
                 self.troubles.add(f"usage that was asked for stays: {decoder.trouble}")
                 edits, decoder = False, None
-            elif decoder.is_identity:
-                decoder = None
-            else:
+            elif decoder is not None:
                 encoding = ""  # the meter reads decoded bytes
         self.tap = Tap(
             self._meter(response, encoding, on_confirmed),
@@ -357,7 +358,7 @@ class MeteredExchange:
 
     def _estimate_input(self) -> int | None:
         if self._content_encoding:
-            return self._decoded.input_tokens
+            return self._encoded_tokens
         return estimate.input_tokens_of(self._body.data) if self._body.is_whole else None
 
 
@@ -389,9 +390,9 @@ def decoded_body_in_steps(
     body: Body, content_encoding: str, troubles: Troubles
 ) -> Generator[None, None, Body]:
     """As `decoded_body`, with a pause after each piece."""
-    decoder = Decoder(content_encoding if body.data else "")
-    if decoder.is_identity or not body.is_whole:
-        return body if decoder.is_identity else NOT_KNOWN
+    decoder = decoder_of(content_encoding) if body.data else None
+    if decoder is None or not body.is_whole:
+        return body if decoder is None else NOT_KNOWN
     pieces: list[bytes] = []
     size = 0
     for piece in decoder.decode(body.data):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from urllib.parse import parse_qs, urlsplit
 
@@ -169,7 +169,8 @@ def open_exchange(
         request=facts,
         body=request.body,
         content_encoding="" if encoding.lower() == "identity" else encoding,
-        decoded=replace(readable, chat=NO_CHAT),
+        decoded_bytes=readable.decoded_bytes,
+        encoded_tokens=readable.input_tokens,
         credentials=attempt(credentials_of, headers, request.path) or (),
         is_handshake=is_handshake,
         is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),
@@ -217,15 +218,16 @@ def readable_in_steps(
     if request.body.is_whole:
         digest = yield from request_digest_in_steps(request.body.data)
     body = yield from decoded_body_in_steps(request.body, encoding, troubles)
-    short = yield from short_in_steps(body.data)
-    if short.lost is not None:
-        troubles.add(short.lost)
-    chat = NO_CHAT
+    chat, data = NO_CHAT, b""
     route = _route_of(request, is_named=_upstream_of(request, rules) is not None)
     if rules.keeps_segments and route is not None and route.dialect.operation in OPERATIONS:
         chat = yield from read_in_steps(body.data, rules.secret)
+    if chat.values is None:
+        data, lost = yield from short_in_steps(body.data)
+        if lost is not None:
+            troubles.add(lost)
     return Readable(
-        data=short.data,
+        data=data,
         decoded_bytes=len(body.data),
         digest=digest,
         input_tokens=estimate.input_tokens_of(body.data) if encoding and body.is_whole else None,

@@ -13,10 +13,11 @@ length and each number are bounded, and a value that is not usable is None, neve
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 from urllib.parse import parse_qsl
@@ -29,8 +30,12 @@ from ledger.model.quota import Quota, QuotaKind
 
 HEADERS_MAX = 1000
 """Response headers that are read. Providers send fewer than 100."""
+NAMES_MAX = 512
+"""Names of headers of which it is remembered what they state: to search for it takes 1 µs each."""
 QUOTAS_MAX = 32
 """Quotas of one exchange. The longest recorded set has 8."""
+NAME_LENGTH_MAX = 128
+"""Characters of a name that are searched. None that states a quota has as many."""
 VALUE_LENGTH_MAX = 256
 """Characters of a value that is read. Copilot's are the longest, about 80."""
 COUNT_MAX = 2**63 - 1
@@ -94,6 +99,8 @@ _WINDOW_NAME = re.compile(r"(\d{1,3})([mhd])", re.ASCII)
 _STATUS = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 type _Fields = dict[str, str]
+type _Key = tuple[str, str, str]
+"""Family of headers, window, and name of the limit."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -121,7 +128,7 @@ def limits_of(
 
 def is_quota_header(name: str) -> bool:
     """Whether a header states a quota or a wait. `name` is in lower case."""
-    return name in _OTHERS or _match(name) is not None
+    return name in _OTHERS or _stated(name[:NAME_LENGTH_MAX]) is not None
 
 
 def quotas_of(headers: Mapping[str, str], *, arrived_at: datetime) -> tuple[Quota, ...]:
@@ -130,14 +137,11 @@ def quotas_of(headers: Mapping[str, str], *, arrived_at: datetime) -> tuple[Quot
     Names are in lower case. A relative reset counts from `arrived_at`. A limit without end makes no
     quota, nor does a window of which no figure, status or reset is usable.
     """
-    groups: dict[tuple[str, str, str], _Fields] = {}
+    groups: dict[_Key, _Fields] = {}
     for name, value in islice(headers.items(), HEADERS_MAX):
-        if len(value) > VALUE_LENGTH_MAX or (match := _match(name)) is None:
-            continue
-        found = match.groupdict()
-        family = next((each for each in _READERS if found.get(each)), "rate")
-        key = (family, found[family] or "ratelimit", found.get("limit") or "")
-        groups.setdefault(key, {})[found["field"]] = value.strip()
+        if len(value) <= VALUE_LENGTH_MAX and (stated := _stated(name[:NAME_LENGTH_MAX])):
+            key, field = stated
+            groups.setdefault(key, {})[field] = value.strip()
     _add_claim(groups, headers)
     quotas: dict[tuple[QuotaKind, str], Quota] = {}
     # Plain windows come first, so that many windows of models cannot push them out.
@@ -186,14 +190,19 @@ def retry_after_ms(headers: Mapping[str, str], *, arrived_at: datetime) -> int |
     return wait // timedelta(milliseconds=1) if timedelta() <= wait <= RETRY_AFTER_MAX else None
 
 
-def _match(name: str) -> re.Match[str] | None:
-    if len(name) > VALUE_LENGTH_MAX:
-        return None
-    found: Iterable[re.Match[str] | None] = (each.fullmatch(name) for each in _PATTERNS)
-    return next((match for match in found if match is not None), None)
+@lru_cache(maxsize=NAMES_MAX)
+def _stated(name: str) -> tuple[_Key, str] | None:
+    """What a header states, and the field of it; None: it states no quota."""
+    for pattern in _PATTERNS:
+        if match := pattern.fullmatch(name):
+            found = match.groupdict()
+            family = next((each for each in _READERS if found.get(each)), "rate")
+            key = (family, found[family] or "ratelimit", found.get("limit") or "")
+            return key, found["field"]
+    return None
 
 
-def _add_claim(groups: dict[tuple[str, str, str], _Fields], headers: Mapping[str, str]) -> None:
+def _add_claim(groups: dict[_Key, _Fields], headers: Mapping[str, str]) -> None:
     """Give the window that binds the answer's own status and reset, unless it states its own.
 
     Some 429 answers state nothing else, so this tells which limit refused the request.

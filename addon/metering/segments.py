@@ -42,6 +42,7 @@ _RESULTS = (
     "web_search_tool_result",
 )
 _TEXTS = ("text", "input_text", "output_text")
+_CALLS_AND_RESULTS = _CALLS + _RESULTS
 _IMAGES = ("image", "image_url", "input_image", "document", "input_file", "file", "input_audio")
 _KEYS = {  # Bedrock's Converse and Gemini name a part by its only key
     "toolUse": Part.TOOL_CALL,
@@ -56,11 +57,12 @@ _KEYS = {  # Bedrock's Converse and Gemini name a part by its only key
 }
 
 
-class _Piece(NamedTuple):
-    kind: Kind
-    part: Part
-    name: str
-    value: Any
+type _Piece = tuple[Kind, Part, str, object, int]
+"""Kind, part, name, content without breakpoints, and the lifetime that a breakpoint asks for."""
+_CACHE_POINT = "cachePoint"
+"""The key of Bedrock's breakpoints, which are parts of their own."""
+_POINT = object()
+"""The content of such a part."""
 
 
 class ChatRequest(NamedTuple):
@@ -72,7 +74,7 @@ class ChatRequest(NamedTuple):
     shape: Shape | None = None
     """For its purpose; None: the body is not read."""
     values: dict[str, Any] | None = None
-    """The parsed body, if it is short enough to be read as a whole by others, too."""
+    """The parsed body."""
 
 
 NOT_READ = ChatRequest()
@@ -89,28 +91,27 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
     yield
     if not isinstance(values, dict):
         return NOT_READ
-    kept = values if len(body) <= PARSED_BYTES_MAX else None
+    shape = shape_of(values)
     if not _messages_of(values) or any(values.get(name) for name in _HELD):
-        return ChatRequest(None, shape_of(values), kept)
-    return ChatRequest((yield from _segments_in_steps(values, secret)), shape_of(values), kept)
+        return ChatRequest(None, shape, values)
+    return ChatRequest((yield from _segments_in_steps(values, secret)), shape, values)
 
 
 def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None, None, str | None]:
     found: list[Segment] = []
     read = 0
-    for piece in _pieces(values):
-        if isinstance(piece.value, dict) and "cachePoint" in piece.value:
+    for kind, part, name, content, mark in _pieces(values):
+        if content is _POINT:
             if found:
-                found[-1] = found[-1]._replace(breakpoint=_ttl_of(piece.value["cachePoint"]) or 1)
+                found[-1] = found[-1]._replace(breakpoint=mark)
             continue
         try:
-            data, mark = _content_of(piece.value)
+            data = orjson.dumps(content)
         except TypeError:  # it is nested deeper than orjson writes
             return None
         if len(data) > STEP_BYTES:
             yield
-        digest = _digest_of(data, secret)
-        found.append(Segment(piece.kind, piece.part, piece.name, len(data), mark, digest))
+        found.append(Segment(kind, part, name, len(data), mark, _digest_of(data, secret)))
         if len(found) > PIECES_MAX:
             return None
         read += len(data)
@@ -141,12 +142,6 @@ def _values_in_steps(body: bytes) -> Generator[None, None, int]:
     return count
 
 
-def _content_of(piece: Any) -> tuple[bytes, int]:
-    """A part as compact JSON without breakpoints, and the lifetime of its own."""
-    content, mark = _without_breakpoints(piece)
-    return orjson.dumps(content), mark
-
-
 def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
     tools = values.get("tools")
     if not isinstance(tools, list):
@@ -155,45 +150,52 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
     for tool in tools:
         declared = tool.get("functionDeclarations") if isinstance(tool, dict) else None
         for each in declared if isinstance(declared, list) else (tool,):
-            yield _Piece(Kind.TOOLS, Part.TEXT, _tool_name(each), each)
+            yield _piece(Kind.TOOLS, Part.TEXT, _tool_name(each), each)
     for name in ("system", "instructions", "systemInstruction", "system_instruction"):
         given = values.get(name)
         if isinstance(given, dict):
             given = given.get("parts")
         for each in _parts(given):
-            yield _Piece(Kind.SYSTEM, Part.TEXT, "system", each)
+            yield _piece(Kind.SYSTEM, Part.TEXT, "system", each)
     messages = _messages_of(values)
     is_head = True
     for message in _parts(messages):
         role = _name(message.get("role")) if isinstance(message, dict) else "user"
         is_head = is_head and role in ("system", "developer")
-        yield from _of_message(message, role, Kind.SYSTEM if is_head else Kind.MESSAGES)
+        kind = Kind.SYSTEM if is_head else Kind.MESSAGES
+        if isinstance(message, dict):
+            yield from _of_message(message, role, kind)
+        else:
+            yield kind, Part.TEXT, role, (role, message), 0
 
 
 def _messages_of(values: dict[str, Any]) -> Any:
     return values.get("messages", values.get("contents", values.get("input")))
 
 
-def _of_message(message: Any, role: str, kind: Kind) -> Iterator[_Piece]:
-    """The parts of a message; each holds the role, as a change of it breaks a cache too."""
-    if not isinstance(message, dict):
-        yield _Piece(kind, Part.TEXT, role, [role, message])
-        return
+def _of_message(message: dict[str, Any], role: str, kind: Kind) -> Iterator[_Piece]:
     content = message.get("content", message.get("parts"))
-    if (not role and content is None) or message.get("type") in (*_CALLS, *_RESULTS):
-        part, name = _part_of(message, role or "assistant")
-        yield _Piece(kind, part, name, message)
+    if (not role and content is None) or message.get("type") in _CALLS_AND_RESULTS:
+        yield _piece(kind, *_part_of(message, role or "assistant"), message)
         return
+    is_result = role in ("tool", "function")
     for each in _parts(content):
         part, name = _part_of(each, role)
-        if role in ("tool", "function"):
+        if is_result:
             part = Part.TOOL_RESULT
-        if isinstance(each, dict) and "cachePoint" in each:
-            yield _Piece(kind, part, name, each)
-        else:
-            yield _Piece(kind, part, name, [role, each])
+        yield _piece(kind, part, name, each, role)
     for call in _list(message.get("tool_calls")):
-        yield _Piece(kind, Part.TOOL_CALL, _tool_name(call), [role, call])
+        yield _piece(kind, Part.TOOL_CALL, _tool_name(call), call, role)
+
+
+def _piece(kind: Kind, part: Part, name: str, value: Any, role: str | None = None) -> _Piece:
+    """A part as it is hashed. `role`: of the message that has it, which breaks a cache, too."""
+    content, mark = value, 0
+    if isinstance(value, dict):
+        if _CACHE_POINT in value:
+            return kind, part, name, _POINT, _ttl_of(value[_CACHE_POINT]) or 1
+        content, mark = _without_breakpoints(value)
+    return kind, part, name, content if role is None else (role, content), mark
 
 
 def _part_of(value: Any, role: str) -> tuple[Part, str]:
@@ -216,22 +218,18 @@ def _part_of(value: Any, role: str) -> tuple[Part, str]:
     return Part.TEXT, role
 
 
-def _without_breakpoints(piece: Any) -> tuple[Any, int]:
+def _without_breakpoints(value: dict[str, Any]) -> tuple[Any, int]:
     """A part without breakpoints in it and in the parts of its content (a tool's result), and
     its lifetime: 0 none, 1 five minutes, 2 an hour."""
-    has_role = isinstance(piece, list) and len(piece) == 2
-    role, value = piece if has_role else (None, piece)
-    if not isinstance(value, dict):
-        return piece, 0
-    value, mark = _bare(value)
-    content = value.get("content") if isinstance(value, dict) else None
+    bare, mark = _bare(value)
+    content = bare.get("content") if isinstance(bare, dict) else None
     if isinstance(content, list):
         inner = [_bare(each) for each in content[:PIECES_MAX]]
         mark = max(mark, *(ttl for _, ttl in inner), 0)
-        bare = [*(each for each, _ in inner), *content[PIECES_MAX:]]
-        is_text = len(bare) == 1 and isinstance(bare[0], str)
-        value = {**value, "content": bare[0] if is_text else bare}
-    return ([role, value] if has_role else value), mark
+        parts = [*(each for each, _ in inner), *content[PIECES_MAX:]]
+        is_text = len(parts) == 1 and isinstance(parts[0], str)
+        bare = {**bare, "content": parts[0] if is_text else parts}
+    return bare, mark
 
 
 def _bare(value: Any) -> tuple[Any, int]:

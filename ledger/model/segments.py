@@ -29,6 +29,8 @@ SEGMENTS_MAX = 256
 PACKED_CHARACTERS_MAX = 65_536
 """Of one request: 256 hashes and names of 64 characters take less."""
 UNPACKED_BYTES_MAX = 262_144
+WINDOW_BITS = 13
+MEMORY_LEVEL = 6
 
 
 class Kind(IntEnum):
@@ -91,7 +93,9 @@ def pack(parts: Sequence[Segment], *, automatic: int = 0) -> str:
     rows = [(each.kind, each.part, each.name, each.size, each.breakpoint) for each in parts]
     hashes = b"".join(each.digest for each in parts)
     packed = msgspec.msgpack.encode((1, automatic, rows, hashes))
-    return b64encode(zlib.compress(packed, 1)).decode()
+    # Of a few hundred bytes: zlib would clear 256 KB for its usual window and tables.
+    deflate = zlib.compressobj(1, zlib.DEFLATED, WINDOW_BITS, MEMORY_LEVEL)
+    return b64encode(deflate.compress(packed) + deflate.flush()).decode()
 
 
 def unpack(text: str) -> Segments | None:

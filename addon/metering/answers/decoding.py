@@ -43,6 +43,12 @@ Ended = Callable[[], bool]
 """Whether the bytes so far are a whole body of an encoding, with nothing behind it."""
 
 
+def decoder_of(content_encoding: str) -> "Decoder | None":
+    """What undoes a `content-encoding`; None: nothing is encoded."""
+    decoder = Decoder(content_encoding) if content_encoding else None
+    return None if decoder is None or decoder.is_identity else decoder
+
+
 class Decoder:
     """Undoes one `content-encoding`; never raises."""
 
@@ -67,7 +73,7 @@ class Decoder:
 
     @property
     def is_identity(self) -> bool:
-        """Whether there is no encoding: callers may skip the decoder."""
+        """Whether there is no encoding."""
         return not self._layers and self.trouble is None
 
     @property

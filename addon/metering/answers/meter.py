@@ -24,7 +24,7 @@ from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
 from addon.metering.answers import verbatim
-from addon.metering.answers.decoding import Decoder
+from addon.metering.answers.decoding import decoder_of
 from addon.metering.answers.passed_text import PassedText
 from addon.metering.answers.templates import Ordinary, learn
 from ledger.model.exchange import ERROR_STATUS_MIN
@@ -80,8 +80,7 @@ class Meter:
         self._marks = (*dialect.marks, _DONE_MARK)
         self._is_error = status >= ERROR_STATUS_MIN
         self._content_type = content_type
-        decoder = Decoder(content_encoding)
-        self._decoder = None if decoder.is_identity else decoder
+        self._decoder = decoder_of(content_encoding)
         self._framing: Framing | None = None
         self._is_sse = False
         self.request_units = request_units or {}

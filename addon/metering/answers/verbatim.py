@@ -8,18 +8,16 @@ usage, which merges `message_start` and `message_delta` key by key, for usage in
 streams), and for values that databases refuse as JSON (NaN).
 """
 
-import re
 from typing import Any
 
 from addon.framing import json_values
 
 CANDIDATES_MAX = 4
 """Places with the right key to try, the last one first: parsers take the last of duplicate keys.
-Each costs a scan of the object at that place."""
+Each costs a parse of the object at that place."""
 _DEPTH_MAX = 4
 _ITEMS_MAX = 4
 """Usage is in `response.usage` or `choices[0].usage`, and never deeper."""
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}]', re.DOTALL)
 
 
 def key_of(body: dict[str, Any], usage: dict[str, Any], depth: int = _DEPTH_MAX) -> str | None:
@@ -47,10 +45,15 @@ def usage_text(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
         if at < 0:
             return None
         end = at
-        start = _value_after(data, at + len(needle))
-        text = data[start : _object_end(data, start)]
-        if text and json_values.loads(text) == usage:
-            return text.decode() if json_values.strict_loads(text) is not None else None
+        try:
+            rest = data[at + len(needle) :].decode("utf-8", "surrogatepass").lstrip(" \t\r\n:")
+            value, length = json_values.LENIENT.raw_decode(rest)
+        except (ValueError, RecursionError):
+            continue
+        if value == usage:
+            text = rest[:length]
+            is_json = json_values.strict_loads(text.encode("utf-8", "surrogatepass")) is not None
+            return text if is_json else None
     return None
 
 
@@ -60,26 +63,3 @@ def _key_in_list(items: list[Any], usage: dict[str, Any], depth: int) -> str | N
         if found is not None:
             return found
     return None
-
-
-def _value_after(data: bytes, at: int) -> int:
-    """Start of the value of the key that ends at `at`."""
-    while at < len(data) and data[at] in b" \t\r\n:":
-        at += 1
-    return at
-
-
-def _object_end(data: bytes, start: int) -> int:
-    """Just after the object that begins at `start`; `start` itself if there is none."""
-    if data[start : start + 1] != b"{":
-        return start
-    depth = 0
-    for token in _TOKEN.finditer(data, start):
-        kind = data[token.start()]
-        if kind == ord("{"):
-            depth += 1
-        elif kind == ord("}"):
-            depth -= 1
-            if depth == 0:
-                return token.end()
-    return start

@@ -137,7 +137,7 @@ class LedgerFile:
         if seen is None or found.st_ino != seen.inode:
             return False
         header = self._header()
-        is_shorter = found.st_size < min(seen.bytes, self._bytes())
+        is_shorter = found.st_size < seen.bytes and found.st_size < self._bytes()
         wal_inode = _inode(_wal(self._path))
         if (
             is_shorter

@@ -124,7 +124,7 @@ def patient(monkeypatch) -> float:
 
 
 def test_rows_that_come_soon_after_each_other_are_gathered(queue, patient):
-    names = "abcdefgh"
+    names = [f"{number:03}" for number in range(incoming.GATHER_SETTLED + 4)]
     for name in names:
         queue.open(Job(opened(name)))
     first, rest = names[: incoming.GATHER_SETTLED], names[incoming.GATHER_SETTLED :]
@@ -154,10 +154,11 @@ def test_a_batch_that_is_large_enough_waits_for_no_more(queue, patient):
 
 
 def test_rows_that_come_now_and_then_wait_for_none(queue, clock, patient):
-    for name in "abcdefgh":
+    names = [f"{number:03}" for number in range(incoming.GATHER_SETTLED + 4)]
+    for name in names:
         queue.open(Job(opened(name)))
-    for name in "abcdef":
-        clock.return_value += incoming.GATHER_SECONDS * 4 / 3
+    for name in names[:-2]:
+        clock.return_value += incoming.GATHER_SECONDS * 2 / 3
         queue.settle(ended(name))
         assert f"{name} settled" in taken(queue)[0]
     assert time.monotonic() - patient < 30
