@@ -193,7 +193,7 @@ EFFECT_METHODS = {
     *("read_text", "read_bytes", "write_text", "write_bytes", "mkdir", "unlink", "resolve"),
 }
 WITHOUT_EFFECT = {
-    "ledger.pages.sums.ranked_names",
+    "ledger.pages.period_sums.ranked_names",
     "ledger.reports.render.usd",
     "ledger.why.caches.cache_of",  # of a file that comes with the package, read once
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from addon.agent_logs.call import Booked, LoggedAgent, LoggedCall, booked
-from addon.agent_logs.files import SkippedCounts, read
+from addon.agent_logs.log_files import SkippedCounts, read
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.logged import Logged, recorded
 from ledger.model.exchange import Exchange

@@ -51,7 +51,7 @@ def import_command(
     An answer that was recorded live keeps its row. A second import adds nothing. Prompts and
     answers are skipped and never kept. Exit code 1: nothing was found, or something was refused.
     """
-    from addon.agent_logs import booking, files
+    from addon.agent_logs import booking, log_files
     from ledger import recording
     from ledger.commands.options import scope_of
     from ledger.maintenance.known import KnownExchanges
@@ -66,15 +66,17 @@ def import_command(
     tags = _tags(tag or [])
     scope = scope_of(since, until, None)
     logs = (
-        list(files.named(paths))
+        list(log_files.named(paths))
         if paths
         else [
-            (one, path) for one in agents for path in files.find(one, os.environ, files.user_home())
+            (one, path)
+            for one in agents
+            for path in log_files.find(one, os.environ, log_files.user_home())
         ]
     )
     logs = [(one, path) for one, path in logs if one in agents]
     if not logs:
-        looked = ", ".join(str(one.folder(os.environ, files.user_home())) for one in agents)
+        looked = ", ".join(str(one.folder(os.environ, log_files.user_home())) for one in agents)
         raise LedgerError(f"no session logs: looked in {looked}; name files or folders")
     url = ledger or default_url()
     console = console_on_stderr()
@@ -119,7 +121,7 @@ def import_command(
 
 
 def _agents(names: list[str]) -> "list[LoggedAgent]":
-    from addon.agent_logs.files import AGENTS
+    from addon.agent_logs.log_files import AGENTS
     from ledger.model.errors import LedgerError
     from ledger.text.nearest import suggestion
 

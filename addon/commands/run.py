@@ -113,7 +113,7 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     """
     from addon.run.call import config_file, trust
     from addon.run.call.arguments import set_options, workers_of
-    from ledger.budgets.files import DIGEST_VARIABLE
+    from ledger.budgets.budgets_file import DIGEST_VARIABLE
 
     variable = config_file.VARIABLES["workers"]
     if call.workers is None and (named := given.get(variable)):

@@ -14,7 +14,7 @@ from typing import Any
 
 from ledger.budgets.alerts import Alert
 from ledger.budgets.budgets import Destination
-from ledger.budgets.files import webhook_of
+from ledger.budgets.budgets_file import webhook_of
 from ledger.model.errors import LedgerError
 
 TRIES_MAX = 3

@@ -10,7 +10,7 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ledger.budgets import files
+from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
 from ledger.settings import names_file as name_files
 from ledger.store.processes.supervision import Log, SupervisedThread, ThreadHealth
@@ -56,7 +56,7 @@ class BudgetWatcher:
         from ledger.budgets.sender import send
         from ledger.store import db
 
-        budgets = files.load(None)
+        budgets = budgets_file.load(None)
         if not budgets.budgets and not budgets.quotas:
             return 0
         engine = db.open_existing(str_of(self._url))
@@ -99,4 +99,4 @@ def str_of(url: str | URL) -> str:
 
 def watcher_of(url: str | URL, log: Log) -> tuple[BudgetWatcher, ...]:
     """A watcher if a budgets file exists; a wrong file is logged and stops nothing."""
-    return (BudgetWatcher(url, log=log),) if files.path_of(None) is not None else ()
+    return (BudgetWatcher(url, log=log),) if budgets_file.path_of(None) is not None else ()

@@ -30,7 +30,7 @@ def digest(
     The figures are those of `report` and of the page. In a crontab:
     5 0 * * 1 tokentee digest --weekly | mail -s "LLM costs" team@example.com
     """
-    from ledger.budgets import files
+    from ledger.budgets import budgets_file
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.pages import digest as made
@@ -47,7 +47,7 @@ def digest(
             engine,
             period,
             names=names_file.load(names),
-            budgets=files.load(budgets),
+            budgets=budgets_file.load(budgets),
             shipping=sections.shipping_to(engine.url),
         )
     if form == "slack":

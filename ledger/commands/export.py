@@ -114,11 +114,11 @@ def export(
 def _invoices(files: list[str]) -> dict[tuple[str, str], str]:
     """(provider, month) -> the invoice, if the statements name exactly one."""
     from ledger.model.errors import LedgerError
-    from ledger.reconcile import reading
+    from ledger.reconcile import statement_files
 
     found: dict[tuple[str, str], set[str]] = {}
     for file in files:
-        statement = reading.load(file, provider=None)
+        statement = statement_files.load(file, provider=None)
         for line in statement.lines:
             if line.invoice is not None and statement.provider is not None:
                 key = (statement.provider, f"{line.day:%Y-%m}")

@@ -48,7 +48,7 @@ def mcp(
     their answers are bounded. Claude Code: claude mcp add tokentee -- tokentee mcp
     """
     from ledger.figures.queries import existing_ledger
-    from ledger.pages.live.reading import open_read_only
+    from ledger.pages.live.read_only import open_read_only
     from ledger.store.engines import urls
 
     url = ledger or urls.default_url()
@@ -150,18 +150,18 @@ class Answers:
         """Why requests were not served from the prompt cache, the dearest cause first: what changed
         or expired; with tokens and list value lost."""
         from ledger.pricing.prices import PriceBook
-        from ledger.why import reading
+        from ledger.why import questions
 
         scope = self._scope(since, until, only)
-        found = reading.priced(self.engine, scope, session, PriceBook.load(self.prices))
-        return bounded({"causes": reading.rows(found, by)}, "causes")
+        found = questions.priced(self.engine, scope, session, PriceBook.load(self.prices))
+        return bounded({"causes": questions.rows(found, by)}, "causes")
 
     def budgets(self) -> str:
         """Budgets in their present periods: spent, limit, forecast, state."""
-        from ledger.budgets import files, spending, status
+        from ledger.budgets import budgets_file, spending, status
         from ledger.settings import names_file
 
-        budgets, names = files.load(None), names_file.load(self.names)
+        budgets, names = budgets_file.load(None), names_file.load(self.names)
         found = spending.statuses(self.engine, budgets.budgets, names, datetime.now(UTC))
         return bounded(status.document(found), "budgets")
 
@@ -193,7 +193,7 @@ def _said(tool: Callable[..., str]) -> Callable[..., str]:
     from mcp.server.fastmcp.exceptions import ToolError
 
     from ledger.model.errors import LedgerError
-    from ledger.pages.live.reading import deadline
+    from ledger.pages.live.read_only import deadline
 
     @functools.wraps(tool)
     def answered(*words: Any, **named: Any) -> str:

@@ -99,7 +99,7 @@ def report(
 
 def _write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
     """Write the page of a scope."""
-    from ledger.budgets import files as budget_files
+    from ledger.budgets import budgets_file as budget_files
     from ledger.figures.queries import existing_ledger
     from ledger.pages import html_file, sections
 

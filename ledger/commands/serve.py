@@ -41,11 +41,11 @@ def serve(
     """
     import ipaddress
 
-    from ledger.budgets import files as budget_files
+    from ledger.budgets import budgets_file as budget_files
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.pages import sections
-    from ledger.pages.live import reading, server
+    from ledger.pages.live import read_only, server
     from ledger.settings import names_file
     from ledger.store.engines import urls
     from ledger.text.period import zone_of
@@ -58,7 +58,7 @@ def serve(
     url = ledger or urls.default_url()
     with existing_ledger(url):
         pass  # like every command, this migrates an older SQLite ledger
-    engine = reading.open_read_only(url)
+    engine = read_only.open_read_only(url)
     on = server.listen(host, port)
     bound = on.getsockname()[1]
     token = server.new_token()

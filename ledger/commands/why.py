@@ -49,12 +49,12 @@ def cache(
     """
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
-    from ledger.why import reading
+    from ledger.why import questions
 
     scope = scope_of(since, until, only, names)
     with existing_ledger(ledger) as engine:
-        found = reading.priced(engine, scope, session, PriceBook.load(prices))
-        rows = reading.rows(found, by)
+        found = questions.priced(engine, scope, session, PriceBook.load(prices))
+        rows = questions.rows(found, by)
     columns = ("requests", "tokens", "list_value_usd", "first_at", "last_at", "example")
     head = (by,) if by else ("reason", "how", "segment")
     _print(rows, (*head, *columns), form)
@@ -78,10 +78,10 @@ def context(
     Requests without segments (tee_segments=off, recorded earlier, dropped) are left out.
     """
     from ledger.figures.queries import existing_ledger
-    from ledger.why import reading
+    from ledger.why import questions
 
     with existing_ledger(ledger) as engine:
-        found = reading.context(engine, scope_of(since, until, only, names), session)
+        found = questions.context(engine, scope_of(since, until, only, names), session)
     if found.without_segments:
         typer.echo(f"left out: {_without_segments(found.without_segments)}", err=True)
     if form == "table":
@@ -135,12 +135,12 @@ def what_if(
     """
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
-    from ledger.why import reading
+    from ledger.why import questions
     from ledger.why.simulation import Breakpoints
 
     breakpoints = Breakpoints(cache) if cache else Breakpoints.AS_SENT
     with existing_ledger(ledger) as engine:
-        found = reading.what_if(
+        found = questions.what_if(
             engine,
             scope_of(since, until, only, names),
             model,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ledger.budgets.status import BudgetStatus
 from ledger.pages.period import Period, bar_name
-from ledger.pages.sums import Groups, ranked_names
+from ledger.pages.period_sums import Groups, ranked_names
 from ledger.text.printable import short_text
 
 COLOURS = 8

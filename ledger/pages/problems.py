@@ -11,7 +11,7 @@ from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.model.exchange import NO_MODEL
 from ledger.pages.period import Period
-from ledger.pages.sums import ProblemCounts
+from ledger.pages.period_sums import ProblemCounts
 from ledger.pages.unusual import Unusual
 from ledger.text import figures
 from ledger.text.figures import counted

@@ -23,7 +23,7 @@ from ledger.figures.percentiles import Pool
 from ledger.figures.queries import Group
 from ledger.figures.request_list import ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError
-from ledger.pages import charts, sums
+from ledger.pages import charts, period_sums
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
@@ -171,11 +171,13 @@ def overview(
     unusual = odd(engine, question)
     with snapshot(engine) as connection:
         period = _begun(connection, question.period)
-        table = sums.read(connection, period, question.scope, by_hour=period.bar == "hour")
+        table = period_sums.read(connection, period, question.scope, by_hour=period.bar == "hour")
         earlier = question.period.before
-        past = sums.read(connection, earlier, question.scope) if earlier else None
-        counts = sums.count_troubles(connection, period)
-        unknown = sums.unknown_fields(connection, period) if table.total().without_price else []
+        past = period_sums.read(connection, earlier, question.scope) if earlier else None
+        counts = period_sums.count_troubles(connection, period)
+        unknown = (
+            period_sums.unknown_fields(connection, period) if table.total().without_price else []
+        )
         begin = period.now - OTHER_MODELS
         since = max(period.since, begin) if period.since else begin
         recent = replace(question.scope, since=since, until=period.until)
@@ -235,13 +237,13 @@ def odd(engine: Engine, question: Question) -> Odd:
     if any(word == "session" for word, _ in question.only):
         return Odd(days=(), new=(), labels={}, method="", is_judged=False)
     with snapshot(engine) as connection:
-        first = sums.first_request(connection)
+        first = period_sums.first_request(connection)
         period = _begun(connection, question.period)
         begin = day_of(period.local(period.since or now)).start
         last = day_of(period.local(period.end)).start
         since = (begin - timedelta(weeks=WEEKS)).astimezone(UTC)
         history = Period(since=since, until=last.astimezone(UTC), now=now)
-        table = sums.read(connection, history, question.scope)
+        table = period_sums.read(connection, history, question.scope)
     costs = {word: _costs(table.groups[word]) for word in ("model", "key")}
     first_day = period.local(first or now).date()
     judged_from = begin.date()
@@ -313,7 +315,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
     with snapshot(engine) as connection:
         period = _begun(connection, question.period)
         word = "hour" if period.bar == "hour" else "day"
-        groups = sums.read_by(connection, question.scope, team, time=word)
+        groups = period_sums.read_by(connection, question.scope, team, time=word)
     by_name: dict[str | None, Figures] = defaultdict(Figures)
     last: dict[str | None, str] = {}
     for (time, name), each in groups.items():
@@ -332,7 +334,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
 def sessions(engine: Engine, question: Question) -> Ranking:
     """The costliest sessions."""
     with snapshot(engine) as connection:
-        costliest = sums.read_costliest(connection, question.scope, "session", SESSIONS_MAX)
+        costliest = period_sums.read_costliest(connection, question.scope, "session", SESSIONS_MAX)
     rows = _listed("session", costliest, {None: "(no session)"}, before=None, last_times={})
     # Requests without a session do not form a row.
     rows = tuple(sorted(rows, key=lambda row: row.value is None))
@@ -374,7 +376,7 @@ def row_scope(question: Question, only: tuple[str, str], last_time: str | None) 
 
 def _begun(connection: Connection, period: Period) -> Period:
     """The period with a beginning: its own, or the ledger's first request."""
-    first = sums.first_request(connection) if period.since is None else period.since
+    first = period_sums.first_request(connection) if period.since is None else period.since
     return replace(period, since=first)
 
 
@@ -407,13 +409,13 @@ def _rows(
     last_times: Mapping[str | None, str],
 ) -> tuple[PageRow, ...]:
     """The costliest rows, and the rest as one line."""
-    costliest = sums.costliest_of(by_name, ROWS_MAX)
+    costliest = period_sums.costliest_of(by_name, ROWS_MAX)
     return _listed(word, costliest, labels, before=before, last_times=last_times)
 
 
 def _listed(
     word: str,
-    costliest: sums.Costliest,
+    costliest: period_sums.Costliest,
     labels: Mapping[str | None, str],
     *,
     before: Mapping[str | None, Figures] | None,
@@ -448,7 +450,7 @@ def _listed(
     return tuple(rows)
 
 
-def _costs(groups: sums.Groups) -> dict[tuple[date, str | None], int]:
+def _costs(groups: period_sums.Groups) -> dict[tuple[date, str | None], int]:
     return {
         (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
         for (time, name), each in groups.items()

@@ -18,7 +18,7 @@ from ledger.figures.queries import report
 from ledger.maintenance import reprice
 from ledger.maintenance.audit import checking
 from ledger.pages import html_file
-from ledger.pages.live import reading
+from ledger.pages.live import read_only
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import read as read_names
 from ledger.store.scope import Scope
@@ -162,10 +162,10 @@ def _report(words: str, scope: Scope, seconds_max: float | None) -> Asked:
 
 def _page(address: str, period: str, seconds_max: float) -> Asked:
     def ask(engine: Engine) -> None:
-        read_only = reading.open_read_only(engine.url.render_as_string(hide_password=False))
-        with pages(read_only, now=lambda: END) as site:
+        reader = read_only.open_read_only(engine.url.render_as_string(hide_password=False))
+        with pages(reader, now=lambda: END) as site:
             found = site.get(f"{address}{'&' if '?' in address else '?'}{period}")
-        read_only.dispose()
+        reader.dispose()
         assert found.status == 200, found.text[:500]
 
     return Asked(name=f"page {address} {period}", ask=ask, seconds_max=seconds_max)

@@ -12,24 +12,24 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from addon.agent_logs import call, claude_code, codex, files, gemini_cli
-from addon.agent_logs.files import SkippedCounts
+from addon.agent_logs import call, claude_code, codex, gemini_cli, log_files
+from addon.agent_logs.log_files import SkippedCounts
 from addon.metering.opening import RunRules
 from addon.recordings.files import read as read_recording
 from addon.recordings.formats.recorded import Recorded, RecordingError, Unreadable, split_url
 from addon.recordings.metered import meter
 from addon.run.call import config_file
-from ledger.budgets import files as budget_files
+from ledger.budgets import budgets_file as budget_files
 from ledger.model.errors import LedgerError
 from ledger.pricing import overrides
 from ledger.pricing.litellm import PROVIDERS, LiteLLM
-from ledger.reconcile import reading as statements
+from ledger.reconcile import statement_files as statements
 from ledger.settings import names_file
 from tests.addon.agent_logs import logs
 from tests.addon.recordings import recorded_files
 from tests.addon.run.call import test_settings
 from tests.ledger.budgets import test_budgets
-from tests.ledger.reconcile import test_reading
+from tests.ledger.reconcile import test_statement_files
 from tests.ledger.settings import test_names
 
 RULES = RunRules(node="n", secret=b"s")
@@ -98,11 +98,11 @@ def config(path: Path) -> None:
 
 
 def session_log(path: Path) -> None:
-    agent = files.agent_of(path)
+    agent = log_files.agent_of(path)
     for module in (claude_code, codex, gemini_cli):
-        for found in module.calls(files.read(path, SkippedCounts())):
+        for found in module.calls(log_files.read(path, SkippedCounts())):
             call.booked(found, now=NOW, capture=path.name, tags={})
-    assert agent is None or agent in files.AGENTS.values()
+    assert agent is None or agent in log_files.AGENTS.values()
 
 
 def url(path: Path) -> None:
@@ -228,14 +228,18 @@ def _statements() -> tuple[bytes, ...]:
         "sku": {"description": "x"},
     }
     texts = [
-        test_reading.page(test_reading.openai(test_reading.OPENAI_USAGE)),
-        test_reading.page(test_reading.openai(test_reading.costs(0.06, "gpt-5, input"))),
-        test_reading.page(test_reading.anthropic(test_reading.ANTHROPIC_USAGE)),
-        test_reading.page(test_reading.anthropic(costs)),
-        json.dumps({"data": [test_reading.OPENROUTER_ACTIVITY]}),
+        test_statement_files.page(test_statement_files.openai(test_statement_files.OPENAI_USAGE)),
+        test_statement_files.page(
+            test_statement_files.openai(test_statement_files.costs(0.06, "gpt-5, input"))
+        ),
+        test_statement_files.page(
+            test_statement_files.anthropic(test_statement_files.ANTHROPIC_USAGE)
+        ),
+        test_statement_files.page(test_statement_files.anthropic(costs)),
+        json.dumps({"data": [test_statement_files.OPENROUTER_ACTIVITY]}),
         json.dumps(row),
-        *("\n".join(map(str, each.values[:2])) for each in test_reading.CSV),
-        *(f"{test_reading.CUR}{row}\n" for row, _ in test_reading.BEDROCK),
-        *(f"{header}\n{row}\n" for header, row in test_reading.AZURE),
+        *("\n".join(map(str, each.values[:2])) for each in test_statement_files.CSV),
+        *(f"{test_statement_files.CUR}{row}\n" for row, _ in test_statement_files.BEDROCK),
+        *(f"{header}\n{row}\n" for header, row in test_statement_files.AZURE),
     ]
     return tuple(text.encode() for text in texts)

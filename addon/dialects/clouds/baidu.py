@@ -13,7 +13,7 @@ from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import FramePaths
+from addon.dialects.frame_paths import FramePaths
 from addon.dialects.openai import usage as openai_usage
 
 _LAYOUT = FramePaths(

@@ -8,7 +8,7 @@ level, as has the last event of a stream.
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import FramePaths, UsagePaths
+from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _LAYOUT = FramePaths(
     ids=("request_id",),

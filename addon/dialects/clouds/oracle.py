@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import FramePaths, UsagePaths
+from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _FIGURES = UsagePaths(
     input=("promptTokens",),

@@ -13,7 +13,7 @@ from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import FramePaths, UsagePaths
+from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _FIGURES = UsagePaths(
     input=("PromptTokens",),

@@ -19,7 +19,7 @@ from addon.dialects.counts import Counts, lookup
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import UsagePaths
+from addon.dialects.frame_paths import UsagePaths
 from ledger.model.usage import Usage
 
 _FIGURES = UsagePaths(

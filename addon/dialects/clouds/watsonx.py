@@ -13,7 +13,7 @@ from addon.dialects.counts import counts_among, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import UsagePaths
+from addon.dialects.frame_paths import UsagePaths
 from ledger.model.usage import count_of
 
 _FIGURES = UsagePaths(input=("input_token_count",), output=("generated_token_count",))

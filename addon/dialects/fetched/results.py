@@ -15,7 +15,7 @@ from typing import Any
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.fetched.sums import add, dialect_of_results
+from addon.dialects.fetched.batch_sums import add, dialect_of_results
 from addon.dialects.openai import chat
 
 

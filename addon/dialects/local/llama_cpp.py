@@ -9,7 +9,7 @@ event. `tokens_evaluated` is the whole prompt, of which `timings.cache_n` came f
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import FramePaths, UsagePaths
+from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _FIGURES = UsagePaths(
     input=("tokens_evaluated",), output=("tokens_predicted",), cache_read=("timings.cache_n",)

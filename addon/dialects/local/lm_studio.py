@@ -12,7 +12,7 @@ from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import UsagePaths
+from addon.dialects.frame_paths import UsagePaths
 
 _FIGURES = UsagePaths(
     input=("input_tokens",), output=("total_output_tokens",), reasoning=("reasoning_output_tokens",)

@@ -14,7 +14,7 @@ from addon.dialects.counts import counts_among, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
-from addon.dialects.layout import UsagePaths
+from addon.dialects.frame_paths import UsagePaths
 
 _USAGE_KEYS = (
     "prompt_eval_count",

@@ -12,7 +12,7 @@ from addon.dialects import shapes
 from addon.dialects.counts import HEADER_PREFIX, count_in, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.dialects.layout import FramePaths, UsagePaths
+from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _HEADERS = {name: HEADER_PREFIX + name for name in ("x-prompt-tokens", "x-generated-tokens")}
 _FIGURES = UsagePaths(

@@ -12,7 +12,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.dialects.layout import FramePaths, UsagePaths
+from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _FIGURES = UsagePaths(input=("num_tokens_prompt_total",), output=("num_tokens_generated",))
 _LAYOUT = FramePaths(

@@ -16,7 +16,7 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[1]))
     with control.makefile("rb", buffering=0) as lines:
-        from addon.run.workers.messages import LINE_BYTES_MAX, job_of
+        from addon.run.workers.worker_messages import LINE_BYTES_MAX, job_of
 
         job = job_of(lines.readline(LINE_BYTES_MAX))
     with uncollected_imports():

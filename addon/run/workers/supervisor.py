@@ -30,9 +30,9 @@ from addon.run.call.arguments import Call
 from addon.run.master import parsed_options
 from addon.run.workers.listeners import ConnectionCounts, Listeners
 from addon.run.workers.log import Log
-from addon.run.workers.messages import WorkerJob
-from addon.run.workers.metrics import GroupMetrics
 from addon.run.workers.plan import WorkerPlan, plan_of
+from addon.run.workers.worker_messages import WorkerJob
+from addon.run.workers.worker_metrics import GroupMetrics
 from addon.run.workers.worker_process import WorkerProcess, ending_of
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.text.durations import seconds_text

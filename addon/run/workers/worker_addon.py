@@ -33,9 +33,9 @@ from addon.proxy.host.given_sockets import GivenSockets
 from addon.proxy.host.sources import UnknownSourceError
 from addon.proxy.recorder import Recorder
 from addon.run.master import RecordingMaster, run_master
-from addon.run.workers import messages
+from addon.run.workers import worker_messages
 from addon.run.workers.listeners import ConnectionCounts
-from addon.run.workers.messages import WorkerJob, WorkerReport
+from addon.run.workers.worker_messages import WorkerJob, WorkerReport
 from addon.telemetry.health import MetricFiles
 
 REPORT_SECONDS = 1.0
@@ -159,7 +159,7 @@ class WorkerAddon:
         self._spawn(self._send_reports())
         with contextlib.suppress(OSError):
             while line := await reader.readline():
-                if line == messages.RETIRE and not self._retiring:
+                if line == worker_messages.RETIRE and not self._retiring:
                     self._retiring = True
                     self._spawn(self._retire())
         # The supervisor is gone, so no process would replace this worker.
@@ -171,7 +171,7 @@ class WorkerAddon:
             if self._writer.transport.get_write_buffer_size() < UNSENT_BYTES_MAX:
                 # It reads files and other processes' lessons, so it must not run on the event loop.
                 report = await asyncio.to_thread(self._report)
-                self._writer.write(messages.line_of(report))
+                self._writer.write(worker_messages.line_of(report))
             await asyncio.sleep(REPORT_SECONDS)
 
     def _report(self) -> WorkerReport:

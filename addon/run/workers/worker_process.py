@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from addon.run.workers import messages
+from addon.run.workers import worker_messages
 from addon.run.workers.log import LineSplitter, Log
-from addon.run.workers.messages import WorkerJob, WorkerReport
+from addon.run.workers.worker_messages import WorkerJob, WorkerReport
 
 MODULE = __name__.rpartition(".")[0]
 """The package, whose `__main__` is the worker."""
@@ -74,16 +74,16 @@ class WorkerProcess:
         finally:
             theirs.close()
         reader, self._control = await asyncio.open_connection(
-            sock=ours, limit=messages.LINE_BYTES_MAX
+            sock=ours, limit=worker_messages.LINE_BYTES_MAX
         )
-        self._control.write(messages.line_of(self._job))
+        self._control.write(worker_messages.line_of(self._job))
         loop = asyncio.get_running_loop()
         reading = [loop.create_task(self._read_log()), loop.create_task(self._read_reports(reader))]
         self._tasks = [*reading, loop.create_task(self._wait(reading))]
 
     def retire(self) -> None:
         """Make it stop accepting, finish all running exchanges without a short limit, and end."""
-        self._control.write(messages.RETIRE)
+        self._control.write(worker_messages.RETIRE)
 
     def stop(self) -> None:
         """Make it finish running exchanges within seconds, and end."""
@@ -108,7 +108,7 @@ class WorkerProcess:
         with contextlib.suppress(OSError, ValueError):
             while line := await reader.readline():
                 with contextlib.suppress(msgspec.DecodeError):  # the last report, cut by a kill
-                    self.report = messages.report_of(line)
+                    self.report = worker_messages.report_of(line)
                     self.reported_at = time.monotonic()
                 if not self.ready.done():
                     self.ready.set_result(True)

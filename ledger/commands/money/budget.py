@@ -55,13 +55,13 @@ def alert(
     """
     import time
 
-    from ledger.budgets import alerts, files
+    from ledger.budgets import alerts, budgets_file
     from ledger.budgets.sender import send
     from ledger.figures.queries import existing_ledger
     from ledger.settings import names_file as name_files
     from ledger.text.figures import counted
 
-    now, found = datetime.now(UTC), files.load(budgets)
+    now, found = datetime.now(UTC), budgets_file.load(budgets)
     with existing_ledger(ledger) as engine:
         due = alerts.claim_alerts(engine, found, name_files.load(names), now)
         sent = [each for each in due if send(each, found.destinations, log=_log, pause=time.sleep)]
@@ -81,18 +81,18 @@ def _show(
     ledger: str | None,
     format: Format,  # noqa: A002
 ) -> "list[BudgetStatus]":
-    from ledger.budgets import files, status
+    from ledger.budgets import budgets_file, status
     from ledger.budgets.spending import statuses
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.settings import names_file as name_files
     from ledger.settings.places import config_directory
 
-    path = files.path_of(budgets)
+    path = budgets_file.path_of(budgets)
     if path is None:
         where = config_directory() / "budgets.toml"
         raise LedgerError(f"there are no budgets: write {where}, or name a file with --budgets")
-    known, named = files.load(str(path)).budgets, name_files.load(names)
+    known, named = budgets_file.load(str(path)).budgets, name_files.load(names)
     with existing_ledger(ledger) as engine:
         found = statuses(engine, known, named, datetime.now(UTC))
     write(format, status.table(found), status.document(found), "Budgets")

@@ -76,13 +76,13 @@ def reconcile(
 ) -> None:
     """Compare vendors' statements with the ledger; exit code 1 if they do not agree."""
     from ledger.figures.queries import existing_ledger
-    from ledger.reconcile import output, reading, reconciliation
+    from ledger.reconcile import output, reconciliation, statement_files
     from ledger.reconcile.comparison import AGREES, unnamed_items
     from ledger.text.figures import counted, money
 
     scope, part = scope_of(since, until, only, names), _percent(tolerance)
     alike = _pairs(same or [])
-    statements = [reading.load(file, provider=provider) for file in files]
+    statements = [statement_files.load(file, provider=provider) for file in files]
     for file, statement in zip(files, statements, strict=True):
         of = f" of {statement.provider}" if statement.provider else ""
         print_line(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")

@@ -34,7 +34,7 @@ from ledger.figures.request_filter import KINDS
 from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
-from ledger.pages.live import asked, reading
+from ledger.pages.live import asked, read_only
 from ledger.pages.live.asked import PageQuestion
 from ledger.pages.live.guard import Guard
 from ledger.pages.problems import Shipping
@@ -43,7 +43,7 @@ from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import snapshot
 from ledger.text.period import zone_in
-from ledger.why.reading import verdict_of
+from ledger.why.questions import verdict_of
 
 QUESTIONS_MAX = 2
 """Concurrent queries: the database also has to record traffic."""
@@ -164,8 +164,8 @@ class Pages:
     def _answer(self, make: Callable[[Request, datetime], str], request: Request) -> Response:
         now = self._now()
         try:
-            with reading.deadline():
-                version = reading.version_of(self._engine)
+            with read_only.deadline():
+                version = read_only.version_of(self._engine)
                 address = str(request.url)
                 tag = _tag(version, str(now.date()), address)
                 answer = self._kept.get(address, tag)
@@ -182,7 +182,7 @@ class Pages:
             if answer.tag in request.headers.get("if-none-match", ""):
                 return Response(status_code=304, headers=headers)
             return HTMLResponse(answer.text, headers=headers)
-        except reading.TooLongError as error:
+        except read_only.TooLongError as error:
             return HTMLResponse(self._message(str(error)), 503)
         except LedgerError as error:
             return HTMLResponse(self._message(str(error)), 400)

@@ -4,7 +4,7 @@ import pytest
 
 from addon.dialects import routes, unknown
 from addon.dialects.facts import Ending, Facts
-from addon.dialects.fetched import results, sums
+from addon.dialects.fetched import batch_sums, results
 from addon.dialects.openai import chat, realtime
 from addon.dialects.vendors import bedrock, cohere, mistral, replicate
 from addon.metering.answers.meter import Meter
@@ -145,15 +145,15 @@ def test_frames_that_say_nothing_change_nothing() -> None:
 
 def test_a_batch_of_very_many_models_says_what_it_left_out() -> None:
     facts = Facts()
-    for n in range(sums.MODELS_MAX + 3):
+    for n in range(batch_sums.MODELS_MAX + 3):
         answer = {"choices": [], "model": f"m{n}", "usage": {"prompt_tokens": 1}}
         results.read_line(facts, "", {"custom_id": "c", "response": {"body": answer}})
     assert facts.usage is not None
-    usage = sums.usage_of(facts.usage, facts)
-    assert len(usage.further) == sums.MODELS_MAX - 1
+    usage = batch_sums.usage_of(facts.usage, facts)
+    assert len(usage.further) == batch_sums.MODELS_MAX - 1
     assert usage.remarks == ("3 answers left out",)
     results.read_line(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
-    assert facts.usage["results"] == sums.MODELS_MAX + 3
+    assert facts.usage["results"] == batch_sums.MODELS_MAX + 3
 
 
 GEMINI = (

@@ -12,7 +12,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from ledger import recording
-from ledger.budgets import alerts, files, sender
+from ledger.budgets import alerts, budgets_file, sender
 from ledger.budgets.alerts import claim_alerts, mark_sent
 from ledger.budgets.budgets import Budgets, Destination, read
 from ledger.budgets.spending import statuses
@@ -278,7 +278,7 @@ def test_a_webhook_from_the_environment_or_a_file(alert, hook, tmp_path, monkeyp
     assert (taken, pauses) == (False, [])
     assert "the variable HOOK holds no URL" in said[0][1]
     with pytest.raises(LedgerError, match="cannot read the webhook file"):
-        files.webhook_of(Destination(webhook_file="/nowhere"))
+        budgets_file.webhook_of(Destination(webhook_file="/nowhere"))
 
 
 @pytest.mark.process
@@ -355,7 +355,7 @@ def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
 
 def test_without_a_file_there_is_no_watcher(settings):
     assert watcher_of(urls.parse_url("sqlite:///x"), lambda *_: None) == ()
-    assert files.load(None) == Budgets()
+    assert budgets_file.load(None) == Budgets()
 
 
 def test_a_ledger_that_records_watches_its_budgets(tmp_path, settings):
@@ -370,7 +370,7 @@ def test_a_ledger_that_records_watches_its_budgets(tmp_path, settings):
 
 # Not `send`: an alert that was claimed is free again only after a while.
 STEPS = (
-    ("ledger.budgets.files", "load"),
+    ("ledger.budgets.budgets_file", "load"),
     ("ledger.settings.names_file", "load"),
     ("ledger.store.db", "open_existing"),
     ("ledger.budgets.alerts", "claim_alerts"),

@@ -18,7 +18,7 @@ from ledger.commands.mcp_server import (
     bounded,
 )
 from ledger.model.errors import LedgerError
-from ledger.pages.live.reading import open_read_only
+from ledger.pages.live.read_only import open_read_only
 from ledger.text.extras import missing_extra
 
 TOOLS = {"report", "requests", "explain", "limits", "cache", "budgets"}

@@ -21,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from ledger.pages import html_file
-from ledger.pages.live import reading
+from ledger.pages.live import read_only
 from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.text.durations import duration_text
@@ -141,7 +141,7 @@ def file(weeks, tmp_path):
 
 @pytest.fixture
 def site(weeks_url):
-    engine = reading.open_read_only(weeks_url)
+    engine = read_only.open_read_only(weeks_url)
     with pages(engine, now=lambda: NOW) as client:
         yield f"http://127.0.0.1:{client.port}"
     engine.dispose()
@@ -338,7 +338,7 @@ def test_a_bar_and_a_name_of_the_chart_work_by_keyboard(browser, site):
 def test_a_page_of_one_request_shows_it_instead_of_empty_charts(browser, weeks, weeks_url, width):
     at = NOW - timedelta(minutes=9)
     put(weeks, whole(written("alone", at=at, session_id="alone")))
-    engine = reading.open_read_only(weeks_url)
+    engine = read_only.open_read_only(weeks_url)
     with pages(engine, now=lambda: NOW) as client:
         browser.size(width)
         site = f"http://127.0.0.1:{client.port}"

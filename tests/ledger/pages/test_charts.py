@@ -6,7 +6,7 @@ from typing import Any
 from ledger.figures.figures import Figures
 from ledger.pages.charts import Lines, colours_of, stack
 from ledger.pages.period import Period
-from ledger.pages.sums import Groups
+from ledger.pages.period_sums import Groups
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 PERIOD = Period(since=datetime(2026, 11, 15, tzinfo=UTC), until=None, now=NOW)

@@ -9,8 +9,8 @@ from ledger.budgets.status import BudgetStatus
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.pages.period import Period
+from ledger.pages.period_sums import ProblemCounts
 from ledger.pages.problems import Shipping, problems
-from ledger.pages.sums import ProblemCounts
 from ledger.pages.unusual import Unusual
 from ledger.text.period import Span
 from tests.ledger.pages.conftest import NOW

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.maintenance import rollup
 from ledger.model.errors import WrongCallError
-from ledger.pages.live import reading
+from ledger.pages.live import read_only
 from ledger.store import db
 from ledger.text.period import zone_of
 from tests.ledger.pages.serving import pages
@@ -72,7 +72,7 @@ def test_each_day_has_the_figures_of_the_report(url, tmp_path, zone, place):
     told(url, "report", "--html", str(tmp_path / "page.html"), *of_zone)
     rows = json.loads(told(url, "report", "--by", "day", "-f", "json", *of_zone))["rows"]
     assert CHANGES[zone][place] in {row["day"] for row in rows}
-    with db.disposing(reading.open_read_only(url)) as engine:
+    with db.disposing(read_only.open_read_only(url)) as engine:
         clock = NOW.astimezone(zone_of(zone))
         with pages(engine, now=lambda: clock) as site:
             live = site.get(f"/?since={since}&until={until}").text

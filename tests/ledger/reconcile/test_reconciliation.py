@@ -11,8 +11,8 @@ from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.reconcile import reconciliation
 from ledger.reconcile.comparison import Agreement
-from ledger.reconcile.reading import load
 from ledger.reconcile.statement import Line, Statement
+from ledger.reconcile.statement_files import load
 from ledger.reconcile.tries import REGION_FACTORS
 from ledger.store import db
 from ledger.store.scope import Scope

@@ -4,10 +4,10 @@ import pytest
 
 from addon.run import bill
 from addon.run.call import config_file
-from ledger.budgets import files as budget_files
+from ledger.budgets import budgets_file as budget_files
 from ledger.model.errors import LedgerError
 from ledger.pricing import litellm, overrides
-from ledger.reconcile import reading
+from ledger.reconcile import statement_files
 from ledger.settings import names_file, rates_file, small_files
 from ledger.store import secret
 
@@ -19,12 +19,12 @@ READERS = {
     "config file": config_file.check,
     "rates file": lambda path: rates_file.load("EUR", str(path)),
     "file of expected costs": bill.read,
-    "statement": lambda path: reading.load(str(path), provider=None),
+    "statement": lambda path: statement_files.load(str(path), provider=None),
     "secret of key fingerprints": secret._read,
 }
 LIMITS = {
     "LiteLLM price file": litellm.FILE_BYTES_MAX,
-    "statement": reading.FILE_BYTES_MAX,
+    "statement": statement_files.FILE_BYTES_MAX,
     "secret of key fingerprints": secret.FILE_BYTES_MAX,
 }
 

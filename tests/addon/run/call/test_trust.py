@@ -8,7 +8,7 @@ from msgspec.structs import fields
 
 from addon.run.call import config_file, trust
 from addon.run.call.settings import ConfigFile
-from ledger.budgets import files as budgets_files
+from ledger.budgets import budgets_file as budgets_files
 from ledger.model.errors import LedgerError
 
 VALUES: dict[str, str] = {

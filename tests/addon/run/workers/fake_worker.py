@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from addon.run.workers.messages import RETIRE, WorkerReport, job_of, line_of
+from addon.run.workers.worker_messages import RETIRE, WorkerReport, job_of, line_of
 from addon.telemetry.health import Health
 
 

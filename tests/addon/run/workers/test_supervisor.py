@@ -15,8 +15,8 @@ from urllib.request import urlopen
 import pytest
 
 from addon.run.call.arguments import Call, parse
-from addon.run.workers import metrics as metrics_module
 from addon.run.workers import supervisor as module
+from addon.run.workers import worker_metrics as metrics_module
 from addon.run.workers import worker_process
 from addon.run.workers.log import Log
 from addon.run.workers.supervisor import Supervisor, run_workers

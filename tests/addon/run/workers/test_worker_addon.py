@@ -16,8 +16,8 @@ from mitmproxy.test import taddons, tflow
 from addon.proxy.recorder import Recorder
 from addon.run.workers import worker_addon as module
 from addon.run.workers.listeners import ConnectionCounts
-from addon.run.workers.messages import WorkerJob
 from addon.run.workers.worker_addon import WorkerAddon
+from addon.run.workers.worker_messages import WorkerJob
 
 
 @pytest.fixture

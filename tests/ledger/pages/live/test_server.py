@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.figures.queries import report
 from ledger.pages import sections
-from ledger.pages.live import reading, server
+from ledger.pages.live import read_only, server
 from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.text import figures
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.large
 @pytest.fixture
 def site(weeks, weeks_url):
     """The pages of some weeks, read-only."""
-    engine = reading.open_read_only(weeks_url)
+    engine = read_only.open_read_only(weeks_url)
     with pages(engine, now=lambda: NOW) as client:
         yield client
     engine.dispose()
@@ -218,7 +218,7 @@ def test_half_sent_requests_keep_nobody_away(weeks_url):
 
 
 def test_asking_again_costs_nothing_until_something_is_written(weeks, weeks_url, monkeypatch):
-    engine = reading.open_read_only(weeks_url)
+    engine = read_only.open_read_only(weeks_url)
     monkeypatch.setattr(server, "SLOW_SECONDS", 60)  # also where the tests' machine is busy
     asked = []
     real = sections.overview
@@ -247,7 +247,7 @@ def test_on_postgresql(new_postgres):
     url = new_postgres()
     writer = db.ensure(url)
     put(writer, whole(settled("one", at=NOW - timedelta(minutes=1))))
-    engine = reading.open_read_only(url)
+    engine = read_only.open_read_only(url)
     with pages(engine, now=lambda: NOW) as site:
         assert "1 request" in site.get("/requests?days=1").text
         assert site.get("/?days=2").status == 200
@@ -262,7 +262,7 @@ def test_hostile_text_on_every_page(new_sqlite):
     writer = db.ensure(url)
     hostile_ledger(writer)
     writer.dispose()
-    engine = reading.open_read_only(url)
+    engine = read_only.open_read_only(url)
     with pages(engine, now=lambda: NOW) as site:
         first = Elements(site.get("/?days=2").text)
         links = [
@@ -329,7 +329,7 @@ def test_the_command_prints_its_address_and_ends(weeks_url, how):
 
 def test_a_read_only_engine_cannot_write(either):
     url = either.url.render_as_string(hide_password=False)
-    engine = reading.open_read_only(url)
+    engine = read_only.open_read_only(url)
     with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError, match=r"(?i)read.?only"):
         connection.execute(sa.text("DELETE FROM daily"))
     engine.dispose()

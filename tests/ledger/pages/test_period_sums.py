@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.figures.spans import Span, spans
-from ledger.pages import sums
+from ledger.pages import period_sums
 from ledger.pages.period import Period
 from ledger.store.scope import Scope
 from ledger.text.period import DAY
@@ -34,7 +34,7 @@ PERIODS = [
 def same_as_report(engine, since, until, only):
     period = Period(since=since, until=until, now=NOW)
     with engine.connect() as connection:
-        table = sums.read(connection, period, Scope(only=only))
+        table = period_sums.read(connection, period, Scope(only=only))
     scope = Scope(since=since, until=until, only=only)
     for word in ("model", "provider", "key"):
         found = report(engine, [word], scope, is_exact=True)
@@ -43,7 +43,7 @@ def same_as_report(engine, since, until, only):
         assert shown.keys() == expected.keys()
         for name, figures in expected.items():
             one = shown[name]
-            for field in sums.FIGURES:
+            for field in period_sums.FIGURES:
                 # A page reads no state of its own of those that are priced in part.
                 is_state = field in ("unpriced", "partial")
                 field = "without_price" if is_state else field  # noqa: PLW2901
@@ -86,7 +86,7 @@ def test_many_changed_days_are_added_up_in_one_stretch(weeks):
 def test_by_the_hour(weeks):
     since = NOW - timedelta(hours=24)
     with weeks.connect() as connection:
-        table = sums.read(
+        table = period_sums.read(
             connection, Period(since=since, until=None, now=NOW), Scope(), by_hour=True
         )
     found = report(weeks, ["hour", "model"], Scope(since=since))
@@ -96,7 +96,7 @@ def test_by_the_hour(weeks):
 def test_troubles_are_counted(either):
     period = Period(since=None, until=None, now=NOW)
     with either.connect() as connection:
-        counts = sums.count_troubles(connection, period)
+        counts = period_sums.count_troubles(connection, period)
         known = connection.execute(
             sa.text(
                 "SELECT COUNT(CASE WHEN state = 'lost' THEN 1 END), COUNT(degraded), "
@@ -108,12 +108,12 @@ def test_troubles_are_counted(either):
 
 def test_an_empty_ledger_has_no_sums(engine):
     with engine.connect() as connection:
-        assert sums.first_request(connection) is None
-        table = sums.read(connection, Period(since=None, until=None, now=NOW), Scope())
-        counts = sums.count_troubles(connection, Period(since=None, until=None, now=NOW))
+        assert period_sums.first_request(connection) is None
+        table = period_sums.read(connection, Period(since=None, until=None, now=NOW), Scope())
+        counts = period_sums.count_troubles(connection, Period(since=None, until=None, now=NOW))
     assert table.total() == Figures()
     assert table.by_name("model") == {}
-    assert counts == sums.ProblemCounts()
+    assert counts == period_sums.ProblemCounts()
 
 
 @pytest.mark.parametrize("word", ["session", "model", "key", "tag:team"])
@@ -121,12 +121,12 @@ def test_an_empty_ledger_has_no_sums(engine):
 def test_the_database_ranks_groups_as_python_does(either, word, only):
     scope = Scope(since=START, only=only)
     with either.connect() as connection:
-        found = sums.read_by(connection, scope, word, time=None)
+        found = period_sums.read_by(connection, scope, word, time=None)
         by_name = {name: each for (_, name), each in found.items()}
         count = len(by_name)
         for rows_max in {1, 2, 3, 15, *range(max(1, count - 2), count + 2)}:
-            ranked = sums.read_costliest(connection, scope, word, rows_max)
-            expected = sums.costliest_of(by_name, rows_max)
+            ranked = period_sums.read_costliest(connection, scope, word, rows_max)
+            expected = period_sums.costliest_of(by_name, rows_max)
             assert list(ranked.shown.items()) == list(expected.shown.items())
             assert (ranked.rest, ranked.merged) == (expected.rest, expected.merged)
 
@@ -139,6 +139,6 @@ def test_costs_beyond_64_bits_are_ranked(engine):
         lines = (replace(charge("output", 1, 1), unit_picousd=cost, amount_picousd=cost),)
         put(engine, (exchange, reading(exchange), lines))
     with engine.connect() as connection:
-        found = sums.read_costliest(connection, Scope(), "session", 1)
+        found = period_sums.read_costliest(connection, Scope(), "session", 1)
     assert {name: each.cost_picousd for name, each in found.shown.items()} == {"s1": 3 * huge}
     assert (found.rest.cost_picousd, found.merged) == (3 * huge + 3, 2)

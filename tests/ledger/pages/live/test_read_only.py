@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
-from ledger.pages.live import reading
+from ledger.pages.live import read_only
 from ledger.store import db
 from tests.ledger.written import put, settled, whole
 
@@ -17,11 +17,11 @@ FOREVER = {
 @pytest.mark.large
 def test_a_question_has_a_deadline(ledger_url, monkeypatch):
     db.ensure(ledger_url).dispose()
-    monkeypatch.setattr(reading, "QUESTION_SECONDS_MAX", 1)
-    engine = reading.open_read_only(ledger_url)
+    monkeypatch.setattr(read_only, "QUESTION_SECONDS_MAX", 1)
+    engine = read_only.open_read_only(ledger_url)
     with (
-        pytest.raises(reading.TooLongError, match="choose a shorter period"),
-        reading.deadline(),
+        pytest.raises(read_only.TooLongError, match="choose a shorter period"),
+        read_only.deadline(),
         engine.connect() as connection,
     ):
         connection.execute(sa.text(FOREVER[engine.dialect.name])).all()
@@ -31,7 +31,7 @@ def test_a_question_has_a_deadline(ledger_url, monkeypatch):
 def test_another_trouble_of_the_database_is_one_line(engine):
     with (
         pytest.raises(LedgerError, match="the ledger cannot be read"),
-        reading.deadline(),
+        read_only.deadline(),
         engine.connect() as connection,
     ):
         connection.execute(sa.text("SELECT * FROM nothing_like_it"))
@@ -40,18 +40,18 @@ def test_another_trouble_of_the_database_is_one_line(engine):
 def test_the_version_moves_with_every_commit_and_only_then(new_sqlite):
     url = new_sqlite()
     writer = db.ensure(url)
-    engine = reading.open_read_only(url)
-    before = reading.version_of(engine)
-    assert reading.version_of(engine) == before
+    engine = read_only.open_read_only(url)
+    before = read_only.version_of(engine)
+    assert read_only.version_of(engine) == before
     put(writer, whole(settled("one")))
-    assert reading.version_of(engine) != before
+    assert read_only.version_of(engine) != before
     writer.dispose()
     engine.dispose()
 
 
 def test_no_ledger_is_made(tmp_path):
     with pytest.raises(LedgerError, match="there is no ledger"):
-        reading.open_read_only(f"sqlite:///{tmp_path}/none.sqlite3")
+        read_only.open_read_only(f"sqlite:///{tmp_path}/none.sqlite3")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,4 +62,4 @@ def test_another_schema_is_refused(new_sqlite):
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
     engine.dispose()
     with pytest.raises(LedgerError, match="run `tokentee db upgrade`"):
-        reading.open_read_only(url)
+        read_only.open_read_only(url)

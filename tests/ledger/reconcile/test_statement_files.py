@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.reconcile.reading import read
+from ledger.reconcile.statement_files import read
 
 DAY = date(2026, 11, 2)
 EPOCH = 1793577600  # 2026-11-02T00:00:00Z
