@@ -13,13 +13,12 @@ from typer.testing import CliRunner
 from addon.cli import application
 from addon.metering.quotas import QUOTAS_MAX
 from tests.proxy import rows
-from tests.proxy.pair import ANTHROPIC, BY_NAME, Pair, exchange, new_tag, pair
+from tests.proxy.pair import ANTHROPIC, Pair, exchange, new_tag, pair
 from tests.proxy.upstream import Answer
-from tests.proxy.wires.wire import Wire, sse
+from tests.proxy.wires.wire import Wire
 
 pytestmark = pytest.mark.proxy
 
-RESPONSES = BY_NAME["responses"]
 UNIFIED = "anthropic-ratelimit-unified"
 RESET = int(time.time()) + 3_600
 
@@ -33,15 +32,6 @@ CLAUDE = (
     (f"{UNIFIED}-7d-reset", str(RESET + 86_400)),
     (f"{UNIFIED}-representative-claim", "five_hour"),
     ("anthropic-organization-id", "an-organization"),
-)
-CODEX_EVENT = json.dumps(
-    {
-        "type": "codex.rate_limits",
-        "rate_limits": {
-            "primary": {"used_percent": 42, "window_minutes": 300, "reset_at": RESET},
-            "secondary": {"used_percent": 7.5, "window_minutes": 10_080, "reset_at": RESET},
-        },
-    }
 )
 NO_FIGURES = ("many", "-1", "NaN", "Infinity", "1e999", "0x10", "", "9" * 300, "1_000", "\u0663")
 NO_RESETS = ("1", "-5", "253402300799", "9999-12-31T23:59:59Z", "9" * 40, "yesterday", "0001-01-01")
@@ -120,24 +110,6 @@ def test_claude_and_its_command(proxies: Pair) -> None:
         ("7d", 40.0),
     ]
     assert b"an-organization" not in proxies.tee.ledger.read_bytes()
-
-
-def test_a_refusal_says_which_limit_and_which_wait(proxies: Pair) -> None:
-    refused = [
-        (f"{UNIFIED}-status", "rejected"),
-        (f"{UNIFIED}-reset", str(RESET)),
-        (f"{UNIFIED}-representative-claim", "seven_day"),
-        ("retry-after", "2"),
-    ]
-    row = ask(proxies, ANTHROPIC, refused, status=429)
-    assert row["retry_after_ms"] == 2_000
-    assert [(one["window"], one["status"]) for one in quotas(proxies, row)] == [("7d", "rejected")]
-
-
-def test_the_event_of_codex(proxies: Pair) -> None:
-    row = ask(proxies, RESPONSES, more=sse(CODEX_EVENT))
-    found = [(one["window"], one["used_ppm"]) for one in quotas(proxies, row)]
-    assert found == [("5h", 420_000), ("7d", 75_000)]
 
 
 @pytest.mark.parametrize("status", [200, 429])

@@ -4,10 +4,8 @@ import asyncio
 import gzip
 import itertools
 import random
-import zlib
 from collections.abc import Callable, Iterator
 
-import brotli
 import pytest
 import zstandard
 
@@ -91,35 +89,20 @@ def test_when_editing_only_the_incomplete_frame_is_held(
     assert received.ending is Ending.TERMINATED
 
 
-def _raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
-
-
-def _members(data: bytes) -> bytes:
-    middle = len(data) // 2
-    return gzip.compress(data[:middle]) + gzip.compress(data[middle:])
-
-
-ENCODERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "gzip": ("gzip", gzip.compress),
-    "gzip in two members": ("gzip", _members),
-    "x-gzip": ("x-gzip", gzip.compress),
-    "deflate": ("deflate", zlib.compress),
-    "raw deflate": ("deflate", _raw_deflate),
-    "br": ("br", brotli.compress),
-    "zstd": ("zstd", zstandard.compress),
-    "gzip, then br": ("gzip, br", lambda data: brotli.compress(gzip.compress(data))),
-    "identity": ("identity", bytes),
-}
-
-
 @pytest.mark.parametrize("is_streamed", [True, False], ids=["streamed", "not-streamed"])
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize(
+    ("encoding", "encode"),
+    [
+        ("gzip", gzip.compress),
+        ("gzip, zstd", lambda data: zstandard.compress(gzip.compress(data))),
+        ("identity", bytes),
+    ],
+    ids=["gzip", "two", "identity"],
+)
 def test_encoded_answers_are_metered_and_untouched(
-    running: Pair, name: str, *, is_streamed: bool
+    running: Pair, encoding: str, encode: Callable[[bytes], bytes], *, is_streamed: bool
 ) -> None:
-    encoding, encode = ENCODERS[name]
+    """`test_decoding` has every encoding, whole, cut off and broken."""
     frames = b"".join(ANTHROPIC.frames)
     document = (
         b'{"id":"msg_w7","type":"message","role":"assistant","model":"claude-sonnet-4-6",'
@@ -145,19 +128,6 @@ def test_encoded_answers_are_metered_and_untouched(
     assert row["response_bytes"] == len(packed)
 
 
-def test_an_encoding_that_breaks_off(running: Pair) -> None:
-    """What could be decoded is kept, and the row says what happened."""
-    packed = gzip.compress(b"".join(ANTHROPIC.frames), mtime=0)[:-20]
-    running.upstream.script = lambda _: Answer(
-        pieces=(packed,), headers=(("content-encoding", "gzip"),)
-    )
-    tag = new_tag()
-    assert exchange(running.tee, ANTHROPIC, tag).body == packed
-    row = running.row(tag)
-    assert row["response_id"] == "msg_w7"
-    assert row["input_tokens"] == 1225
-
-
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [
@@ -176,24 +146,6 @@ def test_an_unreadable_encoding_is_told_and_passes(
     row = running.row(tag)
     assert row["usage_source"] == "none"
     assert row["input_tokens"] is None
-    assert row["degraded"]
-
-
-def test_a_decompression_bomb_passes_small(running: Pair) -> None:
-    """A few KB that would unpack to 100 MB: the client's bytes pass, the meter gives up in time."""
-    packer = zlib.compressobj(9, wbits=31)
-    bomb = packer.compress(b"data: " + bytes(1))
-    for _ in range(100):
-        bomb += packer.compress(bytes(1 << 20))
-    bomb += packer.flush()
-    running.upstream.script = lambda _: Answer(
-        pieces=(bomb,), headers=(("content-encoding", "gzip"),)
-    )
-    tag = new_tag()
-    assert exchange(running.tee, ANTHROPIC, tag).body == bomb
-    row = running.row(tag)
-    assert row["response_bytes"] == len(bomb)
-    assert row["usage_source"] == "none"
     assert row["degraded"]
 
 

@@ -83,15 +83,6 @@ def test_everything_at_once(tmp_path: Path, receiver: ThreadingHTTPServer) -> No
         get(port, "/healthz")
 
 
-def test_a_receiver_that_is_down_changes_nothing(tmp_path: Path) -> None:
-    options = {"tee_otlp": "http://127.0.0.1:9", "tee_hosts": "127.0.0.1=openai"}
-    with (
-        Upstream(lambda _: Answer(pieces=(ANSWER,), content_type="application/json")) as upstream,
-        Mitmdump(tmp_path, upstreams=[upstream.url], options=options) as proxy,
-    ):
-        assert ask(proxy.address()) == ANSWER
-
-
 def test_the_password_of_a_ledger_that_is_down_is_nowhere(tmp_path: Path) -> None:
     """Neither in the log nor in what `/readyz` and `/metrics` say."""
     port = free_port()

@@ -39,11 +39,6 @@ def test_behind_an_address_the_client_names_the_host(mode: str, sni, header: str
     assert request.address == (None if meant == "10.0.0.7" else "10.0.0.7")
 
 
-def test_in_reverse_mode_the_upstream_is_the_operators():
-    flow = flow_to("10.0.0.7", mode="reverse:https://10.0.0.7", header="api.openai.com")
-    assert flows.request_of(flow).host == "10.0.0.7"
-
-
 def test_a_name_that_is_known_stays():
     flow = flow_to("gateway.example", sni="api.openai.com", header="api.openai.com")
     assert flows.request_of(flow).host == "gateway.example"
