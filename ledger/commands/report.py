@@ -104,12 +104,12 @@ def _write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
     from ledger.pages import html_file, sections
 
     with existing_ledger(ledger) as engine:
-        size = html_file.write(
+        text = html_file.page(
             engine,
             scope,
-            file,
             now=datetime.now(scope.zone or UTC),
             shipping=sections.shipping_to(engine.url),
             budgets=budget_files.load(None),
         )
+        size = html_file.write(text, file)
         print_line(f"{file}: {size:,} bytes")

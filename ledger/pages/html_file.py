@@ -21,18 +21,8 @@ from ledger.store.engines import urls
 from ledger.store.scope import Scope, snapshot
 
 
-def write(
-    engine: Engine,
-    scope: Scope,
-    path: Path,
-    *,
-    now: datetime,
-    shipping: Sequence[Shipping] = (),
-    budgets: Budgets = NO_BUDGETS,
-) -> int:
-    """Write the page of a scope into a file; its size in bytes. LedgerError if it cannot be
-    written."""
-    text = page(engine, scope, now=now, shipping=shipping, budgets=budgets)
+def write(text: str, path: Path) -> int:
+    """Write a page into a file; its size in bytes. LedgerError if it cannot be written."""
     data = text.encode("utf-8", "backslashreplace")
     try:
         _write_private(path, data)

@@ -22,7 +22,7 @@ from ledger.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
 from ledger.settings.names import WORDS
 from ledger.store.schema.views import HOURLY
-from ledger.store.scope import Scope, dimension, named
+from ledger.store.scope import Scope, dimension, named, within
 from ledger.store.tables import exchanges, hourly
 from ledger.text.period import DAY
 
@@ -302,13 +302,13 @@ def unknown_fields(connection: Connection, period: Period) -> list[str]:
 
 
 def _troubles(span: Span, names: Sequence[str]) -> sa.Executable:
+    scope = Scope(since=span.since, until=span.until)
     if span.has_sums:
-        return sa.select(*(sa.func.sum(hourly.c[name]).label(name) for name in names)).where(
-            *_between(hourly.c.hour, span)
-        )
+        sums = (sa.func.sum(hourly.c[name]).label(name) for name in names)
+        return sa.select(*sums).where(*within(scope, hourly.c.hour))
     e = exchanges.alias("e")
     counts = (sa.literal_column(HOURLY[name], sa.BigInteger).label(name) for name in names)
-    return sa.select(*counts).select_from(e).where(*_between(e.c.opened_at, span))
+    return sa.select(*counts).select_from(e).where(*within(scope, e.c.opened_at))
 
 
 def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:
@@ -318,10 +318,3 @@ def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:
 def _sums(row: Any, *, is_split: bool) -> Figures:
     """The figures at the end of a row."""
     return figures_of_row(row, FIGURES, row[-len(FIGURES) :], is_split=is_split)
-
-
-def _between(column: sa.ColumnElement[Any], span: Span) -> Iterator[sa.ColumnElement[bool]]:
-    if span.since is not None:
-        yield column >= span.since
-    if span.until is not None:
-        yield column < span.until

@@ -69,7 +69,7 @@ def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, s
     out."""
     e = found.exchange
     yield "Exchange", e["id"]
-    yield from _known("Response id", e["response_id"], _flag(e, "id_unstable", "it changed"))
+    yield from _known("Response id", e["response_id"], "it changed" if e["id_unstable"] else "")
     yield from _known("Also seen in", ", ".join(found.duplicates))
     yield from _known("Seen again of", e["duplicate_of"], "in no total")
     if e["id_collision"]:
@@ -77,7 +77,9 @@ def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, s
     yield "Opened", _instant(e["opened_at"], zone)
     status = f"HTTP {e['http_status']}" if e["http_status"] is not None else "no answer"
     yield "Outcome", ", ".join(filter(None, (e["outcome"] or e["state"], status)))
-    yield from _known("Error", " ".join(filter(None, _errors(e))))
+    yield from _known(
+        "Error", " ".join(filter(None, (e["error_type"], e["error_code"], e["error_message"])))
+    )
     yield "Upstream", f"{e['provider']} {shown_origin(e['origin'])}{e['path']}"
     yield "Wire", f"{e['dialect']}, {'streamed' if e['streamed'] else 'not streamed'}"
     yield from _known("Model", e["response_model"], _asked_for(e))
@@ -85,7 +87,8 @@ def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, s
         yield from _known("Model", e["request_model"], "as asked for; the answer names none")
     yield from _known("Service tier", e["service_tier"])
     yield from _known("Finish reason", e["finish_reason"])
-    yield from _known("Key", _key(e))
+    fingerprint = e["key_fingerprint"]
+    yield from _known("Key", fingerprint and key_text(fingerprint, e["key_hint"]))
     yield from _known("Session", e["session_id"])
     yield from _known("End user", e["end_user"])
     yield from _known("Client", e["user_agent"])
@@ -204,22 +207,9 @@ def _known(heading: str, text: str | None, note: str = "") -> Iterator[tuple[str
         yield heading, f"{text} ({note})" if note else text
 
 
-def _flag(exchange: Facts, name: str, note: str) -> str:
-    return note if exchange[name] else ""
-
-
-def _errors(exchange: Facts) -> tuple[str | None, ...]:
-    return exchange["error_type"], exchange["error_code"], exchange["error_message"]
-
-
 def _asked_for(exchange: Facts) -> str:
     asked = exchange["request_model"]
     return f"asked for {asked}" if asked and asked != exchange["response_model"] else ""
-
-
-def _key(exchange: Facts) -> str | None:
-    fingerprint = exchange["key_fingerprint"]
-    return key_text(fingerprint, exchange["key_hint"]) if fingerprint else None
 
 
 def _byok(reading: Facts) -> str:

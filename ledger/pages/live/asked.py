@@ -8,7 +8,7 @@ min_cost, min_seconds, before    of a list of requests: in USD, in seconds, wher
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
 
@@ -68,18 +68,20 @@ class PageQuestion:
         """The requests of the page that this says."""
         return self.address("/requests", self.question.only, [pair])
 
-    def requests(self, only: Pairs, narrowed: Pairs, before: str = "") -> str:
-        """A list of requests of the same period."""
-        more = [("before", before)] if before else []
-        return self.address("/requests", only, [*narrowed, *more])
+    def requests(self, before: str = "") -> str:
+        """The page of the list that begins there; the newest one by default."""
+        more = [*self.narrowed, *([("before", before)] if before else [])]
+        return self.address("/requests", self.question.only, more)
 
-    def chosen(self) -> Iterable[tuple[str, str, str]]:
-        """Word, value and the address without it, of everything that narrows a list."""
+    def chosen(self, path: str) -> Iterable[tuple[str, str, str]]:
+        """Word, value and the address without it, of everything that narrows a page."""
         only, narrowed = self.question.only, self.narrowed
         for pair in only:
-            yield (*pair, self.requests([each for each in only if each != pair], narrowed))
+            rest = [each for each in only if each != pair]
+            yield (*pair, self.address(path, rest, narrowed))
         for pair in narrowed:
-            yield (*pair, self.requests(only, [each for each in narrowed if each != pair]))
+            rest = [each for each in narrowed if each != pair]
+            yield (*pair, self.address(path, only, rest))
 
     def section(self, name: str) -> str:
         """One part of the page."""
@@ -89,16 +91,7 @@ class PageQuestion:
         """Name, address and whether it is the current one."""
         for name, days in PRESETS:
             time = (("days", str(days)),)
-            address = PageQuestion(question=self.question, time=time).address(
-                "/", self.question.only
-            )
-            yield name, address, time == self.time
-
-    def removals(self) -> Iterable[tuple[str, str, str]]:
-        """Word, value and the address without that condition."""
-        for condition in self.question.only:
-            rest = [each for each in self.question.only if each != condition]
-            yield (*condition, self.address("/", rest))
+            yield name, replace(self, time=time).address("/", self.question.only), time == self.time
 
     def word(self, name: str) -> str:
         """The text of `since` or `until`."""

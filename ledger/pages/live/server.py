@@ -12,7 +12,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock, Semaphore
@@ -211,7 +211,7 @@ class Pages:
             has_limits=limits.has_any(self._engine),
             section=wanted.section,
             presets=list(wanted.presets()),
-            removals=list(wanted.removals()),
+            removals=list(replace(wanted, narrowed=()).chosen("/")),
             since=wanted.word("since"),
             until=wanted.word("until"),
         )
@@ -262,12 +262,12 @@ class Pages:
             title="Tokentee: requests",
             found=page.requests,
             looked_to=page.looked_to,
-            older=wanted.requests(only, narrowed, page.older) if page.older else None,
-            newest=wanted.requests(only, narrowed) if wanted.filter.before else None,
+            older=wanted.requests(page.older) if page.older else None,
+            newest=wanted.requests() if wanted.filter.before else None,
             period=wanted.question.period,
             open=_exchange_address,
             back=wanted.address("/", only),
-            chosen=list(wanted.chosen()),
+            chosen=list(wanted.chosen("/requests")),
             kept=[*wanted.time, *(("only", f"{word}={value}") for word, value in only)],
             narrowed=narrowed,
             given=dict(narrowed),

@@ -135,7 +135,7 @@ def browser(driver, tmp_path):
 def file(weeks, tmp_path):
     """The page of ten days as a file."""
     path = tmp_path / "report.html"
-    html_file.write(weeks, Scope(since=NOW - timedelta(days=10)), path, now=NOW)
+    html_file.write(html_file.page(weeks, Scope(since=NOW - timedelta(days=10)), now=NOW), path)
     return path.as_uri()
 
 
@@ -386,7 +386,7 @@ def test_the_script_spells_figures_as_the_server_does(browser, file):
 def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
     engine = db.ensure(new_sqlite())
     hostile_ledger(engine)
-    html_file.write(engine, Scope(), tmp_path / "hostile.html", now=NOW)
+    html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "hostile.html")
     engine.dispose()
     browser.driver.get((tmp_path / "hostile.html").as_uri())
     browser.wait("return window.Chart !== undefined")
@@ -404,7 +404,7 @@ def test_an_axis_of_small_amounts_tells_its_ticks_apart(browser, new_sqlite, tmp
         one = settled(exchange("gpt-4.1", id=f"e{number}"))
         fill(url, [(one, priced_reading(input_tokens=90, output_tokens=70))])
     engine = db.ensure(url)
-    html_file.write(engine, Scope(), tmp_path / "small.html", now=NOW)
+    html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "small.html")
     engine.dispose()
     browser.driver.get((tmp_path / "small.html").as_uri())
     labels = browser.wait(TICKS)
@@ -414,7 +414,7 @@ def test_an_axis_of_small_amounts_tells_its_ticks_apart(browser, new_sqlite, tmp
 
 def test_an_empty_ledger(browser, new_sqlite, tmp_path):
     engine = db.ensure(new_sqlite())
-    html_file.write(engine, Scope(), tmp_path / "empty.html", now=NOW)
+    html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "empty.html")
     engine.dispose()
     browser.driver.get((tmp_path / "empty.html").as_uri())
     assert "No requests in this period" in browser.run("return document.body.innerText")

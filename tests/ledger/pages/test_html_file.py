@@ -194,11 +194,11 @@ def test_late_shipping_stands_first(weeks):
 
 def test_a_file_that_cannot_be_written_is_one_line(engine, tmp_path):
     with pytest.raises(LedgerError, match=r"cannot write .*: No such file"):
-        html_file.write(engine, Scope(), tmp_path / "nowhere" / "x.html", now=NOW)
+        html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "nowhere" / "x.html")
 
 
 def test_a_file_is_written_whole(engine, tmp_path):
-    size = html_file.write(engine, Scope(), tmp_path / "x.html", now=NOW)
+    size = html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "x.html")
     assert (tmp_path / "x.html").stat().st_size == size
 
 
@@ -208,7 +208,7 @@ def test_only_its_owner_can_read_a_file(engine, tmp_path, is_there):
     if is_there:
         path.write_text("an older page" * 100_000)
         path.chmod(0o644)
-    size = html_file.write(engine, Scope(), path, now=NOW)
+    size = html_file.write(html_file.page(engine, Scope(), now=NOW), path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.stat().st_size == size
 
@@ -218,6 +218,6 @@ def test_a_page_goes_into_a_pipe(engine, tmp_path):
     os.mkfifo(path, mode=0o644)
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit(path.read_bytes)
-        size = html_file.write(engine, Scope(), path, now=NOW)
+        size = html_file.write(html_file.page(engine, Scope(), now=NOW), path)
         assert len(read.result(60)) == size
     assert path.stat().st_mode & 0o777 == 0o644

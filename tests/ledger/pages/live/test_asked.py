@@ -49,7 +49,7 @@ def test_links_keep_the_period_and_add_the_line():
     )
     assert found.link(row("x"), "rows") == "/rows?days=7&only=key%3Dk&row=model%3Dx"
     assert found.link(None) == "/requests?days=7&only=key%3Dk"
-    assert list(found.removals()) == [("key", "k", "/?days=7")]
+    assert list(found.chosen("/")) == [("key", "k", "/?days=7")]
 
 
 @pytest.mark.parametrize(
