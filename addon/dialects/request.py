@@ -128,11 +128,16 @@ _BILLING_PATHS = {
     "annotation_format": ("document_annotation_format", "bbox_annotation_format"),
 }
 """Where requests say what prices depend on."""
+_BILLING_KEYS = frozenset(
+    path.partition(".")[0] for each in _BILLING_PATHS.values() for path in each
+)
 
 
 def _billing(values: dict[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
     """The service tier and the billing fields. A number is none: speech has a speed, too."""
     found = {field: headers[name] for name, field in BILLING_HEADERS.items() if name in headers}
+    if _BILLING_KEYS.isdisjoint(values):  # as in nearly all requests
+        return found
     for name, paths in _BILLING_PATHS.items():
         for path in paths:
             value = lookup(values, path)

@@ -62,10 +62,14 @@ from ledger.settings.toml_tables import FaultError, TomlProblem
 RULES_FILE = Path(__file__).with_name("billing_rules.toml")
 REPORTED_BILL = "reported"
 """`bill` of a rule: the cost that the provider reports is what it bills."""
-_MAY_HAVE_FIELDS = re.compile(
-    r'(?i)(?:tier|geo|region|zone|speed|mode|latency|priority|resolution|_size|_search|_type|_format)"'
+_ENDINGS = tuple(
+    f'{each}"'
+    for each in (
+        *("tier", "geo", "region", "zone", "speed", "mode", "latency", "priority", "resolution"),
+        *("_size", "_search", "_type", "_format"),
+    )
 )
-"""What the name of every billing field ends in, known or not."""
+"""What the name of every billing field ends in, known or not, in lower case."""
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 
@@ -199,7 +203,10 @@ class Rules:
 
     def fields_of(self, usage_json: str | None) -> dict[str, str]:
         """The billing fields of a usage object and their values; what is no text is as JSON."""
-        if not usage_json or not _MAY_HAVE_FIELDS.search(usage_json):
+        if not usage_json:
+            return {}
+        searched = usage_json.lower()
+        if not any(each in searched for each in _ENDINGS):
             return {}
         try:
             usage = msgspec.json.decode(usage_json)

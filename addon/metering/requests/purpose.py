@@ -183,8 +183,9 @@ def purpose_of(
     then a request of an agent need not be a turn.
     """
     rules = _OF_AGENT.get(agent or "")
+    known = shape or Shape()
     for rule in rules or _OF_ANY:
-        if rule.fits(headers, path, shape or Shape()):
+        if rule.fits(headers, path, known):
             return rule.purpose
     return TURN if rules and shape is not None else None
 
