@@ -39,6 +39,7 @@ from ledger.store.adding_up import seen_by_model
 from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from ledger.sync.spool import path_for
+from ledger.text.figures import counted
 from ledger.text.printable import printable
 
 
@@ -48,12 +49,17 @@ def show(ledger_url: str, run_id: str) -> None:
     try:
         with db.disposing(db.open_engine(_local(ledger_url))) as engine:
             found = queries.report(engine, ["model"], Scope(only=(("tag:run", run_id),)))
+        seen = sum(each.requests or 0 for each in used(ledger_url, run_id).values())
     except LedgerError as error:
         console.print(escape(f"tokentee: {error}"))
         return
     requests = found.total.figures.requests
+    if repeated := seen - requests:
+        text = counted(repeated, "answer was", "answers were")
+        console.print(f"tokentee: {text} recorded before and part of no total")
     if not requests:
-        console.print("tokentee: no LLM request passed")
+        if not repeated:
+            console.print("tokentee: no LLM request passed")
         return
     sys.stderr.write("\n")
     title = "This run by model"

@@ -54,6 +54,25 @@ def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
     assert path.read_text().startswith("tolerance = 1\n")
 
 
+def test_answers_that_were_recorded_before_are_told(ledger, capsys):
+    """A served recording answers each run alike; a repeated answer is part of no total."""
+    same = {"response_id": "same", "request_digest": "a" * 64, "upstream_digest": "b" * 64}
+    for name, run in (("d", "r2"), ("e", "r2"), ("f", "r3")):
+        one = exchange(GPT, id=name, tags={"run": run}, **same)
+        fill(ledger, [(settled(one), reading(input_tokens=1_000))])
+    for run, has_table in (("r2", True), ("r3", False)):
+        bill.show(ledger, run)
+        text = capsys.readouterr().err
+        assert "1 answer was recorded before and part of no total" in text
+        assert "no LLM request passed" not in text
+        assert ("Total" in text) is has_table
+    for run, is_none in (("r1", False), ("no such run", True)):
+        bill.show(ledger, run)
+        text = capsys.readouterr().err
+        assert "recorded before" not in text
+        assert ("no LLM request passed" in text) is is_none
+
+
 def test_only_what_is_written_is_compared():
     found = {GPT: RunFigures(requests=2, input_tokens=100, list_value_usd=Decimal("0.5"))}
     for expected, lines in (
