@@ -184,36 +184,6 @@ def test_a_context_step_in_any_order(price_file):
     assert rates["output"].above == ((128_000, 7_000_000),)
 
 
-def test_free_is_free_to_the_last_line_and_at_every_tier(price_file):
-    overrides = load(
-        price_file("""
-        [[price]]
-        host = "localhost"
-        free = true
-    """)
-    )
-    assert overrides.entries[0].applies_to(question(host="localhost"), "anything")
-    rates, rest, _, _ = in_force(overrides.entries, SEPTEMBER)
-    assert rates == {}
-    assert rest is not None
-    assert (rest.picousd, rest.note) == (0, "declared free")
-    assert rest.source.startswith("override sha256:")
-
-
-def test_a_gateway_row(price_file):
-    overrides = load(
-        price_file("""
-        [[gateway]]
-        host = "LLM.example.com"
-        prices = "vendor"
-        models = { "corp/big" = "gpt-5" }
-    """)
-    )
-    (gateway,) = overrides.gateways
-    assert (gateway.host, gateway.prices) == ("llm.example.com", "vendor")
-    assert gateway.models == {"corp/big": "gpt-5"}
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     named(

@@ -233,15 +233,6 @@ def test_an_unsplit_cache_write_says_that_it_is_taken_for_five_minutes():
 
 
 @pytest.mark.parametrize(
-    ("input_tokens", "unit"),
-    [(0, 10), (200_000, 10), (200_001, 20), (272_000, 20), (272_001, 30)],
-)
-def test_a_context_step_begins_one_token_above_its_start(input_tokens, unit):
-    rate = Rate(10, "list", above=((200_000, 20), (272_000, 30)))
-    assert rate.at(input_tokens) == unit
-
-
-@pytest.mark.parametrize(
     ("usage", "expected"),
     named(
         {

@@ -111,18 +111,6 @@ def test_units_of_published_prices(list_id, model, expected):
 
 
 @pytest.mark.parametrize(
-    ("at", "output"),
-    [
-        # https://openai.com/api/pricing, 2025-06-10: o3 from $40 to $8 per million output tokens
-        (datetime(2025, 6, 9, 23, 59, 59, tzinfo=UTC), 40_000_000),
-        (datetime(2025, 6, 10, 0, 0, 0, tzinfo=UTC), 8_000_000),
-    ],
-)
-def test_a_price_is_in_force_from_its_first_second(at, output):
-    assert units("openai", "o3", at=at)["output"] == output
-
-
-@pytest.mark.parametrize(
     ("clock", "output"),
     [
         # https://api-docs.deepseek.com/quick_start/pricing, 2025: discount 16:30 to 00:30 UTC
