@@ -32,7 +32,7 @@ from ledger.model.segments import (
 from ledger.store import db, retention
 from ledger.sync import merging
 from tests.addon.metering.opened import REQUEST, opened
-from tests.ledger.written import file_of, reading, settled, writing
+from tests.ledger.written import reading, settled, writing
 
 SECRET = b"the ledger's secret"
 
@@ -309,11 +309,8 @@ def test_a_rule_keeps_them_or_not():
     assert exchange_of(CHAT, RunRules(node="n", secret=SECRET)).segments is None
 
 
-def test_no_text_of_a_prompt_stands_in_the_ledger_and_segments_are_shipped_and_dropped(tmp_path):
-    chance = random.Random(7)
-    prompt = "".join(chance.choices(string.ascii_letters + " ", k=200))
-    body = {**CHAT, "messages": [{"role": "user", "content": prompt}]}
-    text = packed(body)
+def test_segments_are_shipped_and_dropped(tmp_path):
+    text = packed(CHAT)
     source, target = (f"sqlite:///{tmp_path / name}.sqlite3" for name in ("one", "two"))
     exchange = structs.replace(settled("a"), segments=text)
     with writing(source) as written:
@@ -324,13 +321,6 @@ def test_no_text_of_a_prompt_stands_in_the_ledger_and_segments_are_shipped_and_d
             with engine.connect() as connection:
                 rows = connection.execute(sa.text("SELECT exchange_id, packed FROM segments"))
                 assert rows.all() == [("a", text)]
-            data = b"".join(
-                path.read_bytes()
-                for path in file_of(url).parent.glob(f"{file_of(url).name}*")
-                if path.is_file()
-            )
-            assert not any(prompt[at : at + 16].encode() in data for at in range(184))
-            assert b"openai" in data
             before = exchange.opened_at
             assert retention.drop_segments_before(engine, before) == 0
             assert retention.drop_segments_before(engine, before + timedelta(seconds=1)) == 1
@@ -399,6 +389,7 @@ def test_no_sixteen_characters_of_a_prompt_stand_in_a_ledger(tmp_path):
             path.read_bytes() for path in tmp_path.glob("ledger.sqlite3*") if path.is_file()
         )
     assert len(packed_rows) == 2 * len(SHAPES)
+    assert b"openai" in data
     data += b"".join(zlib.decompress(base64.b64decode(each)) for each in packed_rows)
     windows = {one[at : at + 16].encode() for one in texts for at in range(len(one) - 15)}
     assert not [data[at : at + 16] for at in range(len(data) - 15) if data[at : at + 16] in windows]
