@@ -170,7 +170,13 @@ def story(ledger: Path) -> int:
         "providers on this machine.\n"
     )
     print_table(_table(played, bodies, found), out)
-    out.print(wrapped(_bill(found), out.width), markup=False)
+    edited = sum(row.figures.usage_stripped for row in found)
+    note = (
+        "The first answer carried no usage, as its client had asked for none; the ledger has it "
+        f"all the same. {edited} answer was edited for that, and its client got what it would "
+        "have got without us, byte for byte."
+    )
+    out.print(wrapped(note, out.width), markup=False)
     play.print_report(ledger, out, "tag:team,model")
     url = f"sqlite:///{ledger}"
     out.print(f"\nLook into it:\n  tokentee serve --open --ledger {url}", soft_wrap=True)
@@ -214,11 +220,3 @@ def _got(one: Scene, body: bytes) -> str:
     if body != one.client_body:
         return "other bytes"
     return f"{len(body):,} bytes, {'then it left' if one.answer.waits_for_leave else 'as sent'}"
-
-
-def _bill(found: Sequence[Row]) -> str:
-    return (
-        "The first answer carried no usage, as its client had asked for none; the ledger has it "
-        f"all the same. {sum(row.figures.usage_stripped for row in found)} answer was edited for "
-        "that, and its client got what it would have got without us, byte for byte."
-    )

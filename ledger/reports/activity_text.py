@@ -37,7 +37,7 @@ def one_line(activity: Activity) -> str:
     today = activity.today
     parts = [
         f"{activity.running_count:,} running",
-        f"{_speed(activity)} tok/s",
+        f"{round(activity.output_tokens / SPEED_SECONDS)} tok/s",
         f"{_cost(today)} today",
         *([f"{money(today.covered_value_picousd)} covered"] if today.covered_value_picousd else ()),
         counted(today.requests, "request"),
@@ -151,10 +151,6 @@ def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
             for key, f in by_cost[:ROWS_MAX]
         ),
     )
-
-
-def _speed(activity: Activity) -> int:
-    return round(activity.output_tokens / SPEED_SECONDS)
 
 
 def _cost(figures: Figures) -> str:

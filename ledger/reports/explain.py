@@ -82,7 +82,9 @@ def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, s
     )
     yield "Upstream", f"{e['provider']} {shown_origin(e['origin'])}{e['path']}"
     yield "Wire", f"{e['dialect']}, {'streamed' if e['streamed'] else 'not streamed'}"
-    yield from _known("Model", e["response_model"], _asked_for(e))
+    asked = e["request_model"]
+    is_another = asked and asked != e["response_model"]
+    yield from _known("Model", e["response_model"], f"asked for {asked}" if is_another else "")
     if not e["response_model"]:
         yield from _known("Model", e["request_model"], "as asked for; the answer names none")
     yield from _known("Service tier", e["service_tier"])
@@ -125,7 +127,8 @@ def reading_facts(reading: Facts, zone: tzinfo = UTC) -> Iterator[tuple[str, str
     for name in ("reported_cost_picousd", "reported_upstream_cost_picousd"):
         if reading[name] is not None:
             heading = name.removesuffix("_picousd").replace("_", " ")
-            yield f"  {heading}", f"${usd_text(reading[name])}{_byok(reading)}"
+            note = " (the caller's own upstream key)" if reading["is_byok"] else ""
+            yield f"  {heading}", f"${usd_text(reading[name])}{note}"
     for remark in json.loads(reading["remarks"]):
         yield "  remark", str(remark)
     yield from _known("  why again", reading["reason"])
@@ -205,15 +208,6 @@ def _member(name: str, value: Any) -> Any:
 def _known(heading: str, text: str | None, note: str = "") -> Iterator[tuple[str, str]]:
     if text:
         yield heading, f"{text} ({note})" if note else text
-
-
-def _asked_for(exchange: Facts) -> str:
-    asked = exchange["request_model"]
-    return f"asked for {asked}" if asked and asked != exchange["response_model"] else ""
-
-
-def _byok(reading: Facts) -> str:
-    return " (the caller's own upstream key)" if reading["is_byok"] else ""
 
 
 def _instant(moment: datetime, zone: tzinfo) -> str:

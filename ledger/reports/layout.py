@@ -142,7 +142,7 @@ def column_texts(table: Table) -> list[list[str]]:
         places = amount_places([cell for cell in cells if isinstance(cell, Amount)])
         texts = [
             cell_text(cell, places)
-            if cell is not None or not _is_total(table, number)
+            if cell is not None or number != len(table.rows)
             else ("" if not column.is_number else NOT_REPORTED)
             for number, cell in enumerate(cells)
         ]
@@ -214,10 +214,6 @@ def _is_number(text: str) -> bool:
 
 def _is_decimal(text: str) -> bool:
     return "." in text and _is_number(text) and text[text.rindex(".") + 1 :].isdigit()
-
-
-def _is_total(table: Table, number: int) -> bool:
-    return number == len(table.rows)
 
 
 def _width(texts: Sequence[str]) -> int:

@@ -91,8 +91,11 @@ def screen(report: Report) -> Table:
     headings = [heading_of(word) for word in report.by]
     headings += [heading for heading, _ in _shown(report.total)]
     rows = [[*_labels(report, row), *(cell for _, cell in _shown(row))] for row in report.rows]
-    total: list[Cell] = [*_total_labels(report), *(cell for _, cell in _shown(report.total))]
     words = len(report.by)
+    total: list[Cell] = [
+        *(["Total", *[""] * (words - 1)] if words else []),
+        *(cell for _, cell in _shown(report.total)),
+    ]
     keep = [
         place
         for place, heading in enumerate(headings)
@@ -367,7 +370,3 @@ def _is_in_part(report: Report, word: str, part: str | None) -> bool:
     begin = report.since or report.first
     end = min(report.until or report.now, report.now)
     return span.end > end or (begin is not None and span.start < begin)
-
-
-def _total_labels(report: Report) -> list[Cell]:
-    return ["Total", *[""] * (len(report.by) - 1)] if report.by else []
