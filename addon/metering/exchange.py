@@ -261,15 +261,12 @@ class MeteredExchange:
 
     def billing_of(self, exchange: Exchange) -> Billing | None:
         """How this exchange is billed, or a response of its session; None: unknown."""
-        told = self.troubles.attempt(
-            lambda: wire_billing.of_answer(
-                self._billing,
-                self._answer_headers,
-                provider=exchange.provider,
-                models=(exchange.response_model, exchange.request_model),
-            )
+        billing, is_certain = wire_billing.of_answer(
+            self._billing,
+            self._answer_headers,
+            provider=exchange.provider,
+            models=(exchange.response_model, exchange.request_model),
         )
-        billing, is_certain = told or (None, False)
         if is_certain or self._billing_of is None:
             return billing
         return self.troubles.attempt(self._billing_of, exchange) or billing
@@ -280,17 +277,12 @@ class MeteredExchange:
         """The exchange with what its answer's headers, and an event of its stream, say of limits
         and of the account that has them. Headers of a handshake belong to its first response."""
         headers = self._answer_headers if in_headers else {}
-        limits = self.troubles.attempt(
-            lambda: quotas.limits_of(
-                headers, status=self.status, event=event, arrived_at=arrived_at
-            )
-        )
-        limits = limits or quotas.Limits()
+        limits = quotas.limits_of(headers, status=self.status, event=event, arrived_at=arrived_at)
         return replace(
             exchange,
             quotas=limits.quotas,
             retry_after_ms=limits.retry_after_ms,
-            account=self.troubles.attempt(self._account_of, self._answer_headers),
+            account=self._account_of(self._answer_headers),
         )
 
     def settle(
@@ -311,8 +303,9 @@ class MeteredExchange:
         settled = self.troubles.attempt(self._result, end, cause, now)
         if settled is None:
             settled = result_unread(self.opened, end=end, status=self.status, now=now)
+        attempt = self.troubles.attempt
         exchange, reading = settled
-        reading = replace(reading, billing=self.billing_of(exchange))
+        reading = replace(reading, billing=attempt(self.billing_of, exchange))
         if times is not None:
             began_at = times.first_byte_at
             exchange = replace(
@@ -323,10 +316,9 @@ class MeteredExchange:
             )
         arrived_at = exchange.first_byte_at or (now if times is None else exchange.opened_at)
         event = self.tap.meter.facts.rate_limits if self.tap is not None else None
-        exchange = self.with_limits(exchange, event, arrived_at)
+        exchange = attempt(self.with_limits, exchange, event, arrived_at) or exchange
         if finish is not None:
-            finished = self.troubles.attempt(finish, Settled(exchange, reading))
-            exchange, reading = finished or (exchange, reading)
+            exchange, reading = attempt(finish, Settled(exchange, reading)) or (exchange, reading)
         if self.troubles:
             exchange = replace(exchange, degraded=self.troubles.text)
         return Settled(exchange, reading)

@@ -112,25 +112,22 @@ class MeteredSession:
                     self._open[key] = opened
                     exchanges.append(opened)
                 case Closed(key=key, meter=meter):  # pragma: no branch  # no third type
-                    settled = self._settled(self._open.pop(key), meter, how, at)
-                    exchange = self.handshake.without_secrets(settled.exchange, self._said())
-                    exchange = self.handshake.with_limits(
-                        exchange, self._rate_limits, at, in_headers=not self._has_ended
-                    )
-                    self._rate_limits, self._has_ended = None, True
-                    billing = self.handshake.billing_of(exchange)
-                    degraded = self.handshake.troubles.text
-                    exchanges.append(
-                        Settled(
-                            replace(exchange, degraded=degraded),
-                            replace(settled.reading, billing=billing),
-                        )
-                    )
+                    opened = self._open.pop(key)
+                    troubles, status = self.handshake.troubles, self.handshake.status
+                    settled = troubles.attempt(self._settled, opened, meter, how, at)
+                    if settled is None:
+                        settled = result_unread(opened, end=how, status=status, now=at)
+                    exchange = replace(settled.exchange, degraded=troubles.text)
+                    exchanges.append(Settled(exchange, settled.reading))
         return exchanges
 
     def _settled(self, opened: Exchange, meter: Meter, how: End, at: datetime) -> Settled:
-        status = self.handshake.status
-        settled = self.handshake.troubles.attempt(
-            lambda: result_of(opened, end=how, status=status, meter=meter, now=at)
-        )
-        return settled or result_unread(opened, end=how, status=status, now=at)
+        of = self.handshake
+        attempt = of.troubles.attempt
+        settled = result_of(opened, end=how, status=of.status, meter=meter, now=at)
+        exchange = of.without_secrets(settled.exchange, self._said())
+        in_headers, self._has_ended = not self._has_ended, True
+        event, self._rate_limits = self._rate_limits, None
+        limited = attempt(of.with_limits, exchange, event, at, in_headers=in_headers)
+        exchange = limited or exchange
+        return Settled(exchange, replace(settled.reading, billing=attempt(of.billing_of, exchange)))

@@ -171,13 +171,13 @@ class Tap:
         stripper = self._stripper
         if stripper is None:
             return data or []
-        if len(self._unframed) > UNFRAMED_FREE_BYTES and not self._may_keep(
-            2 * len(self._unframed)
-        ):
-            self._stripper = None
-            self._stop_reading()
-            return self._take_unframed() + data
         try:
+            if len(self._unframed) > UNFRAMED_FREE_BYTES and not self._may_keep(
+                2 * len(self._unframed)
+            ):
+                self._stripper = None
+                self._stop_reading()
+                return self._take_unframed() + data
             kept = stripper.feed(data) if data else stripper.end()
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
             self._stripper = None

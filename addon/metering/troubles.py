@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from ledger.model.errors import named
+
 logger = logging.getLogger(__name__)
 
 REASONS_MAX = 8
@@ -44,7 +46,7 @@ class Troubles:
 
     def add_failure(self, failure: Exception, consequence: str) -> None:
         """Note an exception of our code, and log one line that names the `consequence`."""
-        reason = f"{type(failure).__name__} in {place_of(failure)}"
+        reason = named(failure)
         self.add(reason)
         logger.warning("tokentee: %s; %s", reason, consequence)
 
@@ -63,13 +65,3 @@ class Troubles:
             return None
         more = [f"{self._left_out} more"] if self._left_out else []
         return "; ".join([*self._reasons, *more])
-
-
-def place_of(failure: Exception) -> str:
-    """Module and line that raised. The message is left out: it may contain traffic."""
-    trace = failure.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return "unknown place"
-    return f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"

@@ -6,18 +6,19 @@ A step that fails leaves the flow as it is and notes the reason on the row (`Tro
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from mitmproxy import http, websocket
+from msgspec.structs import replace
 
 from addon.metering.exchange import MeteredExchange, Readable
 from addon.metering.opening import open_exchange
 from addon.metering.requests.messages import End, Request
 from addon.metering.session import MeteredSession
-from addon.metering.settlement import Settled
+from addon.metering.settlement import Settled, result_unread
 from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows, opt_in
 from addon.proxy.display import exchange_log
@@ -57,10 +58,10 @@ def begin(
     troubles.attempt(running.ledger.open, exchange.opened)
 
 
-async def read_rest(exchange: MeteredExchange) -> None:
-    """Read the rest of a long answer, with turns of the other connections in between."""
+def read_rest(exchange: MeteredExchange) -> Generator[None]:
+    """Read the rest of a long answer, with a pause after each piece."""
     while exchange.tap is not None and exchange.tap.read_some():
-        await asyncio.sleep(0)
+        yield
 
 
 def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:
@@ -69,10 +70,28 @@ def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt
     if live.phase is Phase.COMMITTING:
         return None
     live.phase = Phase.COMMITTING
+    attempt = live.exchange.troubles.attempt
+    outcome = attempt(_settled, running, live, end, cause) or attempt(_unread, live, end)
+    if outcome is None or not outcome.has_row:
+        attempt(capturing.discard, live)
+        return None
+    attempt(_tell, running, live, outcome.settled)
+    receipt = attempt(running.ledger.settle, *outcome.settled)
+    if receipt is None and (outcome := attempt(_unread, live, end)):  # with other values
+        receipt = attempt(running.ledger.settle, *outcome.settled)
+    return receipt
+
+
+class _Outcome(NamedTuple):
+    settled: Settled
+    has_row: bool
+    """False: the exchange is no LLM call, or its result is booked already."""
+
+
+def _settled(running: Running, live: Live, end: End, cause: str | None) -> _Outcome:
     exchange = live.exchange
 
     def has_row(settled: Settled) -> bool:
-        """False: the exchange is no LLM call, or its result is booked already."""
         if exchange.route.is_fetch and not running.is_new_result(settled.exchange):
             return False
         return exchange.is_confirmed
@@ -92,17 +111,27 @@ def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt
         times=flows.times_of(live.flow) if exchange.is_recorded else None,
         finish=finish,
     )
-    if not has_row(settled):
-        capturing.discard(live)
-        return None
+    return _Outcome(settled, has_row(settled))
+
+
+def _unread(live: Live, end: End) -> _Outcome:
+    """Where `_settled` failed: with the least that can fail."""
+    exchange = live.exchange
+    settled = result_unread(exchange.opened, end=end, status=exchange.status, now=flows.now())
+    row = replace(settled.exchange, degraded=exchange.troubles.text)
+    return _Outcome(Settled(row, settled.reading), exchange.is_confirmed)
+
+
+def _tell(running: Running, live: Live, settled: Settled) -> None:
+    """Remember and show an exchange that gets a row."""
+    attempt = live.exchange.troubles.attempt
     if settled.reading.usage_json is not None:
         running.remember_booked(settled.exchange)
-    _log_unknown_keys(running, exchange)
     if running.notes is not None:
-        exchange.troubles.attempt(running.notes.settled, live.flow)
+        attempt(running.notes.settled, live.flow)
+    _log_unknown_keys(running, live.exchange)
     if running.settings.log is Log.EXCHANGES:
-        exchange.troubles.attempt(_log_exchange, running, settled)
-    return exchange.troubles.attempt(running.ledger.settle, *settled)
+        logger.info("tokentee: %s", exchange_log.line_of(settled, running.price))
 
 
 def end_session(running: Running, session: Session, how: End, at: datetime) -> None:
@@ -161,7 +190,3 @@ def _log_unknown_keys(running: Running, exchange: MeteredExchange) -> None:
         if key not in running.unknown_keys and len(running.unknown_keys) < UNKNOWN_KEYS_MAX:
             running.unknown_keys.add(key)
             logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])
-
-
-def _log_exchange(running: Running, settled: Settled) -> None:
-    logger.info("tokentee: %s", exchange_log.line_of(settled, running.price))

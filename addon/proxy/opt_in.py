@@ -23,7 +23,7 @@ each MB), and both copies are kept until the answer begins."""
 
 def ask(running: Running, live: Live) -> None:
     """Ask for usage if the client did not and the policy allows it. Either all of the request is
-    edited or nothing."""
+    edited or nothing: what can fail is done before the first change."""
     request = live.flow.request
     exchange = live.exchange
     if exchange.is_recorded or not exchange.opened.streamed or exchange.request.usage_asked:
@@ -46,15 +46,16 @@ def ask(running: Running, live: Live) -> None:
     original = OriginalRequest(request.raw_content, request.headers.get("accept-encoding"))
     # An encoded answer cannot be edited as it passes.
     changed = {b"accept-encoding": b"identity"}
+    if not is_encoded and "transfer-encoding" not in headers:
+        changed[b"content-length"] = b"%d" % len(edited)
+    fields = flows.with_headers(request.headers, changed)
+    exchange.mark_injected()
+    live.original = original
+    request.headers.fields = fields
     if is_encoded:
         request.content = edited  # encoded as it was
     else:
         request.raw_content = edited
-        if "transfer-encoding" not in headers:
-            changed[b"content-length"] = b"%d" % len(edited)
-    flows.set_headers(request.headers, changed)
-    live.original = original
-    exchange.mark_injected()
 
 
 def revert_if_refused(running: Running, live: Live) -> bool:

@@ -36,7 +36,7 @@ from addon.proxy.owner import owner_of
 from addon.proxy.running import Running
 from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
-from addon.proxy.turns import in_turns
+from addon.proxy.turns import guarded, in_turns
 from addon.telemetry.health import MetricFiles
 from ledger.model.errors import LedgerError
 
@@ -147,6 +147,7 @@ class Recorder(Traffic):
 
     # Traffic
 
+    @guarded
     def requestheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """mitmproxy's hook: take the headers for us out, before any of the request goes upstream.
 
@@ -160,6 +161,7 @@ class Recorder(Traffic):
             running.own_headers[flow.id] = own
         return self.request(flow) if flow.request.stream else None
 
+    @guarded
     def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """mitmproxy's hook: open an exchange, before the request goes upstream. mitmproxy awaits
         what comes back for a large body."""
@@ -181,12 +183,13 @@ class Recorder(Traffic):
         if request is None:
             return None
         if flow.live and is_read_in_steps(request, running.rules):
-            return self._begin_in_turns(running, flow, request, troubles)
+            return self._begin_in_turns(flow, running, request, troubles)
         exchanges.begin(running, flow, request, troubles)
         return None
 
+    @guarded
     async def _begin_in_turns(
-        self, running: Running, flow: http.HTTPFlow, request: Request, troubles: Troubles
+        self, flow: http.HTTPFlow, running: Running, request: Request, troubles: Troubles
     ) -> None:
         """Begin an exchange, with turns of other connections while the body is read."""
         running.opening.add(flow.id)

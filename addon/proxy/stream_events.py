@@ -8,8 +8,10 @@ from __future__ import annotations
 from mitmproxy import ctx, http
 
 from addon.metering.exchange import REFUSAL_BYTES_MAX
+from addon.metering.troubles import Troubles
 from addon.proxy import answers, connections, opt_in
 from addon.proxy.running import Running
+from addon.proxy.turns import guarded
 
 
 class StreamEvents:
@@ -18,6 +20,13 @@ class StreamEvents:
     def __init__(self, running: Running) -> None:
         self._running = running
 
+    def failed(self, flow: http.HTTPFlow, failure: Exception) -> None:
+        """One of these raised: note it for the flow's row."""
+        live = self._running.live.get(flow.id)
+        troubles = live.exchange.troubles if live is not None else Troubles()
+        troubles.add_failure(failure, "the traffic goes on")
+
+    @guarded
     def takes_runs(self, flow: http.HTTPFlow) -> bool:
         """Whether the callable on the flow's response is ours, so that it takes several chunks at
         once."""
@@ -26,45 +35,52 @@ class StreamEvents:
             live is not None and flow.response is not None and (flow.response.stream is live.stream)
         )
 
+    @guarded
     def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
         """Note which side broke the connection first."""
         live = self._running.live.get(flow.id)
         if live is not None and live.broken_by_client is None:
             live.broken_by_client = by_client
 
+    @guarded
     def asks_again(self, flow: http.HTTPFlow) -> bool:
         """Whether the request goes upstream again, without the usage that we asked for."""
         live = self._running.live.get(flow.id)
-        if live is None or live.original is None:
-            return False
-        attempt = live.exchange.troubles.attempt
-        return bool(attempt(opt_in.revert_if_refused, self._running, live))
+        return (
+            live is not None
+            and live.original is not None
+            and opt_in.revert_if_refused(self._running, live)
+        )
 
+    @guarded
     def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
         """Whether an answer is too long to be held as a refusal of our question."""
         live = self._running.live.get(flow.id)
         return live is not None and live.original is not None and held_bytes > REFUSAL_BYTES_MAX
 
+    @guarded
     def stream_begins(self, flow: http.HTTPFlow) -> None:
         """Put the tap back where another addon replaced it by plain streaming."""
         live = self._running.live.get(flow.id)
         if live is not None and flow.response is not None:
-            live.exchange.troubles.attempt(answers.restore, live, flow.response)
+            answers.restore(live, flow.response)
 
+    @guarded
     def upstream_ended(self, flow: http.HTTPFlow) -> None:
         """Note that a body which ends by closing was ended by a reset."""
         live = self._running.live.get(flow.id)
         if live is None or flow.response is None or not answers.ends_by_closing(flow.response):
             return
-        troubles = live.exchange.troubles
-        if troubles.attempt(connections.was_reset, ctx.master.addons, flow):
+        if connections.was_reset(ctx.master.addons, flow):
             live.broken_by_client = False
 
+    @guarded
     def is_cut_short(self, flow: http.HTTPFlow) -> bool:
         """Whether the client's body must end in an error."""
         live = self._running.live.get(flow.id)
         return live is not None and answers.is_cut_short(live)
 
+    @guarded
     def held_length(self, flow: http.HTTPFlow) -> int:
         """The content-length of a body whose end waits for its commit; 0: it does not."""
         live = self._running.live.get(flow.id)

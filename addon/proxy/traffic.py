@@ -17,11 +17,12 @@ from mitmproxy import http, websocket
 
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
+from addon.metering.troubles import Troubles
 from addon.metering.websocket import short_message_in_steps
 from addon.proxy import answers, capturing, exchanges, flows
 from addon.proxy.commits import wait_for_commit
 from addon.proxy.running import Live, Phase, Running, Session
-from addon.proxy.turns import in_turns
+from addon.proxy.turns import guarded, in_turns
 
 
 class Traffic:
@@ -30,6 +31,20 @@ class Traffic:
     def __init__(self) -> None:
         self._running: Running | None = None
 
+    def failed(self, flow: http.HTTPFlow, failure: Exception) -> None:
+        """A hook raised: note it, and settle the exchange if it is over."""
+        running = self._running
+        live = running.live.get(flow.id) if running is not None else None
+        troubles = live.exchange.troubles if live is not None else Troubles()
+        troubles.add_failure(failure, "the traffic goes on")
+        is_over = flow.error is not None or (flow.response and flow.response.timestamp_end)
+        if running is None or live is None or not is_over:
+            return
+        end = flows.end_of(flow, broken_by_client=live.broken_by_client)
+        exchanges.settle(running, live, end if flow.error is not None else End.FINISHED, None)
+        running.live.pop(flow.id, None)
+
+    @guarded
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook: decide how the body is read, before any of it arrives."""
         running = self._running
@@ -46,6 +61,7 @@ class Traffic:
         flow.response.stream = True
         exchange.troubles.attempt(answers.begin, running, live, flow.response)
 
+    @guarded
     async def response(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook: settle an exchange whose response is over. What the client sees of the
         end waits for this."""
@@ -60,7 +76,7 @@ class Traffic:
             exchange.status = flow.response.status_code
             metered = exchange.troubles.attempt(MeteredSession, exchange)
             if metered is not None:
-                capture = capturing.begin(running, live)
+                capture = exchange.troubles.attempt(capturing.begin, running, live)
                 running.sessions[flow.id] = Session(flow, metered, capture)
             return
         if not flow.response.stream:
@@ -72,6 +88,7 @@ class Traffic:
             end, cause = End.UPSTREAM_BROKE, "upstream reset its connection"
         await self._end(running, live, end, cause)
 
+    @guarded
     async def error(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook: settle an exchange that broke off. Its client, if it is there, sees
         that after this."""
@@ -93,11 +110,12 @@ class Traffic:
     async def _end(self, running: Running, live: Live, end: End, cause: str | None) -> None:
         """Take an exchange from running to settled."""
         live.phase, live.end = Phase.ENDING, (end, cause)
+        troubles = live.exchange.troubles
+        await in_turns(exchanges.read_rest(live.exchange), troubles)
+        receipt = exchanges.settle(running, live, end, cause)
+        if live.flow.response is not None:
+            troubles.attempt(answers.release, live, live.flow.response)
         try:
-            await exchanges.read_rest(live.exchange)
-            receipt = exchanges.settle(running, live, end, cause)
-            if live.flow.response is not None:
-                answers.release(live, live.flow.response)
             # A client that has left sees no end.
             if receipt and running.settings.commit_before_end and end is not End.CLIENT_LEFT:
                 await wait_for_commit(receipt)
@@ -109,6 +127,7 @@ class Traffic:
         live = self._running.live.get(flow.id) if self._running is not None else None
         return live if live is not None and live.phase is Phase.RUNNING else None
 
+    @guarded
     async def websocket_message(self, flow: http.HTTPFlow) -> None:
         """A message that ends a response goes on when the response's reading is on disk."""
         running = self._running
@@ -142,6 +161,7 @@ class Traffic:
             for receipt in receipts:
                 await wait_for_commit(receipt)
 
+    @guarded
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook: end a WebSocket session and settle its open responses."""
         running = self._running

@@ -1,13 +1,47 @@
-"""Edge. Long work on the event loop, in turns: other connections go on meanwhile."""
+"""Edge. What stands between our code and mitmproxy's event loop: no error of ours gets to it, and
+other connections go on during long work.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import Any, cast
+
+from mitmproxy import http
 
 from addon.metering.answers.backlog import TURN_SECONDS
 from addon.metering.troubles import Troubles
+
+
+def guarded[F: Callable[..., Any]](method: F) -> F:
+    """A hook, or an answer to a question of `wrapped`, that never raises: it returns None instead.
+
+    mitmproxy logs an error of a hook with its text, which may quote traffic; one in a layer leaves
+    the client waiting. The method's object has `failed(flow, failure)`, which notes the error.
+    """
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def guard_async(self: Any, flow: http.HTTPFlow, *args: Any) -> Any:
+            try:
+                return await method(self, flow, *args)
+            except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
+                return self.failed(flow, failure)
+
+        return cast("F", guard_async)
+
+    @functools.wraps(method)
+    def guard(self: Any, flow: http.HTTPFlow, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, flow, *args, **kwargs)
+        except Exception as failure:  # noqa: BLE001  # as above
+            return self.failed(flow, failure)
+
+    return cast("F", guard)
 
 
 async def in_turns[T](steps: Generator[None, None, T], troubles: Troubles) -> T | None:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from addon.metering.troubles import place_of
 from addon.recordings.archives import ArchiveFile, ArchivePart, parts_of
 from addon.recordings.files import UNREADABLE_MAX, EntryCounts, entries
 from addon.recordings.formats.recorded import (
@@ -33,6 +32,7 @@ from addon.recordings.formats.recorded import (
 )
 from ledger import recording
 from ledger.maintenance.known import KnownExchanges
+from ledger.model.errors import named
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
 from ledger.store.writing.batches import Price
@@ -182,7 +182,7 @@ class Replay:
         try:
             settled = self._meter(item)
         except Exception as error:  # noqa: BLE001  # one exchange must not end the reading of all
-            why = f"cannot be metered ({type(error).__name__} in {place_of(error)}): report it"
+            why = f"cannot be metered ({named(error)}): report it"
             self.tally.add_unread(Unreadable(item.where, why))
             return
         if settled is None:

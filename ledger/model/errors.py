@@ -6,5 +6,18 @@ class LedgerError(Exception):
     shown without a traceback."""
 
 
+def named(failure: BaseException) -> str:
+    """The type of an error and the place that raised it. Its text is left out: it may quote what it
+    was about (`UnicodeEncodeError` has all of it)."""
+    trace = failure.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return f"{type(failure).__name__} in unknown place"
+    return (
+        f"{type(failure).__name__} in {trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+    )
+
+
 class WrongCallError(LedgerError):
     """An invalid word on the command line: exit code 2, as for an unknown option."""

@@ -2,5 +2,5 @@
 
 In: a ledger's file; the work of a thread. Out: rows marked as lost, items set aside, and the state
 of each thread (`health`).
-Uses: store, store.engines.
+Uses: model, store, store.engines.
 """

@@ -9,6 +9,7 @@ log and to stderr.
 import contextlib
 import json
 import os
+import sqlite3
 import sys
 import threading
 import time
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
+
+from ledger.model.errors import LedgerError, named
 
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 30.0
@@ -31,6 +34,8 @@ KEPT_BYTES_MAX = 4_000_000
 """Size of the file of set-aside items; later items are only counted."""
 SHOWN_CHARACTERS_MAX = 4_000
 """Kept of one item and of one error."""
+
+WITH_TEXT = (sqlite3.Error, OSError, LedgerError)
 
 type Log = Callable[[str, str], object]
 """Takes a level and a line."""
@@ -222,7 +227,10 @@ class SupervisedThread:
 
 
 def shown(value: object) -> str:
-    """The text of an item or an error for a log and a file."""
+    """The text of an item or an error for a log and a file. Of an error that is no database's, no
+    file's and not the operator's, the text may quote traffic: its type and place alone."""
+    if isinstance(value, BaseException) and not isinstance(value, WITH_TEXT):
+        return named(value)
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001  # the value's own repr raised

@@ -17,7 +17,7 @@ from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Source
 from ledger.model.reading import Reading
 from ledger.store.engines import sqlite_file
-from ledger.store.processes.supervision import SetAside
+from ledger.store.processes.supervision import SetAside, shown
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Job
 from ledger.store.writing.ledger_file import LedgerFile
@@ -145,7 +145,7 @@ class Batches:
         try:
             return self._price(exchange, reading)
         except Exception as error:  # noqa: BLE001  # an unpriced row is better than none
-            self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {error!r}")
+            self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {shown(error)}")
             return ()
 
     def _keep_moments(self, recorded: Sequence[Job], batch: Sequence[Job]) -> None:
@@ -168,7 +168,7 @@ class Batches:
         job.row, job.is_refused = None, True
         self._set_aside.add((job.exchange, job.reading), error)
         if job.reading is not None:
-            why = f"the ledger refuses it: {error!r}"
+            why = f"the ledger refuses it: {shown(error)}"
             self._resolve([job], why)
             self._trouble.count_dropped(1, f"exchange {job.exchange.id}: {why}")
 

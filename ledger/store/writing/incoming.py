@@ -111,7 +111,7 @@ class Incoming:
         """
         try:
             item = self._first(wait_seconds)
-            self._gather()
+            is_first = True
             while True:
                 if isinstance(item, Job):
                     jobs.append(item)
@@ -122,6 +122,9 @@ class Incoming:
                     return True
                 elif item != "opened":
                     self._set_aside.add(item, TypeError("not an item for the writer"))
+                if is_first:  # which is in its list by now: an error loses nothing
+                    is_first = False
+                    self._gather()
                 item = self._queue.get_nowait()
         except Empty:
             # A busy writer comes back after `GATHER_SECONDS`; what is due by then goes now.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import LedgerError, named
 from ledger.store.writing.incoming import WAITING_MAX
 
 LOG_SECONDS = 10.0
@@ -49,7 +49,7 @@ class Trouble:
 
     def begin(self, error: Exception) -> None:
         """Record that nothing can be written, for this reason."""
-        reason = str(error)
+        reason = str(error) if isinstance(error, TROUBLE) else named(error)
         if reason != self.reason:
             self._log(
                 "error",

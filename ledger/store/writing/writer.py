@@ -39,6 +39,7 @@ from ledger.store.processes.supervision import (
     RecordingHealth,
     SetAside,
     SupervisedThread,
+    shown,
 )
 from ledger.store.writing import batch_insert, incoming, jobs, lessons
 from ledger.store.writing.batches import Batches, Price
@@ -300,7 +301,7 @@ class Ledger:
     def _resolve(self, resolved: Sequence[Job], error: str | None) -> None:
         failure = jobs.resolve(resolved, error=error, on_commit=self.on_commit)
         if failure is not None:
-            self._trouble.log_throttled(f"the on_commit callback failed: {failure!r}")
+            self._trouble.log_throttled(f"the on_commit callback failed: {shown(failure)}")
 
 
 def _assert_utc(exchange: Exchange) -> None:

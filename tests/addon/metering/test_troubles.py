@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from addon.metering.troubles import REASON_LENGTH_MAX, REASONS_MAX, Troubles, place_of
+from addon.metering.troubles import REASON_LENGTH_MAX, REASONS_MAX, Troubles
+from ledger.model.errors import named
 
 
 def fail(secret: str) -> None:
@@ -49,4 +50,4 @@ def test_an_attempt_gives_the_result_or_notes_and_logs_the_failure(
 
 
 def test_a_failure_without_a_trace_has_no_place():
-    assert place_of(ValueError()) == "unknown place"
+    assert named(ValueError()) == "ValueError in unknown place"

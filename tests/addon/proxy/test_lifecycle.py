@@ -212,8 +212,9 @@ async def test_a_stop_settles_what_is_being_read_as_it_ended(ledger, monkeypatch
         answered(flow, content=DOCUMENT, content_type="application/json")
         reading = asyncio.Event()
 
-        async def read_rest(_):
-            await reading.wait()
+        def read_rest(_):
+            while not reading.is_set():
+                yield
 
         monkeypatch.setattr(exchanges_module, "read_rest", read_rest)
         ending = asyncio.create_task(recorder.response(flow))

@@ -211,3 +211,13 @@ def test_what_opens_and_ends_soon_is_inserted_once(new_sqlite, monkeypatch):
         written.ledger.open(opened("a"))
         written.settle(settled("a"))
         assert written_states == [State.SETTLED]
+
+
+def test_an_error_while_more_is_gathered_loses_nothing(queue, monkeypatch):
+    monkeypatch.setattr(queue, "_gather", Mock(side_effect=RuntimeError))
+    job = ended("a")
+    queue.settle(job)
+    jobs: list[Job] = []
+    with pytest.raises(RuntimeError):
+        queue.take(jobs, [], None)
+    assert jobs == [job]
