@@ -218,8 +218,10 @@ def test_the_history_of_a_model(update, run):
             )
             for pattern, problem in (
                 ("((", "missing"),
-                ("(a+)+$", "a repetition is repeated"),
-                ("(gpt-[0-9]*-x){2,}", "a repetition is repeated"),
+                ("(a+)+$", "a group is repeated"),
+                ("(a|aa)+$", "a group is repeated"),
+                ("a*a*a{1,}b", "more than 2 repetitions"),
+                ("(gpt-[0-9]*-x){2,}", "a group is repeated"),
             )
         ),
     ],
