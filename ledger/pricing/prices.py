@@ -157,7 +157,6 @@ class PriceBook:
             listed.absent,
             max(since, listed.since, effect.since),
             min(until, listed.until, effect.until),
-            None,
             bill="" if own else effect.bill,
             partial=() if own else tuple(effect.partial),
         )

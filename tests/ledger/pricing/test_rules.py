@@ -259,6 +259,14 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
         ('{"speed": null, "inference_geo": ["us"]}', {"inference_geo": '["us"]'}),
         ('{"speed": ', {}),
         ('["speed"]', {}),
+        ('{"cache_speed": 12, "of": {"speed": 3}}', {}),  # tokens a second
+        ('{"speed": "", "of": [{"regionMode": "moon"}]}', {"of.region_mode": "moon"}),
+        ('{"speed": "slow", "of": {"speed": "slow"}}', {"speed": "slow"}),
+        ('{"speed": "slow", "of": {"speed": "warp"}}', {"speed": "slow", "of.speed": "warp"}),
+        (
+            '{"beside:speed": "slow", "a": {"a": {"a": {"a": {"a": {"speed": 1}}}}}}',
+            {"speed": "slow"},
+        ),
         ('{"speed": "' + "x" * 100 + '"}', {"speed": "x" * BILLING_VALUE_LENGTH_MAX}),
     ],
 )

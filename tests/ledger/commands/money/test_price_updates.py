@@ -24,7 +24,7 @@ def genai(price=1.25, **more):
     }
     gpt_99 = {
         "id": "gpt-99",
-        "match": {"or": [{"equals": "gpt-99"}, {"starts_with": "gpt-99-"}]},
+        "match": {"or": [{"equals": "gpt-99"}, {"regex": "^gpt-99-.*$"}]},
         "prices": [
             {"prices": {"input_mtok": {"base": 3, "tiers": [{"start": 200000, "price": 6}]}}},
             {"constraint": {"start_date": "2030-01-01"}, "prices": {"input_mtok": 4}},
