@@ -22,7 +22,14 @@ from msgspec.structs import replace
 
 from ledger.maintenance import reprice
 from ledger.model.providers import TABLE, provider_of
-from ledger.model.usage import BILLING_VALUE_LENGTH_MAX, TOKENS, FurtherUsage, Usage
+from ledger.model.usage import (
+    BILLING_FIELDS,
+    BILLING_VALUE_LENGTH_MAX,
+    TOKENS,
+    FurtherUsage,
+    Usage,
+    billing_fields,
+)
 from ledger.pricing import prices, published, rules
 from ledger.pricing.charges import NO_SOURCE
 from ledger.pricing.overrides import check
@@ -272,6 +279,22 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
 )
 def test_billing_fields_and_their_values(text, fields):
     assert PUBLISHED.fields_of(text) == fields
+
+
+ENDINGS = ("tier", "Geo", "REGION", "zone", "speed", "mode", "latency", "priority", "resolution")
+
+
+@given(
+    st.sampled_from([*BILLING_FIELDS, *PUBLISHED.known, *ENDINGS]),
+    st.sampled_from(["", "beside:", "new_", "inference_"]),
+    st.booleans(),
+)
+def test_no_name_of_a_billing_field_is_passed_over(name: str, before: str, is_inside: bool):
+    """What says that a usage object has none may not hide one that a look at each would find."""
+    usage: dict[str, Any] = {f"{before}{name}": "elsewhere"}
+    usage = {"details": [usage]} if is_inside else usage
+    text = msgspec.json.encode(usage).decode()
+    assert PUBLISHED.fields_of(text) == billing_fields(usage, PUBLISHED.known)
 
 
 def test_rules_that_multiply_what_has_no_price_do_nothing(tmp_path):
