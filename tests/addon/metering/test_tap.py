@@ -432,6 +432,15 @@ def test_a_failure_while_reading_on_is_noted(monkeypatch):
     assert "ZeroDivisionError" in str(troubles.text)
 
 
+def test_what_a_tap_says_of_itself():
+    tap = tap_of(strips=True)
+    assert tap.edits
+    assert not tap_of(strips=False).edits
+    tap.callable(WORD + WORD[:20])
+    assert tap.received_bytes == len(WORD) + 20
+    assert not tap.is_cut_short
+
+
 def test_a_callable_that_was_set_before_the_editing_ended_passes_all_on(monkeypatch):
     """mitmproxy keeps the callable that it was given."""
     stripper = Stripper()
