@@ -78,8 +78,18 @@ def report(
     scope = scope_of(since, until, only, names, timezone)
     shown_in = load(currency, rates)
     if html is not None:
-        if shown_in is not None:
-            raise WrongCallError("--html has amounts in USD: leave --currency out")
+        given = {
+            "--by": by,
+            "--top": top,
+            "--exact": exact,
+            "--format": format is not Format.TABLE,
+            "--currency": shown_in,
+        }
+        if unused := [option for option, value in given.items() if value]:
+            raise WrongCallError(
+                "--html writes one page, with tables of its own and amounts in USD: "
+                f"leave {', '.join(unused)} out"
+            )
         _write_page(ledger, scope, html)
         return
     with existing_ledger(ledger) as engine:
