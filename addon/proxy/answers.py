@@ -7,7 +7,7 @@ A body passes at once, except for the part that waits for the commit of its read
     an error answer to a request in which we asked for usage: all of it, if it is short, to see
                            whether it refuses the question
 
-A plain answer that another addon needs whole (`bodies.py`) is buffered by mitmproxy.
+A plain answer that another addon needs whole (`wanted_bodies.py`) is buffered by mitmproxy.
 """
 
 from __future__ import annotations

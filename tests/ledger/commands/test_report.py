@@ -89,7 +89,7 @@ def test_a_currency_without_a_rate_is_one_line(run, rates, tmp_path):
     with pytest.raises(LedgerError, match="has no rates of 'CHF'; it has EUR"):
         run("report", "--currency", "chf", *rates[2:])
     for option in (rates, ("--by", "key"), ("--top", "3"), ("--exact",), ("-f", "json")):
-        with pytest.raises(LedgerError, match="--html writes one page.*: leave --[a-z]+ out"):
+        with pytest.raises(LedgerError, match=r"--html writes one page.*: leave --[a-z]+ out"):
             run("report", *option, "--html", str(tmp_path / "page.html"))
     with pytest.raises(LedgerError, match="--currency is for --what focus"):
         run("export", *rates, str(tmp_path / "out"))
