@@ -4,8 +4,8 @@ Providers repeat what they refuse: `Incorrect API key provided: sk-...`, or a wh
 validation error quotes. Three things are redacted from a text before it is stored or logged:
 
 - every run of 8 characters or more that occurs in a credential of the request;
-- every run of 16 characters or more that occurs in the request's body, as it is or as JSON
-  escapes it, but for names: keys of the body, and error types that are known;
+- every run of 16 characters or more that occurs in the request's body, as it is or as JSON, HTML
+  or a URL escapes it, but for names: keys of the body, and error types that are known;
 - every word with the form of a key, even if it is not the request's.
 
 The work is bounded: a text has at most `TEXT_LENGTH_MAX` characters, a body at most
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,10 +69,15 @@ header to search for credentials."""
 
 ESCAPES_DEPTH_MAX = 2
 """Layers of escapes in an error text that are undone: JSON in the text of JSON."""
-_ESCAPE = re.compile(
+_ESCAPES = (
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[\"'\\/bfnrt])"
+    r"|&(?:\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6}|[a-z]{2,6});"
 )
+_ESCAPE = re.compile(_ESCAPES)
+_ESCAPE_OF_URL = re.compile(_ESCAPES + r"|(?:%[0-9a-fA-F]{2})+|\+")
+_PERCENT = re.compile(r"%[0-9a-fA-F]{2}")
+"""In a text that has one, a plus is a blank."""
 _SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 AROUND_MAX = 4
 """Quotes and brackets around a word that is kept."""
@@ -289,14 +295,16 @@ def _plain_forms(text: str) -> Iterator[tuple[str, Sequence[int]]]:
     places: Sequence[int] = range(len(text) + 1)
     yield text, places
     for _ in range(ESCAPES_DEPTH_MAX):
-        if "\\" not in text:
+        of_url = _PERCENT.search(text) is not None
+        if not (of_url or "\\" in text or "&" in text):
             return
         pieces: list[str] = []
         kept: list[int] = []
         at = 0
-        for found in _ESCAPE.finditer(text):
-            pieces += [text[at : found.start()], _unescaped(found[0])]
-            kept += [*places[at : found.start()], places[found.start()]]
+        for found in (_ESCAPE_OF_URL if of_url else _ESCAPE).finditer(text):
+            character = _unescaped(found[0])
+            pieces += [text[at : found.start()], character]
+            kept += [*places[at : found.start()], *[places[found.start()]] * len(character)]
             at = found.end()
         kept += places[at:]
         text, places = "".join([*pieces, text[at:]]), kept
@@ -304,7 +312,9 @@ def _plain_forms(text: str) -> Iterator[tuple[str, Sequence[int]]]:
 
 
 def _unescaped(escape: str) -> str:
-    """The character of one escape, of JSON or of Python."""
+    """The character of one escape, of JSON, Python or HTML; or those of some of a URL."""
+    if escape[0] != "\\":
+        return html.unescape(escape) if escape[0] == "&" else unquote_plus(escape)
     if escape[1] == "u" and len(escape) > len("\\u0000"):
         high, low = int(escape[2:6], 16) - 0xD800, int(escape[8:], 16) - 0xDC00
         return chr(0x10000 + (high << 10) + low)

@@ -1,7 +1,9 @@
 """Error texts hold neither the request's credentials nor its prompt, and stay readable."""
 
 import base64
+import html
 import json
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import example, given
@@ -138,13 +140,18 @@ def test_no_piece_of_a_prompt_survives(before, after, at, length, prompt, is_asc
 
 
 def test_a_prompt_that_is_quoted_with_escapes_of_its_own_is_found():
-    """Spelled as JSON, as Python, and as JSON in JSON, though the request has it as it is."""
+    """Spelled as JSON, Python, HTML, a URL or a form, and as JSON in JSON, though the request has
+    it as it is."""
     prompt = "Tell nobody: \N{MONEY BAG}\N{GRINNING FACE} caf\u00e9 \u2028 and the rest of it\n" * 2
     body = json.dumps({"messages": [prompt]}, ensure_ascii=False).encode()
     for quoted in (
         json.dumps(prompt),
         json.dumps(json.dumps(prompt)),
         json.dumps(prompt).replace("\\u00e9", "\\xe9"),
+        html.escape(prompt).replace(" ", "&#32;"),
+        quote(prompt),
+        quote_plus(prompt),
+        json.dumps(quote_plus(prompt)),
     ):
         said = redact(f"invalid: {quoted}", body=Body(body))
         assert said.startswith("invalid: ")
