@@ -5,6 +5,7 @@ import re
 import shlex
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -54,6 +55,16 @@ def test_every_command_has_help_and_is_documented(words: tuple[str, ...]):
     text = re.sub(r"\s+", " ", done.output)
     assert len(text) > 100, text
     assert "tokentee " + " ".join(words) in DOCUMENTATION
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_a_command_that_takes_a_period_takes_the_zone_of_its_days(words: tuple[str, ...]):
+    command: Any = COMMAND
+    for word in words:
+        command = command.commands[word]
+    known = {name for parameter in command.params for name in parameter.opts}
+    if words != ("reconcile",):  # the days of a statement are its vendor's
+        assert "--since" not in known or "--timezone" in known
 
 
 @pytest.mark.parametrize("words", shown(), ids=" ".join)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, Prices, Since, Until
+from ledger.commands.options import LedgerOption, Prices, Since, TimezoneOption, Until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,7 @@ def import_command(
     ] = None,
     since: Since = None,
     until: Until = None,
+    timezone: TimezoneOption = None,
     tag: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A tag for every answer; may be repeated."),
@@ -64,7 +65,7 @@ def import_command(
 
     agents = _agents(agent or [])
     tags = _tags(tag or [])
-    scope = scope_of(since, until, None)
+    scope = scope_of(since, until, None, timezone=timezone)
     logs = (
         list(log_files.named(paths))
         if paths

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.matching import MatchCounts, is_other_answer, pairs
 from addon.recordings.metered import has_client_body, reread
-from ledger.commands.options import LedgerOption, Since
+from ledger.commands.options import LedgerOption, Since, TimezoneOption, scope_of
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.audit.checking import SHOWN_MAX, Finding
@@ -33,7 +33,6 @@ from ledger.maintenance.audit.checking import verify as promises_of
 from ledger.maintenance.corrections import Booked
 from ledger.model.exchange import Exchange
 from ledger.reports.progress import console_on_stderr, files_progress
-from ledger.text import period
 from ledger.text.printable import printable
 
 CAPTURED = "captured"
@@ -95,6 +94,7 @@ def verify_command(
     ] = None,
     *,
     since: Since = None,
+    timezone: TimezoneOption = None,
     ledger: LedgerOption = None,
     url: Url = None,
 ) -> None:
@@ -107,12 +107,20 @@ def verify_command(
     Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
     any.
     """
-    raise typer.Exit(main(paths or [], ledger=ledger, url=url, since=since))
+    raise typer.Exit(
+        main(
+            paths or [],
+            ledger=ledger,
+            url=url,
+            begin=scope_of(since, None, None, timezone=timezone).since,
+        )
+    )
 
 
-def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: str | None) -> int:
+def main(
+    paths: Sequence[Path], *, ledger: str | None, url: str | None, begin: datetime | None
+) -> int:
     """Print every breach; 0 if there is none, 1 if there is."""
-    begin = period.moment(since, datetime.now(UTC)) if since else None
     files = files_of(paths, bodies_too=url is not None)
     console = console_on_stderr()
     with existing_ledger(ledger) as engine:

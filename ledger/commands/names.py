@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Since, scope_of
+from ledger.commands.options import LedgerOption, NamesOption, Since, TimezoneOption, scope_of
 from ledger.commands.output import print_line
 
 names = typer.Typer(
@@ -49,6 +49,7 @@ def check_names(
 def suggest_names(
     *,
     since: Since = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -60,7 +61,7 @@ def suggest_names(
     from ledger.figures.queries import existing_ledger
     from ledger.reports.name_suggestions import suggestions
 
-    scope = scope_of(since, None, None, names)
+    scope = scope_of(since, None, None, names, timezone)
     with existing_ledger(ledger) as engine:
         lines = list(suggestions(engine, scope))
     if not lines:

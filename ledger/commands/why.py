@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -13,6 +14,7 @@ from ledger.commands.options import (
     Only,
     Prices,
     Since,
+    TimezoneOption,
     Until,
     scope_of,
 )
@@ -38,6 +40,7 @@ def cache(
     only: Only = None,
     form: Form = "table",
     prices: Prices = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -51,7 +54,7 @@ def cache(
     from ledger.pricing.prices import PriceBook
     from ledger.why import questions
 
-    scope = scope_of(since, until, only, names)
+    scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
         found = questions.priced(engine, scope, session, PriceBook.load(prices))
         rows = questions.rows(found, by)
@@ -69,6 +72,7 @@ def context(
     until: Until = None,
     only: Only = None,
     form: Form = "table",
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -78,16 +82,18 @@ def context(
     Requests without segments (tee_segments=off, recorded earlier, dropped) are left out.
     """
     from ledger.figures.queries import existing_ledger
+    from ledger.model.money import PICOUSD_PER_USD
+    from ledger.text.figures import money, percent, ratio
     from ledger.why import questions
 
     with existing_ledger(ledger) as engine:
-        found = questions.context(engine, scope_of(since, until, only, names), session)
+        found = questions.context(engine, scope_of(since, until, only, names, timezone), session)
     if found.without_segments:
         typer.echo(f"left out: {_without_segments(found.without_segments)}", err=True)
     if form == "table":
         total = sum(int(str(row["tokens"])) for row in found.rows) or 1
         for row in found.rows:
-            row["share"] = f"{int(str(row['tokens'])) / total:.1%}"
+            row["share"] = percent(ratio(int(str(row["tokens"])), total), in_column=True)
     _print(
         found.rows,
         ("session", "agent", "part", "name", "bytes", "tokens", "share", "calls", "list_value_usd"),
@@ -99,12 +105,14 @@ def context(
             len({row["name"] for row in unused}),
             sum(int(str(row["tokens"])) for row in unused),
         )
-        usd = sum(float(str(row["list_value_usd"] or 0)) for row in unused)
+        picousd = sum(
+            int(Decimal(str(row["list_value_usd"] or 0)) * PICOUSD_PER_USD) for row in unused
+        )
         typer.echo(
             f"tools that were never called: {count}, {tokens:,} tokens "
-            f"and ${usd:.4f}; {tokens // found.requests:,} tokens and "
-            f"${usd / found.requests:.6f} a request, ${usd * found.per_month:.2f} a month at this "
-            "rate",
+            f"and {money(picousd)}; {tokens // found.requests:,} tokens and "
+            f"{money(picousd // found.requests)} a request, "
+            f"{money(round(picousd * found.per_month))} a month at this rate",
             err=True,
         )
 
@@ -125,6 +133,7 @@ def what_if(
     ] = None,
     form: Form = "table",
     prices: Prices = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -142,7 +151,7 @@ def what_if(
     with existing_ledger(ledger) as engine:
         found = questions.what_if(
             engine,
-            scope_of(since, until, only, names),
+            scope_of(since, until, only, names, timezone),
             model,
             breakpoints,
             PriceBook.load(prices),

@@ -1,6 +1,7 @@
 """One question has one answer on every surface: the same twenty figures, asked of drawn ledgers
 before and after their days are summed up, against a plain loop over what was written."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,8 +21,11 @@ from addon.telemetry.metrics import Metrics
 from addon.telemetry.observed import observed
 from ledger.budgets.budgets import Budget
 from ledger.budgets.spending import statuses
+from ledger.commands import mcp_server
 from ledger.exports import focus
 from ledger.exports.export import DATASETS, Wanted
+from ledger.figures import activity
+from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.maintenance import rollup
 from ledger.model.charge import Charge, amounts_of
@@ -246,11 +250,28 @@ def by_exact_report(engine: Engine) -> Answers:
     return _of_figures(report(engine, ("team",), scope, now=LATER, is_exact=True))
 
 
+def by_mcp(engine: Engine) -> Answers:
+    """What an agent is told."""
+    total = json.loads(mcp_server.Answers(engine).report(by=["key", "session"]))["total"]
+    names = ("requests", "errors", *SUMMED)
+    return {name: total[name] for name in names if not name.startswith("estimated_")}
+
+
+def by_top(engine: Engine) -> Answers:
+    """The screens of each day, and so the lines for the status."""
+    days = [activity.take(engine, Scope(), NOON + timedelta(days=day)) for day in range(3)]
+    return _of_total(sum((each.today for each in days), Figures()))
+
+
 def _of_figures(found: Any) -> Answers:
     total = found.total.figures
     shown = report_tables.document(found)["total"]
     assert shown["cost_picousd"] == total.cost_picousd
     assert shown["list_value_picousd"] == total.list_value_picousd
+    return _of_total(total)
+
+
+def _of_total(total: Figures) -> Answers:
     known = {name: getattr(total, name) for name in (*COUNTED, *SUMMED)}
     return known | {
         "unpriced": total.unpriced + total.partial,
@@ -261,7 +282,7 @@ def _of_figures(found: Any) -> Answers:
 
 
 def by_page(engine: Engine) -> Answers:
-    """The total of the first screen."""
+    """The total of the first screen, which a digest shows too."""
     period = Period(since=NOON.replace(day=1, hour=0), until=None, now=LATER)
     found = sections.overview(engine, sections.Question(period=period))
     lost = [each.count for each in found.problems if each.kind == "lost"]
@@ -357,6 +378,8 @@ SURFACES: tuple[Callable[[Engine], Answers], ...] = (
     by_day,
     by_report,
     by_exact_report,
+    by_mcp,
+    by_top,
     by_page,
     by_budget,
     by_focus,

@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until, scope_of
+from ledger.commands.options import (
+    LedgerOption,
+    NamesOption,
+    Only,
+    Prices,
+    Since,
+    TimezoneOption,
+    Until,
+    scope_of,
+)
 from ledger.commands.output import print_line, print_table
 
 
@@ -24,6 +33,7 @@ def reprice(
         bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
     prices: Prices = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -35,7 +45,7 @@ def reprice(
     from ledger.text.figures import counted
 
     book = PriceBook.load(prices)
-    scope, now = scope_of(since, until, only, names), datetime.now(UTC)
+    scope, now = scope_of(since, until, only, names, timezone), datetime.now(UTC)
     with existing_ledger(ledger) as engine:
         changes = repricing.changes(engine, book, scope, now=now, only_unpriced=unpriced)
         if not changes:
