@@ -282,7 +282,8 @@ def test_usage_beside_the_response_is_its_usage() -> None:
     usage = closed.meter.usage()
     assert (usage.input_tokens, usage.input_audio_tokens) == (10, 2)
     assert (usage.output_tokens, usage.output_audio_tokens) == (277, 258)
-    assert usage.tool_units == {}
+    # Sound is billed by begun seconds, for which no list has a price: units, so the row is partial.
+    assert usage.tool_units == {"output_audio_seconds": 6, "billable_audio_seconds": 3}
     assert closed.meter.facts.usage_final
 
 
