@@ -142,7 +142,7 @@ def billing_fields(usage: object, known: Collection[str] = BILLING_FIELDS) -> di
         if type(value) in (int, float) and (outer or name not in known):
             continue
         text = billing_value(value)
-        if text and text != found.get(name) and len(found) < _FIELDS_MAX:
+        if text is not None and text != found.get(name) and len(found) < _FIELDS_MAX:
             found.setdefault(f"{outer}.{name}" if outer else name, text)
     return found
 

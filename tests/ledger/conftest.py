@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from ledger.figures import request_list
 from ledger.store import db
+
+
+@pytest.fixture(autouse=True)
+def whole_lists(monkeypatch):
+    """A list of requests looks back for half a second, and a busy machine gets less far in that."""
+    monkeypatch.setattr(request_list, "LOOK_SECONDS_MAX", 60)
 
 
 @pytest.fixture

@@ -267,7 +267,10 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
         ('{"speed": ', {}),
         ('["speed"]', {}),
         ('{"cache_speed": 12, "of": {"speed": 3}}', {}),  # tokens a second
-        ('{"speed": "", "of": [{"regionMode": "moon"}]}', {"of.region_mode": "moon"}),
+        (
+            '{"speed": "", "of": [{"regionMode": "moon"}]}',
+            {"speed": "", "of.region_mode": "moon"},
+        ),
         ('{"speed": "slow", "of": {"speed": "slow"}}', {"speed": "slow"}),
         ('{"speed": "slow", "of": {"speed": "warp"}}', {"speed": "slow", "of.speed": "warp"}),
         (
