@@ -12,66 +12,52 @@ from typing import TYPE_CHECKING, Any
 
 from addon.run.imports import uncollected_imports
 from ledger import cli as ledger_cli
-from ledger.cli import Command
+from ledger.cli import Command, commands_in
 
 if TYPE_CHECKING:
     import typer
 
 COMMANDS = (
-    Command(
-        name="run",
-        module="addon.commands.run",
-        attribute="run",
-        summary="Record what a command sends to LLMs, or be a recording proxy",
-    ),
-    Command(
-        name="demo",
-        module="addon.commands.demo",
-        attribute="demo_command",
-        summary="An agent, a team, a bill: through a real proxy, here",
+    *commands_in(
+        "addon.commands",
+        ("run", "run", "run", "Record what a command sends to LLMs, or be a recording proxy"),
+        ("demo", "demo", "demo_command", "An agent, a team, a bill: through a real proxy, here"),
     ),
     *ledger_cli.COMMANDS,
-    Command(
-        name="replay",
-        module="addon.commands.replay",
-        attribute="replay_command",
-        summary="Read recorded exchanges into the ledger",
-    ),
-    Command(
-        name="import",
-        module="addon.commands.import_logs",
-        attribute="import_command",
-        summary="Book the session logs of Claude Code, Codex, Gemini CLI",
-    ),
-    Command(
-        name="rebuild",
-        module="addon.commands.rebuild",
-        attribute="rebuild_command",
-        summary="Read what is booked once more from its recordings",
-    ),
-    Command(
-        name="verify",
-        module="addon.commands.verify",
-        attribute="verify_command",
-        summary="Prove the ledger: bytes, digests, readings, charges, sums",
-    ),
-    Command(
-        name="config",
-        module="addon.commands.config",
-        attribute="config",
-        summary="Check the config file of run, show what is in force",
-    ),
-    Command(
-        name="deploy",
-        module="addon.commands.deploy",
-        attribute="deploy",
-        summary="Write files for Docker, systemd, Kubernetes, Grafana, Prometheus",
-    ),
-    Command(
-        name="path",
-        module="addon.commands.path",
-        attribute="path_command",
-        summary='Print the script\'s path: mitmdump -s "$(tokentee path)"',
+    *commands_in(
+        "addon.commands",
+        ("replay", "replay", "replay_command", "Read recorded exchanges into the ledger"),
+        (
+            "import",
+            "import_logs",
+            "import_command",
+            "Book the session logs of Claude Code, Codex, Gemini CLI",
+        ),
+        (
+            "rebuild",
+            "rebuild",
+            "rebuild_command",
+            "Read what is booked once more from its recordings",
+        ),
+        (
+            "verify",
+            "verify",
+            "verify_command",
+            "Prove the ledger: bytes, digests, readings, charges, sums",
+        ),
+        ("config", "config", "config", "Check the config file of run, show what is in force"),
+        (
+            "deploy",
+            "deploy",
+            "deploy",
+            "Write files for Docker, systemd, Kubernetes, Grafana, Prometheus",
+        ),
+        (
+            "path",
+            "path",
+            "path_command",
+            'Print the script\'s path: mitmdump -s "$(tokentee path)"',
+        ),
     ),
 )
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -30,127 +30,36 @@ class Command:
     """For `tokentee --help`; fits one line of 80 columns with the name."""
 
 
-COMMANDS = (
-    Command(
-        name="report",
-        module="ledger.commands.report",
-        attribute="report",
-        summary="Tokens, cache and cost by model, key, day, ...",
-    ),
-    Command(
-        name="requests",
-        module="ledger.commands.requests",
-        attribute="requests",
-        summary="Single requests, the latest first, filtered",
-    ),
-    Command(
-        name="serve",
-        module="ledger.commands.serve",
-        attribute="serve",
-        summary="The ledger as pages in your browser, live",
-    ),
-    Command(
-        name="show",
-        module="ledger.commands.show",
-        attribute="show",
-        summary="Explain one request to the last line",
-    ),
-    Command(
-        name="export",
-        module="ledger.commands.export",
-        attribute="export",
-        summary="Write the ledger as CSV, Parquet or FOCUS",
-    ),
-    Command(
-        name="prices",
-        module="ledger.commands.money.prices",
-        attribute="prices",
-        summary="What a model costs; check a price file",
-    ),
-    Command(
-        name="names",
-        module="ledger.commands.names",
-        attribute="names",
-        summary="Who is behind keys, hosts, tags, projects",
-    ),
-    Command(
-        name="budget",
-        module="ledger.commands.money.budget",
-        attribute="budget",
-        summary="Budgets: spent, forecast; check exits 1 when over",
-    ),
-    Command(
-        name="statusline",
-        module="ledger.commands.statusline",
-        attribute="statusline",
-        summary="One line for Claude Code, tmux and prompts",
-    ),
-    Command(
-        name="digest",
-        module="ledger.commands.digest",
-        attribute="digest",
-        summary="Yesterday or last week, for cron, mail and Slack",
-    ),
-    Command(
-        name="mcp",
-        module="ledger.commands.mcp_server",
-        attribute="mcp",
-        summary="Tools for agents that ask what they cost (MCP)",
-    ),
-    Command(
-        name="limits",
-        module="ledger.commands.limits",
-        attribute="limits",
-        summary="Limits of plans and keys, and who used them",
-    ),
-    Command(
-        name="cache",
-        module="ledger.commands.why",
-        attribute="cache",
-        summary="What broke prompt caches, and what it cost",
-    ),
-    Command(
-        name="context",
-        module="ledger.commands.why",
-        attribute="context",
-        summary="What fills the input: tools, messages, images",
-    ),
-    Command(
-        name="what-if",
-        module="ledger.commands.why",
-        attribute="what_if",
-        summary="What another model would have cost",
-    ),
-    Command(
-        name="top",
-        module="ledger.commands.top",
-        attribute="top",
-        summary="Running requests and today's cost, live",
-    ),
-    Command(
-        name="reprice",
-        module="ledger.commands.money.reprice",
-        attribute="reprice",
-        summary="Price what has no price, with a price file",
-    ),
-    Command(
-        name="reconcile",
-        module="ledger.commands.money.reconcile",
-        attribute="reconcile",
-        summary="Compare the ledger with a provider's statement",
-    ),
-    Command(
-        name="sync",
-        module="ledger.commands.db",
-        attribute="sync",
-        summary="Merge a ledger into another one",
-    ),
-    Command(
-        name="db",
-        module="ledger.commands.db",
-        attribute="db_commands",
-        summary="The ledger's schema: upgrade, current, check, describe, drop",
-    ),
+def commands_in(package: str, *rows: tuple[str, str, str, str]) -> tuple[Command, ...]:
+    """The commands of a package, from their names, modules, attributes and summaries."""
+    return tuple(
+        Command(name=name, module=f"{package}.{module}", attribute=attribute, summary=summary)
+        for name, module, attribute, summary in rows
+    )
+
+
+COMMANDS = commands_in(
+    "ledger.commands",
+    ("report", "report", "report", "Tokens, cache and cost by model, key, day, ..."),
+    ("requests", "requests", "requests", "Single requests, the latest first, filtered"),
+    ("serve", "serve", "serve", "The ledger as pages in your browser, live"),
+    ("show", "show", "show", "Explain one request to the last line"),
+    ("export", "export", "export", "Write the ledger as CSV, Parquet or FOCUS"),
+    ("prices", "money.prices", "prices", "What a model costs; check a price file"),
+    ("names", "names", "names", "Who is behind keys, hosts, tags, projects"),
+    ("budget", "money.budget", "budget", "Budgets: spent, forecast; check exits 1 when over"),
+    ("statusline", "statusline", "statusline", "One line for Claude Code, tmux and prompts"),
+    ("digest", "digest", "digest", "Yesterday or last week, for cron, mail and Slack"),
+    ("mcp", "mcp_server", "mcp", "Tools for agents that ask what they cost (MCP)"),
+    ("limits", "limits", "limits", "Limits of plans and keys, and who used them"),
+    ("cache", "why", "cache", "What broke prompt caches, and what it cost"),
+    ("context", "why", "context", "What fills the input: tools, messages, images"),
+    ("what-if", "why", "what_if", "What another model would have cost"),
+    ("top", "top", "top", "Running requests and today's cost, live"),
+    ("reprice", "money.reprice", "reprice", "Price what has no price, with a price file"),
+    ("reconcile", "money.reconcile", "reconcile", "Compare the ledger with a provider's statement"),
+    ("sync", "db", "sync", "Merge a ledger into another one"),
+    ("db", "db", "db_commands", "The ledger's schema: upgrade, current, check, describe, drop"),
 )
 
 
