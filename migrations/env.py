@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 
 from ledger.store import db
 from ledger.store.engines import migration, urls
-from ledger.store.schema import derived
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.tables import metadata
 
 
@@ -25,7 +24,7 @@ def run(connection: Connection) -> None:
     with context.begin_transaction():
         context.run_migrations()
     if context.get_context().get_current_revision() == REVISION:
-        derived.derive(connection)
+        migration.derive(connection)
 
 
 given: Connection | None = context.config.attributes.get("connection")

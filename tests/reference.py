@@ -17,8 +17,8 @@ from addon.dialects import routes
 from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, RouteRow
 from addon.proxy import options as proxy_options
 from ledger.model.providers import PROVIDERS, Provider, StreamUsage
-from ledger.store.requests_view import REQUEST_COLUMNS
 from ledger.store.schema.descriptions import description_of
+from ledger.store.scope import REQUEST_COLUMNS
 from tests.test_rooms import ARROWS, HALVES, used_by
 
 ROOT = Path(__file__).parent.parent

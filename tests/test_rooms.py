@@ -29,7 +29,7 @@ STORE = PRICING | {
     "ledger.store.writing",
 }
 SYNC = STORE | {"ledger.sync"}
-MAINTENANCE = SYNC | {"ledger.maintenance", "ledger.maintenance.audit"}
+MAINTENANCE = SYNC | {"ledger.maintenance"}
 FIGURES = MAINTENANCE | {"ledger.figures"}
 REPORTS = FIGURES | {"ledger.reports"}
 EXPORTS = REPORTS | {"ledger.exports"}
@@ -64,7 +64,6 @@ ARROWS: dict[str, set[str]] = {
     "ledger.store.writing": STORE,
     "ledger.sync": SYNC,
     "ledger.maintenance": MAINTENANCE,
-    "ledger.maintenance.audit": SYNC,
     "ledger.figures": FIGURES,
     "ledger.reports": REPORTS,
     "ledger.exports": EXPORTS,
@@ -136,7 +135,6 @@ IMPORT_SQLALCHEMY = {
     "ledger.store.writing",
     "ledger.sync",
     "ledger.maintenance",
-    "ledger.maintenance.audit",
     "ledger.figures",
     "ledger.why",
     "ledger.reports",

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from addon.agent_logs.call import Booked, LoggedAgent, LoggedCall, booked
 from addon.agent_logs.log_files import SkippedCounts, read
-from ledger.maintenance.known import KnownExchanges
-from ledger.maintenance.logged import Logged, recorded
+from ledger.maintenance.known import KnownExchanges, Logged, recorded
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
 from ledger.store.scope import Scope

@@ -2,6 +2,6 @@
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
 Uses: agent_logs, demo, deploy, metering, metering.requests, recordings, recordings.formats, run,
-run.call, run.workers; of the ledger: budgets, commands, figures, maintenance, maintenance.audit,
-model, pricing, reports, settings, store.engines, store.writing, text.
+run.call, run.workers; of the ledger: budgets, commands, figures, maintenance, model, pricing,
+reports, settings, store.engines, store.writing, text.
 """

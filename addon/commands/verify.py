@@ -28,8 +28,8 @@ from addon.recordings.metered import has_client_body, reread
 from ledger.commands.options import LedgerOption, Since, TimezoneOption, scope_of
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
-from ledger.maintenance.audit.checking import SHOWN_MAX, Finding
-from ledger.maintenance.audit.checking import verify as promises_of
+from ledger.maintenance.checking import SHOWN_MAX, Finding
+from ledger.maintenance.checking import verify as promises_of
 from ledger.maintenance.corrections import Booked
 from ledger.model.exchange import Exchange
 from ledger.reports.progress import console_on_stderr, files_progress

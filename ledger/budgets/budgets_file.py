@@ -7,8 +7,7 @@ from pathlib import Path
 from ledger.budgets.budgets import NO_BUDGETS, Budgets, Destination, is_webhook, read
 from ledger.model.errors import LedgerError
 from ledger.settings import toml_tables
-from ledger.settings.places import file_in_force
-from ledger.settings.small_files import read_text
+from ledger.settings.small_files import file_in_force, read_text
 from ledger.settings.toml_tables import TomlProblem
 
 DIGEST_VARIABLE = "TOKENTEE_BUDGETS_DIGEST"

@@ -48,7 +48,7 @@ def current(*, ledger: LedgerOption = None) -> None:
     """
     from ledger.store import db
     from ledger.store.engines import migration, urls
-    from ledger.store.schema.revision import REVISION
+    from ledger.store.engines.sqlite_file import REVISION
 
     with db.disposing(db.open_existing(ledger or urls.default_url())) as engine:
         found = migration.revision_of(engine)

@@ -29,7 +29,7 @@ def check_names(
 
     from ledger.model.errors import LedgerError
     from ledger.settings import names_file
-    from ledger.settings.places import config_directory
+    from ledger.settings.small_files import config_directory
     from ledger.text.figures import counted
 
     path = Path(file) if file else names_file.path_of(None)

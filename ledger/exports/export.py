@@ -24,10 +24,9 @@ from ledger.pricing.prices import PriceBook
 from ledger.settings.names import GroupFacts, Names
 from ledger.settings.rates import Currency
 from ledger.store.adding_up import SPLIT
-from ledger.store.requests_view import REQUEST_COLUMNS, as_text, requests
 from ledger.store.schema.charged import current_charge
 from ledger.store.schema.columns import Instant
-from ledger.store.scope import Scope, conditions, snapshot
+from ledger.store.scope import REQUEST_COLUMNS, Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import charges
 from ledger.text.origins import host_of
 

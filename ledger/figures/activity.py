@@ -12,8 +12,7 @@ from ledger.figures.limits import Limit, limits
 from ledger.figures.queries import groups_of, opened
 from ledger.store.engines.urls import file_of
 from ledger.store.processes import nodes
-from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, conditions, snapshot
+from ledger.store.scope import Scope, conditions, requests, snapshot
 from ledger.text.period import day_of
 
 RUNNING_MAX = 100

@@ -17,8 +17,7 @@ from ledger.figures.limits import RESET_TOLERANCE
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.settings.rates import Currency
-from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, conditions, snapshot, within
+from ledger.store.scope import Scope, conditions, requests, snapshot, within
 from ledger.store.tables import quotas
 
 WORD = "block"

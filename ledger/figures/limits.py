@@ -21,8 +21,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.exchange import ERROR_STATUS_MIN
 from ledger.model.quota import PPM
-from ledger.store.requests_view import requests
-from ledger.store.scope import snapshot
+from ledger.store.scope import requests, snapshot
 from ledger.store.tables import exchanges, quotas
 
 RESET_TOLERANCE = timedelta(seconds=5)

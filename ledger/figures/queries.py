@@ -38,7 +38,6 @@ from ledger.settings.rates import Amount, Currency
 from ledger.store import db
 from ledger.store.adding_up import SPLIT, whole
 from ledger.store.engines import urls
-from ledger.store.requests_view import requests
 from ledger.store.schema.sums import COUNTS, DIMENSIONS
 from ledger.store.scope import (
     COLUMNS,
@@ -49,6 +48,7 @@ from ledger.store.scope import (
     dimension,
     effective,
     matches,
+    requests,
     snapshot,
 )
 from ledger.store.tables import exchanges

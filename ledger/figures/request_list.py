@@ -21,10 +21,9 @@ from ledger.figures.spans import extent
 from ledger.model.errors import WrongCallError
 from ledger.model.reading import COVERED
 from ledger.pricing.price_lines import is_token_line
-from ledger.store.requests_view import requests
 from ledger.store.schema.charged import current_charge
 from ledger.store.schema.sums import CONDITIONS
-from ledger.store.scope import Scope, conditions
+from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import charges
 from ledger.text.period import INSTANT
 

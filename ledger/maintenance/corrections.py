@@ -20,7 +20,7 @@ from ledger.model.exchange import Exchange, State
 from ledger.model.quota import Quota
 from ledger.model.reading import Reading
 from ledger.store import db
-from ledger.store.rows import exchange_of, reading_of
+from ledger.store.keys import exchange_of, reading_of
 from ledger.store.schema.charged import current_charge, reading_order
 from ledger.store.tables import charges, exchanges, quotas, readings
 from ledger.store.writing import batch_insert

@@ -1,22 +1,30 @@
-"""Database. Which exchanges a ledger has already, so that recordings of them need not be read.
+"""Database. Which exchanges a ledger has already, so that recordings of them need not be read, and
+which answers in an agent's log were recorded on the wire, too.
 
 A SQLite file is read with the driver alone: a reading that finds every exchange known would need
 SQLAlchemy for nothing else, and half its CPU time went into that import (measured).
+
+A log that names the response is matched by its id. One that does not is matched by session, input
+and output tokens and time: each recorded row matches at most one logged answer.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property, partial
+from itertools import batched
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import State
-from ledger.store.engines import advice, sqlite_file, urls
+from ledger.model.exchange import Source, State
+from ledger.store.engines import sqlite_file, urls
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -27,6 +35,12 @@ _SETTLED = (
 _IN_FILE = _SETTLED.format(ids="SELECT value FROM json_each(:ids)")
 _IN_POSTGRESQL = _SETTLED.format(ids="SELECT json_array_elements_text(CAST(:ids AS json))")
 """The ids are one parameter: SQLAlchemy takes 10 µs for each bound one (measured)."""
+
+QUESTION_MAX = 500
+"""Ids of one question about a log: each is a bound parameter."""
+APART_MAX = timedelta(minutes=10)
+"""How far the log's time may be from the recorded one: an agent writes its log when an answer is
+complete, and its clock is another than the proxy's if it runs on another machine."""
 
 type _Lookup = Callable[[Sequence[str]], dict[str, str]]
 
@@ -43,7 +57,9 @@ class KnownExchanges:
         if path is not None:
             connection = _connected(path, urls.shown(ledger_url))
             self._close.append(connection.close)
-            self._lookups.append(partial(_settled_in_file, connection))
+            self._lookups.append(
+                lambda ids: dict(connection.execute(_IN_FILE, {"ids": json.dumps(ids)}).fetchall())
+            )
         else:
             self._lookups += [partial(_settled, engine) for engine in self.engines]
 
@@ -81,16 +97,12 @@ class KnownExchanges:
 
 def _connected(path: Path, shown: str) -> sqlite3.Connection:
     if not path.is_file():
-        raise LedgerError(advice.no_ledger(path))
+        raise LedgerError(urls.no_ledger(path))
     connection, found = sqlite_file.opened(path, shown)
     if found is None:
         connection.close()
-        raise LedgerError(advice.no_tables(shown))
+        raise LedgerError(urls.no_tables(shown))
     return connection
-
-
-def _settled_in_file(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, str]:
-    return dict(connection.execute(_IN_FILE, {"ids": json.dumps(ids)}).fetchall())
 
 
 def _settled(engine: Engine, ids: Sequence[str]) -> dict[str, str]:
@@ -100,3 +112,56 @@ def _settled(engine: Engine, ids: Sequence[str]) -> dict[str, str]:
     with engine.connect() as connection:
         rows = connection.execute(sa.text(statement), {"ids": json.dumps(ids)})
         return {row.id: row.path for row in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """One answer in a log, as far as it can be matched."""
+
+    at: datetime
+    response_id: str | None
+    session_id: str
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+def recorded(engine: Engine, answers: Sequence[Logged]) -> list[bool]:
+    """For each answer, in order, whether the ledger has it from the wire."""
+    import sqlalchemy as sa
+
+    from ledger.store.scope import requests
+
+    r = requests.c
+    ids = {one.response_id for one in answers if one.response_id is not None}
+    sessions = {one.session_id for one in answers if one.response_id is None}
+    by_id: set[str] = set()
+    by_session: dict[str, list[Any]] = defaultdict(list)
+    columns = (r.response_id, r.session_id, r.opened_at, r.settled_at)
+    query = (
+        sa.select(*columns, r.input_tokens, r.output_tokens)
+        .where(r.source != Source.IMPORT)
+        .order_by(r.opened_at, r.id)
+    )
+    with engine.connect() as connection:
+        for some in batched(sorted(ids), QUESTION_MAX):
+            found = connection.execute(query.where(r.response_id.in_(some)))
+            by_id.update(row.response_id for row in found)
+        for some in batched(sorted(sessions), QUESTION_MAX):
+            for row in connection.execute(query.where(r.session_id.in_(some))):
+                by_session[row.session_id].append(row)
+    return [
+        one.response_id in by_id
+        if one.response_id is not None
+        else _take(by_session[one.session_id], one)
+        for one in answers
+    ]
+
+
+def _take(rows: list[Any], one: Logged) -> bool:
+    """Whether a row matches; it is removed, so that it matches no other answer."""
+    for row in rows:
+        is_same = (row.input_tokens, row.output_tokens) == (one.input_tokens, one.output_tokens)
+        if is_same and row.opened_at - APART_MAX <= one.at <= row.settled_at + APART_MAX:
+            rows.remove(row)
+            return True
+    return False

@@ -24,9 +24,8 @@ from ledger.pricing.charges import NO_SOURCE, charge
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.store.requests_view import requests
-from ledger.store.rows import reading_of
-from ledger.store.scope import Scope, conditions, within
+from ledger.store.keys import reading_of
+from ledger.store.scope import Scope, conditions, requests, within
 from ledger.store.tables import charges, readings
 
 BATCH = 1000

@@ -30,7 +30,7 @@ from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.pricing import published
 from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.price_lines import NO_TIME
-from ledger.settings import places, small_files
+from ledger.settings import small_files
 
 LIST_BYTES_MAX = 64 * 1024 * 1024
 """The largest of the three has 4 MB in 2026."""
@@ -138,7 +138,7 @@ class Snapshots:
 
     def __init__(self, folder: Path | None = None) -> None:
         """`folder` is the data directory's by default. LedgerError if its index is damaged."""
-        self.folder = folder or places.data_directory() / "prices"
+        self.folder = folder or small_files.data_directory() / "prices"
         self.entries: Sequence[SnapshotEntry] = ()
         path = self.folder / INDEX_NAME
         if path.exists():

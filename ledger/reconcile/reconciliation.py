@@ -29,9 +29,8 @@ from ledger.reconcile.tries import Alike, Cells
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
 from ledger.store.keys import midnight
-from ledger.store.requests_view import requests
 from ledger.store.schema.charged import IS_BILLED, current_charge
-from ledger.store.scope import Scope, conditions, dimension, snapshot, time_of
+from ledger.store.scope import Scope, conditions, dimension, requests, snapshot, time_of
 from ledger.store.tables import charges
 from ledger.text.origins import host_of
 

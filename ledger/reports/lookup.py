@@ -9,9 +9,8 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.errors import LedgerError
 from ledger.reports.explain import ExplainedExchange, Facts
 from ledger.reports.layout import Column, Table, unique_beginning
-from ledger.store.requests_view import requests
 from ledger.store.schema.charged import reading_order
-from ledger.store.scope import snapshot
+from ledger.store.scope import requests, snapshot
 from ledger.store.tables import charges, exchanges, quotas, readings
 
 PREFIX_LENGTH_MIN = 4

@@ -6,7 +6,7 @@ from pathlib import Path
 from ledger.model.errors import LedgerError
 from ledger.settings import small_files, toml_tables
 from ledger.settings.names import NO_NAMES, Names, read
-from ledger.settings.places import file_in_force
+from ledger.settings.small_files import file_in_force
 from ledger.settings.toml_tables import TomlProblem
 
 

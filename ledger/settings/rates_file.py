@@ -2,8 +2,8 @@
 
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.settings import small_files
-from ledger.settings.places import config_directory, file_in_force
 from ledger.settings.rates import USD, Currency, read
+from ledger.settings.small_files import config_directory, file_in_force
 
 
 def load(code: str | None, named: str | None) -> Currency | None:

@@ -1,16 +1,39 @@
-"""Edge. Reads files that operators write or download: whole, up to a size, with errors in one line.
+"""Edge. Files that operators write or download: where they lie, and reading them whole, up to a
+size, with errors in one line.
 
 Every such file is read here. So a path to a dump or a device is refused before it fills the memory,
 and all errors have the same wording.
 """
 
+import os
 from pathlib import Path
+
+import platformdirs
 
 from ledger.model.errors import LedgerError
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 """Far more than an operator writes by hand."""
 WRONG_FILE = "check that it is the right file"
+
+
+def config_directory() -> Path:
+    """The user's folder for tokentee's settings."""
+    return platformdirs.user_config_path("tokentee", appauthor=False)
+
+
+def data_directory() -> Path:
+    """The user's folder for tokentee's data."""
+    return platformdirs.user_data_path("tokentee", appauthor=False)
+
+
+def file_in_force(named: str | None, variable: str, file_name: str) -> Path | None:
+    """The file that an option or this variable names, or an existing file of this name in the
+    settings folder."""
+    if named or (named := os.environ.get(variable)):
+        return Path(named)
+    found = config_directory() / file_name
+    return found if found.is_file() else None
 
 
 def read_bytes(

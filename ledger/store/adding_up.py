@@ -10,7 +10,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.store.requests_view import requests
 from ledger.store.schema import charged
 from ledger.store.schema.charged import (
     NO_USAGE,
@@ -22,7 +21,7 @@ from ledger.store.schema.charged import (
 )
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES, UNSUMMED
 from ledger.store.schema.views import CHARGES, MODEL
-from ledger.store.scope import Scope, conditions, within
+from ledger.store.scope import Scope, conditions, requests, within
 from ledger.store.tables import charges
 
 SPLIT = PART

@@ -16,9 +16,9 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ledger.model.errors import LedgerError
-from ledger.store.engines import advice, migration, sqlite_file
+from ledger.store.engines import migration, sqlite_file, urls
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.engines.urls import file_of, parse_url, shown
-from ledger.store.schema.revision import REVISION
 from ledger.store.tables import meta
 
 CONNECT_SECONDS_MAX = 5
@@ -52,7 +52,7 @@ def _opening(engine: Engine) -> Iterator[None]:
     except BaseException as error:
         engine.dispose()
         if isinstance(error, sa.exc.DBAPIError):
-            raise LedgerError(advice.not_opened(engine.url, error)) from error
+            raise LedgerError(urls.not_opened(engine.url, error)) from error
         raise
 
 
@@ -77,11 +77,11 @@ def open_existing(url: str) -> Engine:
     """An engine on an existing ledger, of this schema or an older one; it is not changed."""
     parsed = parse_url(url)
     if (path := file_of(parsed)) and not path.is_file():
-        raise LedgerError(advice.no_ledger(path))
+        raise LedgerError(urls.no_ledger(path))
     engine = open_engine(parsed)
     with _opening(engine):
         if migration.revision_of(engine) is None:
-            raise LedgerError(advice.no_tables(shown(parsed)))
+            raise LedgerError(urls.no_tables(shown(parsed)))
     return engine
 
 

@@ -3,15 +3,19 @@ the tables (migration 0002) allow only this.
 
 Open exchanges stay. On PostgreSQL whole months go with their partitions, without touching a row;
 the rest, and SQLite, goes in small transactions.
+
+A month has a partition on PostgreSQL, made before its rows come, which keeps its indices small. A
+row without a partition goes to the default partition, where queries find it too; such a month can
+no longer get a partition without moving its rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.store import db, partitions
+from ledger.store import db
 from ledger.store.keys import Key, chosen, instant_text, midnight, parameters
 from ledger.store.tables import (
     OF_EXCHANGES,
@@ -30,6 +34,13 @@ DROP_EXCHANGES_MAX = 500
 """Exchanges of one transaction. The commits of a proxy wait for it, some 20 ms."""
 DROP_SEGMENTS_MAX = 1_000
 """Requests of one transaction."""
+MONTHS_AHEAD = 2
+"""Months made in advance: operators have that long to notice that a proxy cannot create
+partitions."""
+YEARS_MAX = 10
+"""How far back an import makes partitions: a wrong clock must not create thousands."""
+LOCK_MS_MAX = 3_000
+"""How long it waits for the lock on the tables, which it holds only briefly."""
 
 
 def drop_before(
@@ -88,15 +99,15 @@ def _drop_months(engine: Engine, before: datetime) -> int:
     with db.writing(engine) as connection:
         _allow(connection, allowed=True)
         for month in _months(connection):
-            if partitions.after(month) > before.date():
+            if next_month(month) > before.date():
                 continue
-            *_, held = partitions.names(month)
+            *_, held = partitions_of(month)
             if connection.scalar(
                 sa.text(f"SELECT EXISTS (SELECT 1 FROM {held} WHERE state = 'open')")
             ):
                 continue
             dropped += connection.scalar(sa.text(f"SELECT count(*) FROM {held}")) or 0
-            end = partitions.after(month)
+            end = next_month(month)
             drop_sums(connection, month, end)
             day = stale_days.c.day
             connection.execute(sa.delete(stale_days).where(day >= month, day < end))
@@ -106,7 +117,7 @@ def _drop_months(engine: Engine, before: datetime) -> int:
                     connection.execute(
                         sa.delete(held_in).where(at >= midnight(month), at < midnight(end))
                     )
-            for name in partitions.names(month):
+            for name in partitions_of(month):
                 table = name.partition("_p")[0]
                 connection.exec_driver_sql(f"ALTER TABLE {table} DETACH PARTITION {name}")
                 connection.exec_driver_sql(f"DROP TABLE {name}")
@@ -172,4 +183,66 @@ def _delete(connection: Connection, keys: list[Key]) -> None:
         connection.execute(
             sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({which})"),
             parameters(keys),
+        )
+
+
+def month_of(opened_at: str) -> date:
+    """The month of an `opened_at` as text."""
+    year, month, *_ = opened_at.split("-")
+    return date(int(year), int(month), 1)
+
+
+def coming_months(today: date) -> list[date]:
+    """This month and the next `MONTHS_AHEAD`."""
+    months = [today.replace(day=1)]
+    for _ in range(MONTHS_AHEAD):
+        months.append(next_month(months[-1]))
+    return months
+
+
+def make_partitions(engine: Engine, months: Iterable[date], today: date) -> dict[date, str | None]:
+    """Create the partitions of these months; per month the reason why it has none, or None."""
+    latest = coming_months(today)[-1]
+    outcome: dict[date, str | None] = {}
+    for month in sorted(set(months)):
+        if not today.year - YEARS_MAX <= month.year or month > latest:
+            outcome[month] = "too far from today"
+            continue
+        try:
+            with engine.begin() as connection:
+                _make_partition(connection, month)
+        except (sa.exc.ProgrammingError, sa.exc.IntegrityError) as error:
+            # No right to make tables, or rows of that month in the default partition. Any other
+            # error is temporary, and the rows wait for it: rows in the default partition stay
+            # there.
+            outcome[month] = " ".join(str(error.orig).split())
+        else:
+            outcome[month] = None
+    return outcome
+
+
+def next_month(month: date) -> date:
+    """The next month."""
+    return date(month.year + month.month // 12, month.month % 12 + 1, 1)
+
+
+def partitions_of(month: date) -> list[str]:
+    """The partitions of a month; referring tables come before the tables that they refer to."""
+    return [f"{table}_p{month:%Y_%m}" for table in reversed(PARTITIONED)]
+
+
+def _make_partition(connection: Connection, month: date) -> None:
+    there = {
+        name
+        for name in partitions_of(month)
+        if connection.execute(sa.select(sa.func.to_regclass(name))).scalar() is not None
+    }
+    if len(there) == len(PARTITIONED):
+        return
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+    begin, end = f"{month:%Y-%m-%d} 00:00Z", f"{next_month(month):%Y-%m-%d} 00:00Z"
+    for table in PARTITIONED:
+        connection.exec_driver_sql(
+            f"CREATE TABLE IF NOT EXISTS {table}_p{month:%Y_%m} PARTITION OF {table} "
+            f"FOR VALUES FROM ('{begin}') TO ('{end}')"
         )

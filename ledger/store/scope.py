@@ -1,5 +1,5 @@
-"""Database. The scope of a query, and the dimensions of reports (`--by`) and filters (`--only`), as
-SQL.
+"""Database. The public view `requests` for queries, the scope of a query, and the dimensions of
+reports (`--by`) and filters (`--only`), as SQL.
 
 Dimensions are columns of the view `requests`, times, tags, and the words of the names file. A
 request's team is not stored: `NameFacts` lets the database group by the few columns that decide it,
@@ -8,7 +8,7 @@ expression.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -30,10 +30,41 @@ from ledger.settings.names import (
     texts,
 )
 from ledger.store.keys import midnight
-from ledger.store.requests_view import requests
+from ledger.store.schema import views
 from ledger.store.schema.columns import Instant
+from ledger.store.tables import exchanges, readings
 from ledger.text.nearest import suggestion
 from ledger.text.origins import host_of, stored_origin
+
+_SQL_TYPES: Mapping[str, Any] = {
+    "instant": Instant,
+    "boolean": sa.Boolean,
+    "integer": sa.BigInteger,
+    "text": sa.Text,
+}
+_FIGURES = ("_tokens", "_ms", "_picousd", "_revision")
+"""How the names of the figures end that the view computes."""
+
+
+def _kind_of(name: str) -> str:
+    """The type of a column: as in the table that has it."""
+    for table in (exchanges, readings):
+        if name in table.c:
+            kind = table.c[name].type
+            of_table = {Instant: "instant", sa.Boolean: "boolean", sa.Integer: "integer"}
+            return next((word for each, word in of_table.items() if isinstance(kind, each)), "text")
+    return "integer" if name.endswith(_FIGURES) else "text"
+
+
+REQUEST_COLUMNS: Mapping[str, str] = {
+    name: _kind_of(name) for name in views.REQUEST_COLUMNS if not name.endswith("_usd")
+}
+"""Column -> type of its values: all columns of the view but those in USD, which are for reading."""
+
+requests = sa.table(
+    "requests",
+    *(sa.column(name, _SQL_TYPES[kind]) for name, kind in REQUEST_COLUMNS.items()),
+)
 
 COLUMNS = {
     "model": "model",
@@ -90,6 +121,11 @@ class Scope:
         for word, value in self.only:
             found.setdefault(effective(word, self.names), []).append(value)
         return found
+
+
+def as_text(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """A column whose JSON comes as text from both databases."""
+    return sa.cast(column, sa.Text) if isinstance(column.type, sa.Text) else column
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ledger.model.errors import LedgerError
-from ledger.settings import places, small_files
+from ledger.settings import small_files
 from ledger.store.engines import sqlite_file, urls
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _in_meta(connection: sqlite3.Connection, key: str) -> str | None:
 
 def _machine_path() -> Path:
     named = os.environ.get("TOKENTEE_SECRET_FILE")
-    return Path(named).expanduser() if named else places.data_directory() / "secret"
+    return Path(named).expanduser() if named else small_files.data_directory() / "secret"
 
 
 def _own_path(ledger: Path) -> Path:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, partitions, secret
+from ledger.store import db, retention, secret
 from ledger.store.engines import urls
 from ledger.store.keys import Key
 from ledger.store.tables import exchanges
@@ -138,8 +138,8 @@ def deliver(
     `months` holds the months for which the target has made partitions; this function adds to it.
     """
     if target.dialect.name == "postgresql":
-        new = {partitions.month_of(opened_at) for opened_at, _ in keys} - months
-        partitions.ensure(target, new, datetime.now(UTC).date())
+        new = {retention.month_of(opened_at) for opened_at, _ in keys} - months
+        retention.make_partitions(target, new, datetime.now(UTC).date())
         months |= new
     try:
         bundle = bundles.read(source, keys)

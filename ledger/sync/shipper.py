@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, partitions, secret
+from ledger.store import db, retention, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery
 from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
@@ -212,7 +212,9 @@ class Shipper:
         )
 
     def _make_partitions(self, today: date) -> None:
-        outcome = partitions.ensure(self._connected(), partitions.coming(today), today)
+        outcome = retention.make_partitions(
+            self._connected(), retention.coming_months(today), today
+        )
         for month, trouble in outcome.items():
             if trouble is not None:
                 self._log_line(

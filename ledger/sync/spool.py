@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
-from ledger.settings import places
+from ledger.settings import small_files
 from ledger.store import db
 from ledger.store.keys import Key, instant_text
 from ledger.store.retention import drop
@@ -44,12 +44,12 @@ def path_for(target: URL) -> Path:
     """The spool of a shared database. The password does not matter: it does not name a database."""
     name = target.set(password=None).render_as_string()
     digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
-    return places.data_directory() / "spool" / f"{digest}.sqlite3"
+    return small_files.data_directory() / "spool" / f"{digest}.sqlite3"
 
 
 def all_paths() -> list[Path]:
     """The spools of this user, in the order of their names."""
-    return sorted((places.data_directory() / "spool").glob("*.sqlite3"))
+    return sorted((small_files.data_directory() / "spool").glob("*.sqlite3"))
 
 
 def status_of(path: Path) -> SpoolStatus:

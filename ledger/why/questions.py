@@ -21,9 +21,8 @@ from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.pricing.prices import PriceBook
 from ledger.store.keys import instant_text
-from ledger.store.requests_view import as_text, requests
 from ledger.store.schema.charged import current_charge, sum_of
-from ledger.store.scope import Scope, conditions, snapshot
+from ledger.store.scope import Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import charges, segments
 from ledger.why.cache import Asked, Judge, Verdict
 from ledger.why.context import Context

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
-from ledger.store import db, partitions
+from ledger.store import db, retention
 from tests.ledger.written import opened, reading
 
 DAYS = 90
@@ -153,7 +153,7 @@ def fill(engine: Engine, rows: int, *, last: int | None = None) -> float:
     started = time.perf_counter()
     if engine.dialect.name == "postgresql":
         months = {(BEGIN + timedelta(days=day)).date().replace(day=1) for day in range(DAYS + 1)}
-        partitions.ensure(engine, months, END.date())
+        retention.make_partitions(engine, months, END.date())
     end = rows if last is None else last
     for first in range(0, end, SLICE):
         bounds = {

@@ -15,8 +15,7 @@ from sqlalchemy.engine import Engine
 from ledger.exports.day_files import FileFormat
 from ledger.exports.export import export
 from ledger.figures.queries import report
-from ledger.maintenance import reprice
-from ledger.maintenance.audit import checking
+from ledger.maintenance import checking, reprice
 from ledger.pages import html_file
 from ledger.pages.live import read_only
 from ledger.pricing.prices import PriceBook

@@ -11,7 +11,7 @@ import pytest
 
 from ledger.maintenance import keeper
 from ledger.model.errors import LedgerError
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.written import NOON, file_of, settled, writing
 
 RECORD = """

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from addon.run.call import trust
 from addon.run.call.settings import FILES, ConfigFile, beside, read
 from ledger.settings import toml_tables
-from ledger.settings.places import config_directory
-from ledger.settings.small_files import read_text
+from ledger.settings.small_files import config_directory, read_text
 from ledger.settings.toml_tables import TomlProblem
 
 NAME = "tokentee.toml"

@@ -18,8 +18,7 @@ import msgspec
 from addon.run.call.settings import FILES, ConfigFile, beside
 from ledger.budgets.budgets import read as read_budgets
 from ledger.model.errors import LedgerError
-from ledger.settings.places import config_directory
-from ledger.settings.small_files import read_bytes
+from ledger.settings.small_files import config_directory, read_bytes
 
 HARMLESS = frozenset({"tags", "client_tags", "log", "log_format", "names", "budgets"})
 """Keys that any file may set; `budgets` only if they have no alerts. A key that is not listed here

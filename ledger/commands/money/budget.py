@@ -86,7 +86,7 @@ def _show(
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.settings import names_file as name_files
-    from ledger.settings.places import config_directory
+    from ledger.settings.small_files import config_directory
 
     path = budgets_file.path_of(budgets)
     if path is None:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file, urls
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.text.durations import seconds_text
 
 QUESTION_SECONDS_MAX = 30

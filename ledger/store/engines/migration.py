@@ -1,12 +1,13 @@
 """Database. The schema of a ledger: finds its revision, migrates it to this code's, lists
-differences.
+differences. Migrations change tables, and drop derived objects that are in the way; `derive` then
+creates them all, from one text for both databases.
 
 A migration holds a lock, so two processes that start at once do not collide. A SQLite ledger
 is copied before its migration. A schema that is newer than this code is refused.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,9 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store.engines import advice, sqlite_file, urls
-from ledger.store.schema import derived
-from ledger.store.schema.revision import REVISION, refuse_newer
+from ledger.store.engines import sqlite_file, urls
+from ledger.store.engines.sqlite_file import REVISION, refuse_newer
+from ledger.store.schema import descriptions, guards, links, views
 from ledger.store.tables import PARTITIONED
 
 MIGRATION_LOCK = 0x746F6B656E746565
@@ -48,10 +49,10 @@ def upgrade(engine: Engine) -> str | None:
             else:
                 run_alembic("upgrade", connection, "head")
             if found is not None and found < LINKS_SINCE:
-                derived.relink_all(connection)
+                relink_all(connection)
     except sa.exc.DBAPIError as error:
-        if advice.is_trouble(error):
-            raise LedgerError(advice.not_opened(engine.url, error)) from error
+        if urls.is_trouble(error):
+            raise LedgerError(urls.not_opened(engine.url, error)) from error
         cause = urls.cut(" ".join(str(error.orig).split()), urls.password_of(engine.url))
         raise LedgerError(
             f"cannot migrate the ledger {urls.shown(engine.url)} to schema {REVISION}: {cause}; "
@@ -130,3 +131,53 @@ def run_alembic(command: str, connection: Connection, *arguments: str) -> None:
     config.set_main_option("script_location", str(sqlite_file.MIGRATIONS))
     config.attributes["connection"] = connection
     getattr(alembic.command, command)(config, *arguments)
+
+
+def derive(connection: Connection) -> None:
+    """Replace views, guards, comments and the function that links."""
+    dialect = connection.dialect.name
+    rights = _rights(connection) if dialect == "postgresql" else []
+    statements = [*views.statements(dialect), *guards.statements(dialect)]
+    if dialect == "postgresql":
+        # The driver reads a single % as a parameter.
+        statements = [
+            each.replace("%", "%%") for each in (*statements, links.postgresql_function())
+        ]
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+    if dialect == "postgresql":
+        descriptions.comment_on_all(connection)
+        for right in rights:
+            connection.exec_driver_sql(
+                f"GRANT {right['privilege_type']} ON {right['table_name']} TO {right['grantee']}"
+            )
+
+
+def relink_all(connection: Connection) -> None:
+    """Apply the rule of duplicates to every exchange; an earlier release had another rule."""
+    connection.exec_driver_sql(
+        "UPDATE exchanges SET duplicate_of = NULL WHERE duplicate_of IS NOT NULL"
+    )
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(
+            f"SELECT {links.FUNCTION}(coalesce(jsonb_agg(jsonb_build_array(opened_at, id)), '[]')) "
+            f"FROM exchanges e WHERE {links.has_company('e')}"
+        )
+        return
+    for statement in links.sqlite_relinking("true"):
+        connection.exec_driver_sql(statement)
+
+
+def _rights(connection: Connection) -> Sequence[Mapping[str, Any]]:
+    """The grants on the views: dropping a view removes them."""
+    found = connection.execute(
+        sa.text(
+            "SELECT table_name, privilege_type, "
+            "CASE grantee WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(grantee) END AS grantee "
+            "FROM information_schema.role_table_grants "
+            "WHERE table_schema = current_schema() AND table_name = ANY(:views) "
+            "AND grantee <> current_user"
+        ),
+        {"views": list(views.VIEWS)},
+    )
+    return [dict(row) for row in found.mappings()]

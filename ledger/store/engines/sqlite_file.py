@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ledger.model.errors import LedgerError
-from ledger.store.engines import advice
+from ledger.store.engines import urls
 from ledger.store.schema import guards, views
-from ledger.store.schema.revision import REVISION, refuse_newer
 
+REVISION = "0015"
+"""The migration that this code needs; a test compares it with the newest one."""
 BUSY_MS_MAX = 4_000
 """How long a statement waits for another process's write: far longer than a batch takes, and
 shorter than the end of an answer waits for its commit (5 s)."""
@@ -95,7 +96,7 @@ def opened(
             connection.close()
             raise
     except sqlite3.Error as error:
-        raise LedgerError(advice.file_not_opened(shown, error)) from error
+        raise LedgerError(urls.file_not_opened(shown, error)) from error
     return connection, found
 
 
@@ -130,6 +131,15 @@ def revision_of(connection: sqlite3.Connection) -> str | None:
         return None
     found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return None if found is None else str(found[0])
+
+
+def refuse_newer(found: str | None, shown: str) -> None:
+    """LedgerError if a ledger has a newer schema; `shown` names the ledger."""
+    if found is not None and str(found) > REVISION:
+        raise LedgerError(
+            f"{shown} was written by a newer tokentee "
+            f"(schema {found}, this is {REVISION}): upgrade tokentee"
+        )
 
 
 def create_schema(connection: sqlite3.Connection) -> None:

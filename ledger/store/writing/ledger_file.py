@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from ledger.store.engines import sqlite_file
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.writing import batch_insert
 
 CACHE_KIB = 2_000

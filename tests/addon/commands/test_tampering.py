@@ -20,7 +20,7 @@ from addon.cli import application
 from addon.commands.verify import _FACTS, CAPTURED, compared
 from addon.recordings.matching import MatchCounts, pairs
 from ledger.maintenance import corrections, reprice, rollup
-from ledger.maintenance.audit.checking import verify as promises_of
+from ledger.maintenance.checking import verify as promises_of
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
 from ledger.pricing.prices import PriceBook

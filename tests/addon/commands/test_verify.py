@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
-from ledger.maintenance.audit.checking import SHOWN_MAX
-from ledger.maintenance.audit.promises import PROMISES
+from ledger.maintenance.checking import SHOWN_MAX
+from ledger.maintenance.promises import PROMISES
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome
 from ledger.model.usage import Usage

@@ -13,7 +13,7 @@ from addon.telemetry.metrics import Metrics
 from ledger.model.exchange import Outcome
 from ledger.model.reading import UsageSource
 from ledger.store import db
-from ledger.store.requests_view import requests
+from ledger.store.scope import requests
 from tests.addon.telemetry.made import one, reading
 from tests.ledger.written import NOON, put, settled, whole
 

@@ -6,7 +6,7 @@ import pytest
 
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file, urls
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.sync import spool
 from ledger.sync.merging import RefusedExchange
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate

@@ -14,8 +14,7 @@ from ledger.model.reading import UsageSource
 from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
 from ledger.settings.names import NO_NAMES, read
 from ledger.store import db
-from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, conditions
+from ledger.store.scope import Scope, conditions, requests
 from tests.ledger import written
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
 from tests.ledger.written import opened, put, whole

@@ -155,6 +155,6 @@ def test_numbers_and_kinds_are_read():
 
 
 def test_the_columns_are_the_views():
-    from ledger.store.requests_view import REQUEST_COLUMNS
+    from ledger.store.scope import REQUEST_COLUMNS
 
     assert {*COLUMNS} <= {*REQUEST_COLUMNS}

@@ -11,7 +11,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.store import db
 from ledger.store.engines import urls
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.sync import spool
 from tests.ledger.written import opened, put, settled, whole
 

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger.maintenance import rollup
-from ledger.store import db, partitions
+from ledger.store import db, retention
 from ledger.store.tables import charges, exchanges, readings
 
 BATCH_ROWS = 5_000
@@ -87,7 +87,7 @@ def fill(
             (begin + timedelta(days=day)).date().replace(day=1)
             for day in range(days + history_days + 1)
         }
-        partitions.ensure(engine, every, end.date())
+        retention.make_partitions(engine, every, end.date())
     weights = [_weight(begin + timedelta(days=day)) for day in range(days + history_days)]
     scale = rows / sum(weights[history_days:])
     number = 0

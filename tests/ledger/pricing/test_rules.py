@@ -38,8 +38,7 @@ from ledger.pricing.prices import PriceBook
 from ledger.pricing.published import PRICE_KEYS
 from ledger.pricing.rules import Rules
 from ledger.store import db
-from ledger.store.requests_view import requests
-from ledger.store.scope import Scope
+from ledger.store.scope import Scope, requests
 from tests.ledger.priced import exchange, fill, reading, settled
 
 pytestmark = pytest.mark.large

@@ -10,8 +10,7 @@ import sqlalchemy as sa
 from ledger.exports.day_files import FileFormat
 from ledger.exports.export import export
 from ledger.figures.queries import report
-from ledger.maintenance import reprice, rollup
-from ledger.maintenance.audit import checking
+from ledger.maintenance import checking, reprice, rollup
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.scope import Scope

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.written import file_of, on_sqlite, put, row, rows, settled, whole
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.written import rows
 
 pytestmark = pytest.mark.large

@@ -2,7 +2,7 @@
 
 from datetime import date, timedelta
 
-from ledger.store import partitions, retention
+from ledger.store import retention
 from ledger.store.engines import migration
 from tests.ledger.written import (
     NOON,
@@ -39,7 +39,7 @@ def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
 def test_a_month_that_is_old_goes_with_its_partitions(engine):
     today = date(2026, 11, 2)
     months = [date(2026, month, 1) for month in (8, 9, 10, 11)]
-    assert set(partitions.ensure(engine, months, today).values()) == {None}
+    assert set(retention.make_partitions(engine, months, today).values()) == {None}
     moments = {
         "a": NOON.replace(month=8),
         "b": NOON.replace(month=9),
@@ -73,9 +73,9 @@ def test_a_month_that_is_old_goes_with_its_partitions(engine):
 @on_postgres
 def test_partitions(engine):
     today = date(2026, 12, 15)
-    assert partitions.coming(today) == [date(2026, 12, 1), date(2027, 1, 1), date(2027, 2, 1)]
+    assert retention.coming_months(today) == [date(2026, 12, 1), date(2027, 1, 1), date(2027, 2, 1)]
     far = [date(2027, 3, 1), date(1999, 1, 1)]
-    outcome = partitions.ensure(engine, [*partitions.coming(today), *far], today)
+    outcome = retention.make_partitions(engine, [*retention.coming_months(today), *far], today)
     assert outcome == {
         date(2026, 12, 1): None,
         date(2027, 1, 1): None,
@@ -85,7 +85,7 @@ def test_partitions(engine):
     }
     # A month whose rows are in the default partition stays there, and says so.
     put(engine, whole(settled("stray", at=NOON.replace(year=2025))))
-    outcome = partitions.ensure(engine, [date(2025, 11, 1)], today)
+    outcome = retention.make_partitions(engine, [date(2025, 11, 1)], today)
     assert "exchanges_pdefault" in (outcome[date(2025, 11, 1)] or "")
     put(engine, whole(settled("another", at=NOON.replace(year=2025, day=3))))
     assert row(engine, "SELECT COUNT(*) FROM requests") == (2,)
@@ -100,5 +100,5 @@ def test_partitions(engine):
 
 
 def test_the_month_of_a_moment():
-    assert partitions.month_of("2026-12-31 23:59:59.999999Z") == date(2026, 12, 1)
-    assert partitions.after(date(2026, 12, 1)) == date(2027, 1, 1)
+    assert retention.month_of("2026-12-31 23:59:59.999999Z") == date(2026, 12, 1)
+    assert retention.next_month(date(2026, 12, 1)) == date(2027, 1, 1)

@@ -6,7 +6,7 @@ from msgspec.structs import asdict, replace
 from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
-from ledger.store.rows import exchange_of, reading_of
+from ledger.store.keys import exchange_of, reading_of
 from ledger.store.tables import exchanges, readings
 from tests.ledger.priced import exchange, fill, reading, settled
 

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, partitions, secret
+from ledger.store import db, retention, secret
 from ledger.store.engines import urls
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.processes import nodes, recovery, supervision
-from ledger.store.schema.revision import REVISION
 from ledger.store.tables import PARTITIONED, outbox, set_aside
 from ledger.sync import bundles, merging, shipper, spool
 from ledger.sync.shipper import Shipper
@@ -242,7 +242,7 @@ def test_a_database_that_goes_away_and_comes_back(target, shared, run, administe
 
 def test_a_table_that_somebody_holds_makes_rows_late(target, shared, run, monkeypatch):
     monkeypatch.setattr(merging, "LOCK_MS_MAX", 50)
-    monkeypatch.setattr(partitions, "LOCK_MS_MAX", 50)
+    monkeypatch.setattr(retention, "LOCK_MS_MAX", 50)
     running = run(target)
     running.put(*some(1))
     running.wait_until_shipped()

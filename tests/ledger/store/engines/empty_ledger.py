@@ -14,8 +14,7 @@ from sqlalchemy.engine import Connection
 
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
-from ledger.store.schema import derived
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 
 FILE = Path(__file__).parents[4] / "migrations" / sqlite_file.EMPTY_LEDGER
 
@@ -38,7 +37,7 @@ def text() -> str:
         engine = db.create(f"sqlite:///{folder}/ledger.db")
         # Views and guards are made by `derive` from today's code, and not kept here.
         with (
-            mock.patch.object(derived, "derive"),
+            mock.patch.object(migration, "derive"),
             migration.migrating(engine) as connection,
         ):
             migrated(connection)

@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from ledger.store.engines import advice
+from ledger.store.engines import urls
 
 POSTGRESQL = sa.make_url("postgresql+psycopg://u:hunter2@127.0.0.1:1/d")
 SQLITE = sa.make_url("sqlite:////x/ledger.sqlite3")
@@ -56,7 +56,7 @@ def failed(text: str) -> OperationalError:
     ],
 )
 def test_the_line_names_the_ledger_the_cause_and_the_remedy(url: sa.URL, said: str, line: str):
-    assert advice.not_opened(url, failed(said)) == line
+    assert urls.not_opened(url, failed(said)) == line
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_the_line_names_the_ledger_the_cause_and_the_remedy(url: sa.URL, said: s
     [("database is locked", True), ("no such table: x", False), ('near "SELEC": syntax', False)],
 )
 def test_a_wrong_statement_is_no_trouble_of_the_database(said: str, is_trouble: bool):
-    assert advice.is_trouble(failed(said)) is is_trouble
+    assert urls.is_trouble(failed(said)) is is_trouble

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration
-from ledger.store.schema.revision import REVISION
+from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.store.engines import empty_ledger
 
 pytestmark = pytest.mark.large

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ledger.model.exchange import Source
 from ledger.store import db
+from ledger.store.engines import migration
 from ledger.store.keys import Key
-from ledger.store.schema import derived
 from ledger.store.writing import batch_insert
 from ledger.sync import bundles
 from tests.ledger.duplicates_rule import Link, Member, link, rank
@@ -226,7 +226,7 @@ def test_order_and_batches_do_not_matter(engine, members, data):
         bundles.link(connection, keys)
     assert links_of(engine) == expected
     with db.writing(engine) as connection:
-        derived.relink_all(connection)
+        migration.relink_all(connection)
     assert links_of(engine) == expected
 
 

@@ -12,7 +12,7 @@ from ledger.model.money import AMOUNT_MAX
 from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
-from ledger.store.requests_view import REQUEST_COLUMNS
+from ledger.store.scope import REQUEST_COLUMNS
 from ledger.store.tables import charges
 from tests.ledger.written import (
     COST,

@@ -16,7 +16,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.maintenance.audit.promises import PROMISES, Promise
+from ledger.maintenance.promises import PROMISES, Promise
 from ledger.store.keys import instant_text
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import snapshot

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ledger.maintenance import reprice, rollup
-from ledger.maintenance.audit.checking import SHOWN_MAX, verify
-from ledger.maintenance.audit.promises import PROMISES
+from ledger.maintenance.checking import SHOWN_MAX, verify
+from ledger.maintenance.promises import PROMISES
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
