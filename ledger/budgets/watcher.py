@@ -6,14 +6,13 @@ goes on.
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
 from ledger.settings import names_file as name_files
-from ledger.store.processes.supervision import Log, SupervisedThread, ThreadHealth
+from ledger.store.processes.supervision import Companion, Log
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -24,30 +23,17 @@ EVERY_SECONDS = 300.0
 """An alert may be this late. A check queries the ledger once per budget."""
 
 
-class BudgetWatcher:
+class BudgetWatcher(Companion):
     """Checks budgets at intervals, and sends due alerts."""
 
     def __init__(self, url: str | URL, *, log: Log) -> None:
+        super().__init__("budgets", log=log)
         self._url = url
-        self._log = log
-        self._stopping = threading.Event()
         self._trouble = ""
-        self._thread = SupervisedThread("budgets", self._run, log=log)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Budgets are checked at intervals, whatever is written."""
 
     def stop(self, timeout_seconds: float) -> None:  # noqa: ARG002  # a Companion has it
         """Stop at once: a claim without a sent alert expires."""
         self._stopping.set()
-
-    def health(self) -> ThreadHealth:
-        """The state of the thread."""
-        return self._thread.health()
 
     def check(self, now: datetime) -> int:
         """Send the due alerts; how many."""

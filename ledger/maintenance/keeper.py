@@ -13,7 +13,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from pathlib import Path
 from ledger.model.errors import LedgerError
 from ledger.store.engines import sqlite_file, urls
 from ledger.store.keys import instant_text
-from ledger.store.processes.supervision import Log, SupervisedThread, ThreadHealth
+from ledger.store.processes.supervision import Companion, Log
 
 FIRST_SECONDS = 60.0
 """A proxy that runs for one command only should not spend its time on sums."""
@@ -42,33 +41,19 @@ _WAITS = (
 )
 
 
-class Keeper:
+class Keeper(Companion):
     """Sums up days beside a running proxy, in a thread of its own."""
 
     def __init__(self, url: str, *, log: Log) -> None:
+        super().__init__("keeper", log=log)
         self._url = url
         self._file = urls.sqlite_path(url)
-        self._log = log
         self._deadline = 0.0
-        self._stopping = threading.Event()
-        self._thread = SupervisedThread("keeper", self._run, log=log)
-
-    def start(self) -> None:
-        """Start the thread that makes the sums."""
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Sums are made at intervals, whatever is written."""
 
     def stop(self, timeout_seconds: float) -> None:
         """Sum up the days that are over, within the timeout, and stop; the rest stays stale."""
         self._deadline = time.monotonic() + timeout_seconds
-        self._stopping.set()
-        self._thread.join(timeout_seconds)
-
-    def health(self) -> ThreadHealth:
-        """How the thread does."""
-        return self._thread.health()
+        super().stop(timeout_seconds)
 
     def _run(self) -> None:
         pause_seconds = FIRST_SECONDS

@@ -17,7 +17,6 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from queue import Empty, Queue
@@ -29,7 +28,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, retention, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery
-from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
+from ledger.store.processes.supervision import Companion, Log
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
@@ -65,13 +64,13 @@ error code for them."""
 _TROUBLE = (sa.exc.SQLAlchemyError, LedgerError, sqlite3.Error, OSError)
 
 
-class Shipper:
+class Shipper(Companion):
     """Ships a spool, in a thread of its own."""
 
-    def __init__(self, path: Path, target: URL, *, log: Callable[[str, str], None]) -> None:
+    def __init__(self, path: Path, target: URL, *, log: Log) -> None:
+        super().__init__("shipper", log=log)
         self._path = path
         self._url = target
-        self._log = log
         self._spool = db.open_engine(f"sqlite:///{path}")
         self._target: Engine | None = None
         self._turn: int | None = None
@@ -83,12 +82,6 @@ class Shipper:
         self._housekeeping_at = 0.0
         self._give_up_at = 0.0
         self._changed = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = SupervisedThread("shipper", self._run, log=log)
-
-    def start(self) -> None:
-        """Start the thread that ships."""
-        self._thread.start()
 
     def wake(self) -> None:
         """Ship soon: the outbox has new rows."""
@@ -100,10 +93,6 @@ class Shipper:
         self._changed.set()
         if self._thread.join(timeout_seconds):
             self._spool.dispose()
-
-    def health(self) -> ThreadHealth:
-        """How the thread does."""
-        return self._thread.health()
 
     def _run(self) -> None:
         pause_seconds = RETRY_SECONDS
@@ -197,35 +186,27 @@ class Shipper:
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + RETRY_SECONDS_MAX
             self._make_partitions(datetime.now(UTC).date())
-            self._housekeeping_at = now if self._prune() else now + HOUSEKEEPING_SECONDS
+            # Exchanges that were shipped long ago, for one turn; there may be more.
+            may_be_more = all(
+                spool.drop_shipped(self._spool, now=datetime.now(UTC))
+                for _ in range(PRUNING_BATCHES_MAX)
+            )
+            self._housekeeping_at = now if may_be_more else now + HOUSEKEEPING_SECONDS
         if now >= self._give_up_at:
             self._give_up_at = now + RETRY_SECONDS_MAX
             with db.writing(self._connected()) as connection:
                 recovery.mark_lost_of_silent_nodes(connection)
             self._give_up_at = now + HOUSEKEEPING_SECONDS
 
-    def _prune(self) -> bool:
-        """Drop exchanges that were shipped long ago, for one turn; whether there may be more."""
-        return all(
-            spool.drop_shipped(self._spool, now=datetime.now(UTC))
-            for _ in range(PRUNING_BATCHES_MAX)
-        )
-
     def _make_partitions(self, today: date) -> None:
         outcome = retention.make_partitions(
             self._connected(), retention.coming_months(today), today
         )
         for month, trouble in outcome.items():
-            if trouble is not None:
-                self._log_line(
-                    f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one"
-                )
-
-    def _log_line(self, line: str) -> None:
-        """Once."""
-        if line not in self._logged and len(self._logged) < 1_000:
-            self._logged.add(line)
-            self._log("warning", line)
+            line = f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one"
+            if trouble is not None and line not in self._logged and len(self._logged) < 1_000:
+                self._logged.add(line)
+                self._log("warning", line)
 
     def _begin_trouble(self, error: Exception) -> None:
         self._disconnect()
@@ -249,7 +230,7 @@ class Shipper:
             self._log("warning", f"the shared ledger {urls.shown(self._url)} is written again")
 
 
-def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Path, Shipper]:
+def open_spool(target: URL, *, log: Log) -> tuple[Path, Shipper]:
     """The file of a shared database's spool, and its shipper.
 
     The database may be down: the shipper connects when it can. Only a proxy that never had a
@@ -288,7 +269,7 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Path, S
 def _first_meeting(
     path: Path,
     target: URL,
-    log: Callable[[str, str], None],
+    log: Log,
     failed: list[LedgerError],
     connected: Queue[float],
 ) -> None:
@@ -321,7 +302,7 @@ def _connecting_seconds(target: URL) -> float:
     return time.monotonic() - began
 
 
-def _meet(own: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
+def _meet(own: Engine, shared: Engine, log: Log) -> None:
     """Share the secret of key fingerprints, so that all proxies of one database hash keys alike."""
     try:
         is_other = secret.share(own, shared)

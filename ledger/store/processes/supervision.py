@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from ledger.model.errors import LedgerError, named
 
@@ -84,22 +83,6 @@ class RecordingHealth:
         if self.set_aside:
             found.append(f"{self.set_aside} items were set aside")
         return tuple(found)
-
-
-class Companion(Protocol):
-    """A thread that works on a ledger beside the writer: it ships it, or keeps its sums."""
-
-    def start(self) -> None:
-        """Start the thread."""
-
-    def wake(self) -> None:
-        """Called when the writer has committed a batch."""
-
-    def stop(self, timeout_seconds: float) -> None:
-        """Finish within this many seconds."""
-
-    def health(self) -> ThreadHealth:
-        """The state of the thread."""
 
 
 class SetAside:
@@ -224,6 +207,34 @@ class SupervisedThread:
         with contextlib.suppress(Exception):
             sys.stderr.write(f"tokentee: {line}\n")
             sys.stderr.flush()
+
+
+class Companion:
+    """A thread that works on a ledger beside the writer: it ships it, or keeps its sums."""
+
+    def __init__(self, name: str, *, log: Log) -> None:
+        self._log = log
+        self._stopping = threading.Event()
+        self._thread = SupervisedThread(name, self._run, log=log)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Called when the writer has committed a batch; who works at intervals does nothing."""
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Finish within this many seconds."""
+        self._stopping.set()
+        self._thread.join(timeout_seconds)
+
+    def health(self) -> ThreadHealth:
+        """The state of the thread."""
+        return self._thread.health()
+
+    def _run(self) -> None:
+        raise NotImplementedError
 
 
 def shown(value: object) -> str:

@@ -4,7 +4,6 @@ import threading
 from dataclasses import replace as replace_lesson
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from ledger.model.exchange import Source
 from ledger.model.learned import Learned
 from ledger.store import db
 from ledger.store.processes import nodes
+from ledger.store.processes.supervision import Companion
 from ledger.store.writing import lessons as lessons_module
 from ledger.store.writing.writer import Ledger
 from tests.ledger.written import (
@@ -86,9 +86,14 @@ def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite, gate, he
 
 def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
     woken = threading.Event()
-    companion = SimpleNamespace(
-        start=lambda: None, stop=lambda seconds: None, wake=woken.set, health=lambda: None
-    )
+
+    class Beside(Companion):
+        def wake(self) -> None:
+            woken.set()
+
+        def _run(self) -> None:
+            self._stopping.wait()
+
     url = new_sqlite()
     ledger = Ledger(
         file_of(url),
@@ -97,7 +102,7 @@ def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
         price=None,
         on_commit=None,
         log=lambda *_: None,
-        companions=[companion],
+        companions=[Beside("beside", log=lambda *_: None)],
     )
     ledger.start()
     try:
