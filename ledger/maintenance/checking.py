@@ -114,11 +114,17 @@ def verify(engine: Engine, since: datetime | None = None) -> Iterator[Finding]:
     With `since` the work is that of the period: the file as a whole is not checked.
     """
     if engine.dialect.name == "sqlite":
+        faults: list[tuple[str, str]] = []
         if since is None:
-            with engine.connect() as connection:
-                yield _integrity(connection)
-        else:
-            yield Finding(INTEGRITY, 0, (), is_checked=False)
+            try:
+                with engine.connect() as connection:
+                    query = f"PRAGMA integrity_check({SHOWN_MAX})"
+                    found = connection.exec_driver_sql(query).scalars().all()
+            except sa.exc.DBAPIError as error:
+                found = [reason_of(error)]
+            if found != ["ok"]:
+                faults = [("", " ".join(str(line).split())) for line in found]
+        yield Finding(INTEGRITY, len(faults), tuple(faults), is_checked=since is None)
     for promise in PROMISES:
         # Each in a snapshot of its own: a long snapshot would delay the clean-up of a live ledger.
         with snapshot(engine) as connection:
@@ -160,15 +166,6 @@ def _ask(connection: Connection, promise: Promise, begin: datetime | None) -> Fi
         examples[0][2] if examples else 0,
         tuple((row.id, row.detail or "") for row in examples),
     )
-
-
-def _integrity(connection: Connection) -> Finding:
-    try:
-        found = connection.exec_driver_sql(f"PRAGMA integrity_check({SHOWN_MAX})").scalars().all()
-    except sa.exc.DBAPIError as error:
-        found = [reason_of(error)]
-    faults = [] if found == ["ok"] else [("", " ".join(str(line).split())) for line in found]
-    return Finding(INTEGRITY, len(faults), tuple(faults))
 
 
 def _digests(connection: Connection, since: datetime) -> Finding:
@@ -260,25 +257,17 @@ def _is_as_priced(line: Any) -> bool:
 
 
 def _is_as_written(row: Any, lines: Sequence[Any]) -> bool:
-    return any(
-        row["id"] == _digest(row, lines, columns, charge_columns, usage_json)
-        for columns, charge_columns in _FORMS
-        if "billing" in columns or row["billing"] is None
-        for usage_json in _spellings(row["usage_json"])
-    )
-
-
-def _digest(
-    row: Any,
-    lines: Sequence[Any],
-    columns: Sequence[str],
-    charge_columns: Sequence[str],
-    usage_json: str | None,
-) -> str:
-    values = [usage_json if name == "usage_json" else _plain(row[name]) for name in columns]
-    charged = [[_plain(line[name]) for name in charge_columns] for line in lines]
-    content = orjson.dumps([row["exchange_id"], *values]) + orjson.dumps(charged)
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    """Whether the id of a reading is the digest of its columns and charges, in a known form."""
+    for columns, charge_columns in _FORMS:
+        if "billing" not in columns and row["billing"] is not None:
+            continue
+        charged = orjson.dumps([[_plain(line[name]) for name in charge_columns] for line in lines])
+        for usage_json in _spellings(row["usage_json"]):
+            values = [usage_json if name == "usage_json" else _plain(row[name]) for name in columns]
+            content = orjson.dumps([row["exchange_id"], *values]) + charged
+            if row["id"] == hashlib.blake2b(content, digest_size=16).hexdigest():
+                return True
+    return False
 
 
 def _spellings(usage_json: str | None) -> Iterator[str | None]:

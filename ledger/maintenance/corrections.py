@@ -21,7 +21,7 @@ from ledger.model.quota import Quota
 from ledger.model.reading import Reading
 from ledger.store import db
 from ledger.store.keys import exchange_of, reading_of
-from ledger.store.schema.charged import current_charge, reading_order
+from ledger.store.schema.charged import READING_ORDER, current_charge
 from ledger.store.tables import charges, exchanges, quotas, readings
 from ledger.store.writing import batch_insert
 from ledger.sync.merging import REFUSALS, reason_of
@@ -229,7 +229,7 @@ def _readings(connection: Connection, opened_at: datetime, exchange_id: str) -> 
     return connection.execute(
         sa.select(readings)
         .where(readings.c.opened_at == opened_at, readings.c.exchange_id == exchange_id)
-        .order_by(reading_order())
+        .order_by(sa.text(READING_ORDER.format("readings")))
     ).all()
 
 

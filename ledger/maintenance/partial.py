@@ -8,11 +8,11 @@ start is part of the key.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -38,11 +38,8 @@ IDS_MAX = 500
 """Ids of one query: each is a bound parameter, and SQLite accepts 32 766."""
 
 
-class _Row(NamedTuple):
-    opened_at: datetime
-    id: str
-    dialect: str
-    outcome: str | None
+type _Rows = Sequence[Any]
+"""opened_at, id, dialect and outcome of exchanges."""
 
 
 @dataclass(slots=True)
@@ -73,7 +70,9 @@ class PartsMerger:
         source = db.open_existing(f"sqlite:///{part}")
         try:
             with source.connect() as reader:
-                rows = list(_rows(reader))
+                e = exchanges.c
+                query = sa.select(e.opened_at, e.id, e.dialect, e.outcome)
+                rows = reader.execute(query.order_by(e.opened_at, e.id)).all()
             new, moved = self._sorted_out(rows)
             merged.known = len(rows) - len(new)
             _move(source, moved)
@@ -97,7 +96,7 @@ class PartsMerger:
             for engine in self._places:
                 engine.dispose()
 
-    def _sorted_out(self, rows: Sequence[_Row]) -> tuple[list[_Row], dict[str, datetime]]:
+    def _sorted_out(self, rows: _Rows) -> tuple[_Rows, dict[str, datetime]]:
         """The rows that the target has not settled, and the starts that it has of some of them."""
         settled: set[str] = set()
         moved: dict[str, datetime] = {}
@@ -120,7 +119,7 @@ class PartsMerger:
     def _deliver(
         self,
         reader: Connection,
-        rows: Sequence[_Row],
+        rows: _Rows,
         moved: dict[str, datetime],
         merged: PartMerged,
     ) -> None:
@@ -133,12 +132,6 @@ class PartsMerger:
             for row in rows
             if row.outcome is not None and row.id not in not_taken
         )
-
-
-def _rows(reader: Connection) -> Iterator[_Row]:
-    e = exchanges.c
-    query = sa.select(e.opened_at, e.id, e.dialect, e.outcome).order_by(e.opened_at, e.id)
-    return (_Row(*row) for row in reader.execute(query))
 
 
 def _move(source: Engine, moved: dict[str, datetime]) -> None:

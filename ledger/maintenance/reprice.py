@@ -79,12 +79,7 @@ def changes(
     with engine.connect() as connection:
         for repriced in _all(connection, book, scope, now, only_unpriced=only_unpriced):
             if repriced.appended:
-                found[repriced.model] += RepriceChange(
-                    requests=1,
-                    lines=len(repriced.appended),
-                    before_picousd=repriced.before_picousd,
-                    after_picousd=repriced.after_picousd,
-                )
+                found[repriced.model] += repriced.change
     return dict(found)
 
 
@@ -102,7 +97,10 @@ def apply(
     with engine.connect() as reader:
         batch: list[Row] = []
         for repriced in _all(reader, book, scope, now, only_unpriced=only_unpriced):
-            batch += [_with_reason(row, reason) for row in repriced.appended]
+            batch += [
+                {**row, "reason": f"{reason}; {row['reason']}" if row["reason"] else reason}
+                for row in repriced.appended
+            ]
             if len(batch) >= BATCH:
                 added += _append(engine, batch)
                 batch = []
@@ -144,8 +142,7 @@ def unpriced_questions(
 @dataclass(frozen=True, slots=True)
 class _Repriced:
     model: str | None
-    before_picousd: int | None
-    after_picousd: int | None
+    change: RepriceChange
     appended: list[Row]
 
 
@@ -216,12 +213,13 @@ def _reprice(row: Row, booked: list[Row], book: PriceBook, now: datetime) -> _Re
         old = booked[ordinal] if ordinal < len(booked) else None
         if old is None or any(getattr(line, name) != old[name] for name in _FIGURES):
             appended.append(_row(row, ordinal, line, old))
-    return _Repriced(
-        row["model"],
-        _total(old["amount_picousd"] for old in booked),
-        _total(line.amount_picousd for line in lines),
-        appended,
+    change = RepriceChange(
+        requests=1,
+        lines=len(appended),
+        before_picousd=_total(old["amount_picousd"] for old in booked),
+        after_picousd=_total(line.amount_picousd for line in lines),
     )
+    return _Repriced(row["model"], change, appended)
 
 
 def _gone(worked_out: tuple[Charge, ...], old: list[Row], now: datetime) -> Iterator[Charge]:
@@ -260,10 +258,6 @@ def _row(reading: Row, ordinal: int, line: Charge, old: Row | None) -> Row:
         **asdict(line),
         "supersedes": old["id"] if old else None,
     }
-
-
-def _with_reason(row: Row, reason: str) -> Row:
-    return {**row, "reason": f"{reason}; {row['reason']}" if row["reason"] else reason}
 
 
 def _append(engine: Engine, rows: Sequence[Row]) -> int:

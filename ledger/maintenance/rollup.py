@@ -15,7 +15,7 @@ Summing may run at any time, twice at once, or not at all:
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -37,7 +37,6 @@ from ledger.store.schema.sums import (
     SUMS,
     TIMES,
 )
-from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
 from ledger.store.tables import (
     daily,
@@ -205,7 +204,10 @@ def _end_of_what_is_over(connection: Connection) -> datetime | None:
 def _sums_of(connection: Connection, day: date) -> dict[sa.Table, list[Values]]:
     """The sums of the requests and exchanges of a day, as rows of their tables."""
     groups = _groups(connection, day)
-    states, unpriced = (connection.execute(query(day)) for query in (_states_of, _unpriced_of))
+    states, unpriced = (
+        connection.execute(_of_view(view, day, table.c))
+        for view, table in (("live_hourly", hourly), ("live_unpriced", unpriced_lines))
+    )
     return {
         hourly_usage: [row for group in groups for row in _storable(group)],
         daily: [{"day": day, **row} for group in _by_day(groups) for row in _storable(group)],
@@ -236,7 +238,12 @@ def _question(scope: Scope, dialect: str, *, is_split: bool) -> sa.Select[Any]:
     # PostgreSQL has no order of JSON.
     tags = sa.cast(e.c.tags, sa.Text).label("tags")
     dimensions = [e.c[name] for name in DIMENSIONS if name != "tags"]
-    hour = _hour_of(e.c.opened_at, dialect)
+    hour: sa.ColumnElement[Any]
+    if dialect == "postgresql":
+        hour = sa.func.date_trunc("hour", e.c.opened_at, "UTC", type_=Instant())
+    else:
+        begin = sa.func.substr(sa.cast(e.c.opened_at, sa.Text), 1, 13)
+        hour = sa.type_coerce(begin.op("||")(sa.literal_column("':00:00.000000Z'")), Instant())
     return (
         sa.select(
             hour.label("hour"), *dimensions, tags, *added_up(FIGURES, dialect, is_split=is_split)
@@ -316,28 +323,8 @@ def _storable(group: Values) -> Iterator[Values]:
     yield row
 
 
-def _hour_of(opened_at: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """The begin of the hour that a moment lies in."""
-    if dialect == "postgresql":
-        return sa.func.date_trunc("hour", opened_at, "UTC", type_=Instant())
-    begin = sa.func.substr(sa.cast(opened_at, sa.Text), 1, 13)
-    return sa.type_coerce(begin.op("||")(sa.literal_column("':00:00.000000Z'")), Instant())
-
-
-def _states_of(day: date) -> sa.Select[Any]:
-    """The counts of exchanges by state for each hour, from the view that counts them."""
-    live = sa.table(
-        "live_hourly",
-        sa.column("stale_day", sa.Date),
-        sa.column("hour", Instant),
-        *(sa.column(name, sa.BigInteger) for name in HOURLY),
-    )
-    columns = [live.c[name] for name in ("hour", *HOURLY)]
-    return sa.select(*columns).where(live.c.stale_day == day)
-
-
-def _unpriced_of(day: date) -> sa.Select[Any]:
-    """The lines without a price, from the view that finds them."""
-    columns = [sa.column(each.name, each.type) for each in unpriced_lines.c if each.name != "day"]
-    live = sa.table("live_unpriced", sa.column("stale_day", sa.Date), *columns)
-    return sa.select(*(live.c[each.name] for each in columns)).where(live.c.stale_day == day)
+def _of_view(name: str, day: date, columns: Iterable[sa.Column[Any]]) -> sa.Select[Any]:
+    """The rows of a stale day in a view that sums up or finds what is live."""
+    shown = [sa.column(each.name, each.type) for each in columns if each.name != "day"]
+    live = sa.table(name, sa.column("stale_day", sa.Date), *shown)
+    return sa.select(*(live.c[each.name] for each in shown)).where(live.c.stale_day == day)

@@ -125,25 +125,22 @@ def _admitted_reading(reading: Reading, exchange: Exchange) -> Reading:
 
 def _admitted_usage(usage: Usage) -> Usage:
     changes = _changes(usage, _gates_of(Usage))
-    if usage.remarks and (remarks := _texts(usage.remarks)) != usage.remarks:
-        changes["remarks"] = remarks
+    if usage.remarks:
+        remarks = tuple(text_of(each, TEXT_CHARACTERS_MAX) for each in usage.remarks[:ENTRIES_MAX])
+        if remarks != usage.remarks:
+            changes["remarks"] = remarks
     if usage.further:
-        further = tuple(_admitted_further(each) for each in usage.further[:ENTRIES_MAX])
+        further = tuple(
+            FurtherUsage(
+                kind=text_of(each.kind),
+                model=None if each.model is None else text_of(each.model),
+                usage=_admitted_usage(each.usage),
+            )
+            for each in usage.further[:ENTRIES_MAX]
+        )
         if further != usage.further:
             changes["further"] = further
     return replace(usage, **changes) if changes else usage
-
-
-def _admitted_further(further: FurtherUsage) -> FurtherUsage:
-    return FurtherUsage(
-        kind=text_of(further.kind),
-        model=None if further.model is None else text_of(further.model),
-        usage=_admitted_usage(further.usage),
-    )
-
-
-def _texts(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(text_of(value, TEXT_CHARACTERS_MAX) for value in values[:ENTRIES_MAX])
 
 
 def _tags(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -213,24 +210,17 @@ def _is_text(kind: Any) -> bool:
     return kind is str or (get_origin(kind) is UnionType and str in get_args(kind))
 
 
-def _are_fine(texts: tuple[str | None, ...]) -> bool:
-    """Whether all texts are valid, so that none needs a check by itself."""
-    given = [text for text in texts if text is not None]
-    return "".join(given).isprintable() and max(map(len, given), default=0) <= NAME_CHARACTERS_MAX
-
-
 def _changes(record: Any, gates: _Gates) -> dict[str, Any]:
     """The fields of a record that must change: name -> value."""
     texts_of, texts, others = gates
+    if texts_of is not None:
+        given = [text for text in texts_of(record) if text is not None]
+        longest = max(map(len, given), default=0)
+        if longest > NAME_CHARACTERS_MAX or not "".join(given).isprintable():
+            others = texts | others
     changes: dict[str, Any] = {}
-    if texts_of is not None and not _are_fine(texts_of(record)):
-        _change(record, texts, changes)
-    _change(record, others, changes)
-    return changes
-
-
-def _change(record: Any, gates: dict[str, _Gate], changes: dict[str, Any]) -> None:
-    for name, gate in gates.items():
+    for name, gate in others.items():
         value = getattr(record, name)
         if value is not None and (kept := gate(value)) is not value:
             changes[name] = kept
+    return changes

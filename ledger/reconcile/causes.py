@@ -90,14 +90,22 @@ def explain(groups: Iterable[Alike], stated: Cells, *, tolerance: Decimal) -> Ex
         raise LedgerError("the statement has no costs to explain")
     if len(read) > GROUPS_MAX:
         raise _too_many(len(read))
-    plain = _Search(read, stated, tolerance, _utc_day)
+    plain = _Search(read, stated, tolerance, partial(_shifted_day, 0))
     best = plain.run()
     if best.left:
         for cause, day_of in _datings(read, stated):
             found = _Search(read, stated, tolerance, day_of).run(cause, plain.start)
             if _rank(found) < _rank(best):
                 best = found
-    return _explanation(best, plain.start, stated)
+    total = sum(stated.values())
+    booked = round(total - sum(plain.start.rest.values()))
+    return Explanation(
+        ledger_picousd=booked,
+        statement_picousd=total,
+        causes=best.causes,
+        rest_picousd=total - booked - sum(cause.amount_picousd for cause in best.causes),
+        rest_cells=best.left,
+    )
 
 
 def _rank(state: _State) -> tuple[bool, float, float]:
@@ -105,18 +113,6 @@ def _rank(state: _State) -> tuple[bool, float, float]:
     if not state.left:
         return False, state.weight, round(state.off, -6)
     return True, state.off, state.weight
-
-
-def _explanation(best: _State, start: _State, stated: Cells) -> Explanation:
-    booked = round(sum(stated.values()) - sum(start.rest.values()))
-    rest = sum(stated.values()) - booked - sum(cause.amount_picousd for cause in best.causes)
-    return Explanation(
-        ledger_picousd=booked,
-        statement_picousd=sum(stated.values()),
-        causes=best.causes,
-        rest_picousd=rest,
-        rest_cells=best.left,
-    )
 
 
 class _Search:
@@ -407,10 +403,6 @@ class _Search:
             yield Try(
                 Cause(kind="no price", what=text), ABSENT, cells=tuple(sorted(found, key=str))
             )
-
-
-def _utc_day(group: Alike) -> date:
-    return group.opened.date()
 
 
 def _shifted_day(hours: int, group: Alike) -> date:

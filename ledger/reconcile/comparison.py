@@ -96,7 +96,7 @@ def compare(
         has_items = is_split and any(_is_item(line, by) for line in of_figure)
         theirs = _sums(of_figure, figure, by, is_split=is_split, has_items=has_items)
         ours = _sums(booked, figure, by, is_split=is_split, has_items=has_items)
-        for key in sorted(theirs.keys() | ours.keys(), key=_order):
+        for key in theirs.keys() | ours.keys():
             left, right = ours.get(key), theirs.get(key)
             if left or right:
                 day, name, item = key
@@ -198,7 +198,3 @@ def _names(lines: Iterable[Line], by: Dimension) -> dict[str, str]:
         if name:
             names.setdefault(_common(name, by) or "", name)
     return names
-
-
-def _order(key: Key) -> tuple[date, str, str]:
-    return key[0], key[1] or "", key[2] or ""

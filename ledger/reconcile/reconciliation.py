@@ -90,10 +90,14 @@ def explain(
 
 
 def _by_provider(statements: Iterable[Statement], scope: Scope) -> Mapping[str | None, list[Line]]:
+    """The lines of each provider on the days of a scope: whole days, a statement has no smaller."""
     by_provider: dict[str | None, list[Line]] = defaultdict(list)
     for statement in statements:
         by_provider[statement.provider] += [
-            line for line in statement.lines if _is_within(line.day, scope)
+            line
+            for line in statement.lines
+            if (scope.since is None or midnight(line.day) >= scope.since)
+            and (scope.until is None or midnight(line.day) < scope.until)
         ]
     return {provider: stated for provider, stated in by_provider.items() if stated}
 
@@ -279,9 +283,3 @@ def _of(provider: str | None, scope: Scope) -> Scope:
     if provider is None:
         return scope
     return replace(scope, only=(*scope.only, ("provider", provider)))
-
-
-def _is_within(day: date, scope: Scope) -> bool:
-    """Whole days: a statement has no smaller ones."""
-    after = scope.since is None or midnight(day) >= scope.since
-    return after and (scope.until is None or midnight(day) < scope.until)

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.errors import LedgerError
 from ledger.reports.explain import ExplainedExchange, Facts
 from ledger.reports.layout import Column, Table, unique_beginning
-from ledger.store.schema.charged import reading_order
+from ledger.store.schema.charged import READING_ORDER
 from ledger.store.scope import requests, snapshot
 from ledger.store.tables import charges, exchanges, quotas, readings
 
@@ -126,7 +126,7 @@ def _pick(rows: list[Facts], word: str) -> Facts:
 
 def _found(connection: Connection, exchange: Facts) -> ExplainedExchange:
     here = {"opened_at": exchange["opened_at"], "exchange_id": exchange["id"]}
-    read = _of(connection, readings, here, reading_order())
+    read = _of(connection, readings, here, sa.text(READING_ORDER.format("readings")))
     lines = _of(connection, charges, here)
     lines.sort(key=lambda row: (row["ordinal"], -row["revision"], row["id"]))
     current: list[Facts] = []

@@ -126,7 +126,7 @@ class PlanEntry(
     def covers(self, facts: "GroupFacts") -> bool:
         """Whether the plan is in force for these requests."""
         return (
-            (not (self.since or self.until) or _in_force(self, facts.day))
+            _in_force(self, facts.day)
             and _fits_key(self, facts.key, facts.key_hint)
             and _any(self.host, facts.host)
             and _any(self.agent, facts.agent)
@@ -237,14 +237,19 @@ def read(text: str) -> tuple[Names, list[TomlProblem]]:
 
 def fits(entry: NameEntry, facts: GroupFacts) -> bool:
     """Whether all conditions of the entry match."""
-    if (entry.since or entry.until) and not _in_force(entry, facts.day):
-        return False
     return (
-        _fits_key(entry, facts.key, facts.key_hint)
+        _in_force(entry, facts.day)
+        and _fits_key(entry, facts.key, facts.key_hint)
         and _any(entry.host, facts.host)
         and _any(entry.session, facts.session)
         and _any(entry.project, facts.project)
-        and _fits_tag(entry, facts.tags)
+        and (
+            not entry.tag
+            or any(
+                _any(value, facts.tags.get(name))
+                for name, _, value in (each.partition("=") for each in texts(entry.tag))
+            )
+        )
     )
 
 
@@ -275,13 +280,6 @@ def _fits_key(entry: "NameEntry | PlanEntry", key: str | None, hint: str | None)
     return not hints or hint in hints
 
 
-def _fits_tag(entry: NameEntry, tags: Mapping[str, str | None]) -> bool:
-    if not entry.tag:
-        return True
-    pairs = (each.partition("=") for each in texts(entry.tag))
-    return any(_any(value, tags.get(name)) for name, _, value in pairs)
-
-
 def _any(globs: Texts, value: str | None) -> bool:
     if not globs:
         return True
@@ -289,8 +287,9 @@ def _any(globs: Texts, value: str | None) -> bool:
 
 
 def _in_force(entry: "NameEntry | PlanEntry", day: date | None) -> bool:
-    since, until = entry.since or date.min, entry.until or date.max
-    return day is not None and since <= day < until
+    if not (entry.since or entry.until):
+        return True
+    return day is not None and (entry.since or date.min) <= day < (entry.until or date.max)
 
 
 def _never_reached(text: str, entries: list[tuple[int, NameEntry]]) -> Iterator[TomlProblem]:

@@ -149,7 +149,8 @@ def line_in_table(text: str, name: str, place: int, key: str) -> int | None:
     """The line of a key in the table at this place: tomllib keeps no positions, so this counts the
     headers and searches the key below; the header's line if it is not found."""
     lines = text.splitlines()
-    headers = [at for at, line in enumerate(lines) if _is_header(line, name)]
+    header = re.compile(rf"\s*\[\[\s*{re.escape(name)}\s*\]\]")
+    headers = [at for at, line in enumerate(lines) if header.match(line)]
     if place >= len(headers):
         return None
     start = headers[place]
@@ -167,10 +168,6 @@ def line_of_key(text: str, key: str) -> int | None:
 
 def _mentions(line: str, key: str) -> bool:
     return re.search(rf"(^|[\s{{,.\"'])({re.escape(key)})[\"']?\s*=", line) is not None
-
-
-def _is_header(line: str, name: str) -> bool:
-    return re.match(rf"\s*\[\[\s*{re.escape(name)}\s*\]\]", line) is not None
 
 
 def _decimal(figure: str) -> Decimal:

@@ -57,7 +57,7 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
             _text(charged.estimated_cost("costs.amount_picousd", "requests")).label(
                 "estimated_cost_picousd"
             ),
-            _text(charged.list_value("costs.list_value_picousd", "requests")).label(
+            _text(charged.reported("costs.list_value_picousd", "requests")).label(
                 "list_value_picousd"
             ),
             c.saved_picousd,
@@ -96,7 +96,7 @@ def added_up(
 def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[sa.Row[Any]]:
     """(model, requests, sums of these reported tokens, list value in pico-USD) of the exchanges of
     a run in a SQLite ledger. Answers that were seen before count here, too."""
-    value = charged.list_value(f"(SELECT {TERMS['list_value_picousd']} {CHARGES})", "r")
+    value = charged.reported(f"(SELECT {TERMS['list_value_picousd']} {CHARGES})", "r")
     estimated = charged.IS_ESTIMATED.format("r")
     sums = (f"SUM(CASE WHEN NOT {estimated} THEN r.{name} END)" for name in tokens)
     query = sa.text(

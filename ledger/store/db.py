@@ -13,7 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from ledger.model.errors import LedgerError
 from ledger.store.engines import migration, sqlite_file, urls
@@ -90,7 +89,7 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
     parsed = parse_url(url)
     if path := file_of(parsed):
         engine = sa.create_engine(parsed.set(database=str(path)), hide_parameters=True)
-        sa.event.listen(engine, "connect", _on_sqlite_connect)
+        sa.event.listen(engine, "connect", lambda connection, _: sqlite_file.prepare(connection))
         sa.event.listen(engine, "begin", _on_sqlite_begin)
         return engine
     engine = sa.create_engine(
@@ -158,10 +157,6 @@ def note(connection: Connection, key: str, value: str | None) -> None:
 def noted(connection: Connection, key: str) -> str | None:
     """The value that is kept under this key."""
     return connection.scalar(sa.select(meta.c.value).where(meta.c.key == key))
-
-
-def _on_sqlite_connect(connection: Any, _entry: ConnectionPoolEntry) -> None:
-    sqlite_file.prepare(connection)
 
 
 def _on_sqlite_begin(connection: Connection) -> None:

@@ -70,7 +70,17 @@ def reading_of(row: Mapping[str, Any]) -> Reading:
         usage=Usage(
             **{name: row[name] for name in _COUNTS},
             tool_units=_document(row["tool_units"]),
-            further=tuple(_further_of(further) for further in _document(row["further"])),
+            further=tuple(
+                FurtherUsage(
+                    kind=further["kind"],
+                    model=further["model"],
+                    usage=Usage(
+                        **{name: further["usage"][name] for name in _COUNTS},
+                        tool_units=further["usage"]["tool_units"],
+                    ),
+                )
+                for further in _document(row["further"])
+            ),
             remarks=tuple(_document(row["remarks"])),
         ),
         usage_json=row["usage_json"],
@@ -84,12 +94,3 @@ def reading_of(row: Mapping[str, Any]) -> Reading:
 def _document(text: str) -> Any:
     """Most documents are empty; those are not parsed."""
     return {} if text == "{}" else [] if text == "[]" else json.loads(text)
-
-
-def _further_of(further: Mapping[str, Any]) -> FurtherUsage:
-    usage = further["usage"]
-    return FurtherUsage(
-        kind=further["kind"],
-        model=further["model"],
-        usage=Usage(**{name: usage[name] for name in _COUNTS}, tool_units=usage["tool_units"]),
-    )

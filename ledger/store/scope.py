@@ -169,11 +169,6 @@ def effective(word: str, names: Names) -> str:
     return f"tag:{word}" if word in WORDS and not names.for_words((word,)) else word
 
 
-def known_words() -> tuple[str, ...]:
-    """The words that `--by` and `--only` take."""
-    return (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
-
-
 def dimension(
     word: str, dialect: str, of: sa.FromClause = requests, zone: ZoneInfo | None = None
 ) -> sa.ColumnElement[Any]:
@@ -190,7 +185,7 @@ def dimension(
     name = word.removeprefix("tag:")
     if name != word and name and '"' not in name:
         return _tag(name, dialect, of)
-    known = known_words()
+    known = (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
     raise WrongCallError(
         f"nothing is by {word[:60]!r}{suggestion(word, known)}; by one of {', '.join(known)}"
     )
@@ -263,19 +258,16 @@ class NameFacts:
         """The word of a group, from the values of `columns`."""
         facts = self._seen.get(values)
         if facts is None:
-            facts = self._seen[values] = self._facts_of(values)
+            known: dict[str, Any] = dict(zip(self._kept, values, strict=False))
+            if known.get("host"):
+                known["host"] = host_of(known["host"])
+            tags = values[len(self._kept) : len(self._kept) + len(self._tags)]
+            known["tags"] = dict(zip(self._tags, tags, strict=True))
+            if self._boundaries:
+                passed = values[-1]
+                known["day"] = self._boundaries[passed - 1].date() if passed else date.min
+            facts = self._seen[values] = GroupFacts(**known)
         return self._names.word_of(word, facts)
-
-    def _facts_of(self, values: tuple[Any, ...]) -> GroupFacts:
-        known: dict[str, Any] = dict(zip(self._kept, values, strict=False))
-        if known.get("host"):
-            known["host"] = host_of(known["host"])
-        tags = values[len(self._kept) : len(self._kept) + len(self._tags)]
-        day = None
-        if self._boundaries:
-            passed = values[-1]
-            day = self._boundaries[passed - 1].date() if passed else date.min
-        return GroupFacts(**known, tags=dict(zip(self._tags, tags, strict=True)), day=day)
 
 
 def matches(value: str | None, wanted: Sequence[str]) -> bool:

@@ -60,10 +60,6 @@ def _count(name: str, comment: str, *, nullable: bool = True) -> sa.Column[Any]:
     return _column(name, sa.BigInteger, comment, nullable=nullable)
 
 
-def _fact(name: str, comment: str) -> sa.Column[Any]:
-    return _column(name, sa.Boolean, comment, nullable=False, server_default=sa.false())
-
-
 def _instant(name: str, comment: str, *, nullable: bool = True) -> sa.Column[Any]:
     return _column(name, Instant, comment, nullable=nullable)
 
@@ -117,7 +113,13 @@ exchanges = sa.Table(
         "The exchange that counts where the same billed response was seen again; such rows are in "
         "no total (derived)",
     ),
-    _fact("id_collision", "Another response of this origin has the same id (derived)"),
+    _column(
+        "id_collision",
+        sa.Boolean,
+        "Another response of this origin has the same id (derived)",
+        nullable=False,
+        server_default=sa.false(),
+    ),
     sa.PrimaryKeyConstraint("opened_at", "id"),
     _check("state IN ('open', 'settled', 'lost')", "state"),
     _check("source IN ('live', 'replay', 'import')", "source"),

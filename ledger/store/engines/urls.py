@@ -86,7 +86,12 @@ def parse_url(url: str | URL) -> URL:
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         if find_spec("psycopg") is None:
             raise LedgerError(needs("psycopg"))
-        return _with_its_password(parsed.set(drivername="postgresql+psycopg"))
+        parsed = parsed.set(drivername="postgresql+psycopg")
+        given = parsed.query.get("password")
+        if isinstance(given, str):  # to the password's place, where `shown` redacts it
+            parsed = parsed.set(password=parsed.password or given)
+            parsed = parsed.difference_update_query(["password"])
+        return parsed
     raise WrongCallError(
         f"a ledger cannot live in {parsed.drivername!r}: {shown(parsed)}; "
         "use sqlite:///… or postgresql+psycopg://…"
@@ -120,14 +125,6 @@ def file_of(url: URL) -> Path | None:
     if url.drivername != "sqlite" or not url.database:
         return None
     return Path(url.database).expanduser()
-
-
-def _with_its_password(url: URL) -> URL:
-    """The URL with a `?password=` moved to the password's place, where `shown` redacts it."""
-    given = url.query.get("password")
-    if not isinstance(given, str):
-        return url
-    return url.set(password=url.password or given).difference_update_query(["password"])
 
 
 def _is_path(text: str) -> bool:

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 READING_ORDER = "{0}.revision DESC, {0}.read_at, {0}.id"
 """Readings of one exchange in the order in which they count; {0} names the table."""
 
-# A first revision has no equal: its id is its reading's digest, which covers its charges. Later
-# ones have an index of their own, since most charges are never superseded.
-_CURRENT_CHARGE = """NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = {0}.opened_at AND n.exchange_id = {0}.exchange_id
-      AND n.reading_id = {0}.reading_id AND n.ordinal = {0}.ordinal AND n.revision > 1
-      AND (n.revision > {0}.revision OR (n.revision = {0}.revision AND n.id < {0}.id)))"""
-
 _JOINED_READING = {
     "sqlite": """JOIN readings r
   ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND {0}
@@ -92,7 +84,13 @@ def joined_reading(dialect: str, condition: str = "true") -> str:
 
 def is_current_charge(name: str) -> str:
     """The condition that a charge is current; `name` is the table's name or alias."""
-    return _CURRENT_CHARGE.format(name)
+    # A first revision has no equal: its id is its reading's digest, which covers its charges. Later
+    # ones have an index of their own, since most charges are never superseded.
+    return f"""NOT EXISTS (
+    SELECT 1 FROM charges n
+    WHERE n.opened_at = {name}.opened_at AND n.exchange_id = {name}.exchange_id
+      AND n.reading_id = {name}.reading_id AND n.ordinal = {name}.ordinal AND n.revision > 1
+      AND (n.revision > {name}.revision OR (n.revision = {name}.revision AND n.id < {name}.id)))"""
 
 
 def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -101,13 +99,6 @@ def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
 
     name: Any = getattr(charge, "name")  # noqa: B009  # a FromClause that has one: table or alias
     return sa.literal_column(f"({is_current_charge(name)})", sa.Boolean)
-
-
-def reading_order(name: str = "readings") -> sa.TextClause:
-    """The order of an exchange's readings: the current one comes first."""
-    import sqlalchemy as sa
-
-    return sa.text(READING_ORDER.format(name))
 
 
 def sum_of(term: str) -> str:
@@ -154,9 +145,10 @@ def without_usage(exchange: str, reading: str) -> str:
     return f"{NO_USAGE.format(reading)} AND NOT {IS_ERROR.format(exchange)}"
 
 
-def reported(column: str, name: str) -> str:
-    """A figure of reported usage; NULL of an estimate, which has columns of its own."""
-    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN NULL ELSE {name}.{column} END"
+def reported(figure: str, name: str) -> str:
+    """A figure of reported usage; NULL of an estimate, which has columns of its own. So is the list
+    value of a request: what its tokens cost at list prices, whoever pays them, beside the cost."""
+    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN NULL ELSE {figure} END"
 
 
 def cost(amount: str, name: str) -> str:
@@ -170,9 +162,3 @@ def estimated_cost(amount: str, name: str) -> str:
     """The cost of a request whose usage is our estimate."""
     is_billed = f"({IS_COVERED.format(name)}) IS NOT TRUE"
     return f"CASE WHEN {IS_ESTIMATED.format(name)} AND {is_billed} THEN {amount} END"
-
-
-def list_value(amount: str, name: str) -> str:
-    """What the reported tokens of a request cost at list prices, whoever pays them: it stands
-    beside the cost, and is never added to it."""
-    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN NULL ELSE {amount} END"

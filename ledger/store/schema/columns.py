@@ -1,6 +1,6 @@
 """Database. Types of columns, and the columns of a record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import NoneType
@@ -76,24 +76,16 @@ DOCUMENTS = ("usage_json",)
 """Text columns that hold JSON."""
 
 
-def sql_columns(record: type) -> list[sa.Column[Any]]:
+def sql_columns(record: type) -> Iterator[sa.Column[Any]]:
     """The columns of a record, as a table has them."""
-    return [
-        _sql_column(name, kind, column.text) for name, (kind, column) in columns_of(record).items()
-    ]
-
-
-def _sql_column(name: str, kind: Any, comment: str) -> sa.Column[Any]:
-    kinds = get_args(kind) if NoneType in get_args(kind) else (kind, None)
-    sql_type = _sql_type(name, kinds[0])
-    is_fact = sql_type is sa.Boolean and NoneType not in kinds
-    return sa.Column(
-        name,
-        sql_type,
-        comment=comment,
-        nullable=NoneType in kinds,
-        server_default=sa.false() if is_fact else None,
-    )
+    for name, (kind, column) in columns_of(record).items():
+        kinds = get_args(kind) if NoneType in get_args(kind) else (kind,)
+        sql_type = _sql_type(name, kinds[0])
+        nullable = NoneType in kinds
+        default = sa.false() if sql_type is sa.Boolean and not nullable else None
+        yield sa.Column(
+            name, sql_type, comment=column.text, nullable=nullable, server_default=default
+        )
 
 
 def _sql_type(name: str, kind: Any) -> Any:

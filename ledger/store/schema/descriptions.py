@@ -6,7 +6,6 @@ The descriptions of tables are in the schema (`tables.py`). PostgreSQL shows bot
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -136,7 +135,8 @@ def describe(connection: Connection) -> list[Described]:
         Described(
             relation,
             column["name"],
-            _kind(column["type"]),
+            # SQLite knows no type of an expression.
+            "" if isinstance(kind := column["type"], sa.types.NullType) else str(kind).lower(),
             description_of(relation, column["name"]),
         )
         for relation in (*VIEWS, *PUBLIC_TABLES)
@@ -160,31 +160,14 @@ def description_of(relation: str, column: str) -> str:
 
 def comment_on_all(connection: Connection) -> None:
     """Store all descriptions as comments in PostgreSQL: of tables, views and their columns."""
+    comments = {f"VIEW {view}": text for view, text in VIEWS.items()}
     for table in metadata.tables.values():
-        connection.execute(
-            sa.text(f"COMMENT ON TABLE {table.name} IS {_quoted(table.comment or '')}")
-        )
+        comments[f"TABLE {table.name}"] = table.comment or ""
         for kept in table.columns:
-            connection.execute(
-                sa.text(
-                    f"COMMENT ON COLUMN {table.name}.{kept.name} IS {_quoted(kept.comment or '')}"
-                )
-            )
-    inspector = sa.inspect(connection)
-    for view, text in VIEWS.items():
-        connection.execute(sa.text(f"COMMENT ON VIEW {view} IS {_quoted(text)}"))
-        for column in inspector.get_columns(view):
-            name = column["name"]
-            connection.execute(
-                sa.text(f"COMMENT ON COLUMN {view}.{name} IS {_quoted(description_of(view, name))}")
-            )
-
-
-def _kind(kind: Any) -> str:
-    # SQLite knows no type of an expression.
-    return "" if isinstance(kind, sa.types.NullType) else str(kind).lower()
-
-
-def _quoted(text: str) -> str:
-    """A literal: COMMENT takes no parameters."""
-    return "'" + text.replace("'", "''").replace(":", "\\:") + "'"
+            comments[f"COLUMN {table.name}.{kept.name}"] = kept.comment or ""
+    for each in describe(connection):
+        comments[f"COLUMN {each.relation}.{each.column}"] = each.text
+    for place, text in comments.items():
+        # A literal: COMMENT takes no parameters.
+        quoted = "'" + text.replace("'", "''").replace(":", "\\:") + "'"
+        connection.execute(sa.text(f"COMMENT ON {place} IS {quoted}"))

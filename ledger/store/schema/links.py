@@ -55,12 +55,8 @@ _UNKNOWN = " + ".join(
 _RANK = "CASE WHEN {0}.source = 'live' THEN 0 ELSE 1 + " + _UNKNOWN + " END, {0}.opened_at, {0}.id"
 
 
-def _rank(name: str) -> str:
-    return _RANK.format(name)
-
-
 def _before(first: str, second: str) -> str:
-    return f"({_rank(first)}) < ({_rank(second)})"
+    return f"({_RANK.format(first)}) < ({_RANK.format(second)})"
 
 
 def _counts(name: str) -> str:
@@ -116,7 +112,7 @@ def _original() -> str:
             f"n.upstream_digest IS NULL AND {_covers_recording('y', 'n')}",
         )
     )
-    return f"(SELECT y.id FROM ({candidates}) y ORDER BY {_rank('y')} LIMIT 1)"
+    return f"(SELECT y.id FROM ({candidates}) y ORDER BY {_RANK.format('y')} LIMIT 1)"
 
 
 _N_COUNTS = (

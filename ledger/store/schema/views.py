@@ -201,7 +201,7 @@ def _computed(spelling: Spelling) -> dict[str, str]:
     amounts = {
         "cost": charged.cost(amount, "r"),
         "estimated_cost": charged.estimated_cost(amount, "r"),
-        "list_value": charged.list_value(value, "r"),
+        "list_value": charged.reported(value, "r"),
     }
     integers = {f"{name}_picousd": term for name, term in amounts.items()} | {
         name: of_charges(name, further) for name in ("extra_input_tokens", "extra_output_tokens")
@@ -213,7 +213,7 @@ def _computed(spelling: Spelling) -> dict[str, str]:
         "duration_ms": _duration(
             spelling, "e.settled_at", "e.settled_at > e.opened_at OR e.source = 'live'"
         ),
-        **{name: charged.reported(name, "r") for name in usage.TOKENS},
+        **{name: charged.reported(f"r.{name}", "r") for name in usage.TOKENS},
         "uncached_input_tokens": f"CASE WHEN {is_estimate} THEN NULL WHEN {UNCACHED} < 0 THEN 0 "
         f"ELSE {UNCACHED} END",
         "estimated_input_tokens": f"CASE WHEN {is_estimate} THEN r.input_tokens END",
