@@ -73,7 +73,7 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
     ("ledger/settings/toml_tables.py", "_mentions"): (
         re.compile(r"(^|[\s{,.\"'])(key)[\"']?\s*="),
     ),
-    ("ledger/settings/toml_tables.py", "_is_header"): (re.compile(r"\s*\[\[\s*name\s*\]\]"),),
+    ("ledger/settings/toml_tables.py", "line_in_table"): (re.compile(r"\s*\[\[\s*name\s*\]\]"),),
     ("ledger/store/schema/links.py", "_member_view"): (re.compile(r"\bn\."),),
     ("ledger/text/period.py", "span"): (re.compile(r"[\s_]+"),),
 }
