@@ -149,8 +149,11 @@ def line_in_table(text: str, name: str, place: int, key: str) -> int | None:
     """The line of a key in the table at this place: tomllib keeps no positions, so this counts the
     headers and searches the key below; the header's line if it is not found."""
     lines = text.splitlines()
-    header = re.compile(rf"\s*\[\[\s*{re.escape(name)}\s*\]\]")
-    headers = [at for at, line in enumerate(lines) if header.match(line)]
+    headers = [
+        at
+        for at, line in enumerate(lines)
+        if re.match(rf"\s*\[\[\s*{re.escape(name)}\s*\]\]", line)
+    ]
     if place >= len(headers):
         return None
     start = headers[place]
