@@ -49,13 +49,12 @@ def chosen(dialect: str) -> str:
 
 
 def exchange_of(row: Mapping[str, Any]) -> Exchange:
-    """The exchange of a row."""
+    """The exchange of a row; it has ended."""
     known = {name: row[name] for name in _EXCHANGE if row[name] is not None}
     known["state"] = State(row["state"])
     known["source"] = Source(row["source"])
     known["tags"] = _document(row["tags"])
-    if row["outcome"] is not None:
-        known["outcome"] = Outcome(row["outcome"])
+    known["outcome"] = Outcome(row["outcome"])
     return Exchange(**known)
 
 

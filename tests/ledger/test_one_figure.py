@@ -439,17 +439,22 @@ def differences(expected: dict[str, Any], answers: Answers) -> dict[str, tuple[A
 
 def a_plan_and_a_guess() -> list[Written]:
     """One of each that a sum has once counted wrong."""
-    exchanges = [settled(f"e{number}", at=NOON + timedelta(minutes=number)) for number in range(3)]
-    kinds = [(UsageSource.REPORTED, Billing.PLAN), (UsageSource.ESTIMATED, None)]
-    kinds += [(UsageSource.PARTIAL, Billing.METERED)]
-    return [
-        Written(
-            one,
-            reading(one, usage_source=source, billing=billing),
-            (charge("output", 20, 5), charge("cache_read", 40, None)),
+    own = (charge("reported_cost", 1, 7, price_source="provider"),)
+    part = (charge("output", 20, 5), charge("cache_read", 40, None))
+    found = []
+    for number, (source, billing, lines) in enumerate(
+        (
+            (UsageSource.REPORTED, Billing.PLAN, part),
+            (UsageSource.REPORTED, Billing.FREE, part[:1]),
+            (UsageSource.REPORTED, None, own),
+            (UsageSource.ESTIMATED, None, part),
+            (UsageSource.ESTIMATED, Billing.PLAN, part),
+            (UsageSource.PARTIAL, Billing.METERED, part),
         )
-        for one, (source, billing) in zip(exchanges, kinds, strict=True)
-    ]
+    ):
+        one = settled(f"e{number}", at=NOON + timedelta(minutes=number))
+        found.append(Written(one, reading(one, usage_source=source, billing=billing), lines))
+    return found
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
@@ -471,7 +476,7 @@ def test_every_surface_gives_the_same_figures(tmp_path_factory, ledger):
 
 @pytest.mark.postgres
 def test_every_surface_gives_the_same_figures_on_postgresql(new_postgres):
-    """The documentation asks PostgreSQL in its own words (`test_documented_queries.py`)."""
+    """The documentation asks PostgreSQL in its own words (below)."""
     ledger = a_plan_and_a_guess()
     surfaces = [each for each in SURFACES if each is not by_documentation]
     with db.disposing(db.ensure(new_postgres())) as engine:
@@ -480,3 +485,14 @@ def test_every_surface_gives_the_same_figures_on_postgresql(new_postgres):
         rollup.roll(engine, now=LATER)
         after = {each.__name__: differences(plain(ledger), each(engine)) for each in surfaces}
     assert {name: wrong for name, wrong in [*before.items(), *after.items()] if wrong} == {}
+
+
+@pytest.mark.postgres
+def test_every_query_for_postgresql_runs(new_postgres):
+    text = "\n".join(page.read_text() for page in reference.PAGES)
+    blocks = re.findall(r"^```postgresql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    queries = [query for block in blocks for query in filter(str.strip, block.split(";"))]
+    assert len(queries) >= 3
+    with db.disposing(db.ensure(new_postgres())) as engine, engine.connect() as connection:
+        for query in queries:
+            connection.execute(sa.text(query.replace(":", "\\:"))).fetchall()

@@ -12,7 +12,7 @@ import pytest
 from ledger.maintenance import keeper
 from ledger.model.errors import LedgerError
 from ledger.store.engines.sqlite_file import REVISION
-from tests.ledger.written import NOON, file_of, settled, writing
+from tests.ledger.written import file_of, settled, writing
 
 RECORD = """
 import sys
@@ -93,6 +93,8 @@ class TestKeeperOfAProxy:
         url = new_sqlite()
         with writing(url) as written:
             written.settle(settled("a"))
+        # Its end made the sums; a late write makes the day wait again.
+        assert not keeper.a_day_waits(file_of(url), datetime.now(UTC))
         with contextlib.closing(sqlite3.connect(file_of(url))) as connection, connection:
             connection.execute("UPDATE exchanges SET duplicate_of = 'b'")
         assert keeper.a_day_waits(file_of(url), datetime.now(UTC))
@@ -152,45 +154,22 @@ class TestKeeperOfAProxy:
 def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(new_sqlite):
     url = new_sqlite()
     path = file_of(url)
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.close()
-    with (
-        pytest.raises(LedgerError, match=rf"schema 9999, this is {REVISION}.*upgrade tokentee"),
-        writing(url),
-    ):
-        pass
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [
-            ("9999",)
-        ]
-    connection.close()
+        connection.commit()
+        said = rf"schema 9999, this is {REVISION}.*upgrade tokentee"
+        with pytest.raises(LedgerError, match=said), writing(url):
+            pass
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    assert found == [("9999",)]
 
 
-class TestDaysThatWait:
-    TODAY = NOON + timedelta(days=3)
-
-    def test_none_in_a_new_ledger(self, new_sqlite):
-        assert not keeper.a_day_waits(file_of(new_sqlite()), self.TODAY)
-
-    def test_none_while_all_rows_are_of_today(self, new_sqlite):
-        url = new_sqlite()
-        now = datetime.now(UTC)
-        with writing(url) as written:
-            written.settle(settled("a", at=now))
-        assert not keeper.a_day_waits(file_of(url), now)
-        assert keeper.a_day_waits(file_of(url), now + timedelta(days=1))
-
-    def test_one_after_a_late_write_to_a_day_with_sums(self, new_sqlite):
-        url = new_sqlite()
-        with writing(url) as written:
-            written.settle(settled("a"))
-        # Its end made the sums.
-        assert not keeper.a_day_waits(file_of(url), datetime.now(UTC))
-        with sqlite3.connect(file_of(url)) as connection:
-            connection.execute("UPDATE exchanges SET duplicate_of = 'b'")
-        connection.close()
-        assert keeper.a_day_waits(file_of(url), datetime.now(UTC))
-
-    def test_unknown_of_a_file_that_cannot_be_read(self, tmp_path):
-        assert keeper.a_day_waits(tmp_path / "none.sqlite3", self.TODAY)
+def test_a_day_waits_when_it_is_over_and_has_no_sums(new_sqlite, tmp_path):
+    """True where it is not known."""
+    now, url = datetime.now(UTC), new_sqlite()
+    assert not keeper.a_day_waits(file_of(url), now)
+    with writing(url) as written:
+        written.settle(settled("a", at=now))
+    assert not keeper.a_day_waits(file_of(url), now)
+    assert keeper.a_day_waits(file_of(url), now + timedelta(days=1))
+    assert keeper.a_day_waits(tmp_path / "none.sqlite3", now)

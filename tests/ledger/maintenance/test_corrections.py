@@ -122,12 +122,25 @@ def test_a_correction_says_why_and_has_something_to_correct(engine):
 
 
 def test_what_is_booked(engine):
-    exchange = settled("a", response_id="r", tags={"team": "x"})
-    put(engine, whole(exchange))
+    """All that was written comes back."""
+    exchange = settled("a", response_id="r", tags={"team": "x"}, service_tier="flex")
+    inner = Usage(input_tokens=3, tool_units={"web_searches": 1})
+    usage = Usage(
+        input_tokens=100,
+        cache_read_tokens=0,
+        output_tokens=20,
+        tool_units={"web_searches": 2},
+        reported_cost_picousd=5,
+        is_byok=True,
+        remarks=("odd",),
+        further=(FurtherUsage(kind="compaction", model="claude", usage=inner),),
+    )
+    more = {"usage": usage, "usage_source": UsageSource.PARTIAL, "estimated_output_tokens": 7}
+    put(engine, whole(exchange, **more))
     found = find(engine, ["a"])["a"]
     assert found.exchange == exchange
-    assert found.reading == reading(exchange)
-    assert found.cost_picousd == COST
+    assert found.reading == reading(exchange, **more)
+    assert found.cost_picousd == 100 * 10 + 20 * 50
     correct(engine, exchange, usage=Usage(input_tokens=7, output_tokens=3))
     found = find(engine, ["a"])["a"]
     assert (found.reading.revision, found.reading.usage.input_tokens) == (2, 7)

@@ -25,9 +25,6 @@ def test_settled_exchanges_are_found_by_their_ids(engine: Engine) -> None:
     many = [f"unknown {number}" for number in range(2_000)]
     found = known._settled(engine, [ODD, *many, "b", "open", "lost"])
     assert found == {ODD: "/a", "b": "/v1/chat/completions"}
-
-
-def test_no_ids_find_nothing(engine: Engine) -> None:
     assert known._settled(engine, []) == {}
 
 

@@ -57,15 +57,19 @@ def book_of(tmp_path):
 DEARER = '[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 9 }\n'
 
 
-def test_the_same_prices_change_nothing(ledger):
-    assert reprice.changes(ledger, PriceBook(), EVERYTHING, now=LATER) == {}
-    assert reprice.apply(ledger, PriceBook(), EVERYTHING, now=LATER, reason="x") == 0
-
-
-def test_the_same_price_from_elsewhere_changes_nothing(ledger, book_of):
-    """A new version of the price list, the same price."""
-    book = book_of('[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 8 }\n')
-    assert reprice.changes(ledger, book, EVERYTHING, now=LATER) == {}
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="the same prices"),
+        pytest.param(DEARER.replace("9", "8"), id="the same price from elsewhere"),
+        pytest.param(
+            DEARER.replace("usd", "from = 2026-11-05\nusd"), id="a price of after the exchange"
+        ),
+    ],
+)
+def test_what_changes_nothing(ledger, book_of, text):
+    assert reprice.changes(ledger, book_of(text), EVERYTHING, now=LATER) == {}
+    assert reprice.apply(ledger, book_of(text), EVERYTHING, now=LATER, reason="x") == 0
 
 
 def test_what_would_change_is_shown_and_nothing_is_written(ledger, book_of):
@@ -198,13 +202,6 @@ def test_more_than_a_batch(tmp_path, monkeypatch, book_of):
     total = report(engine, ["model"], EVERYTHING).total.figures
     engine.dispose()
     assert total.cost_picousd == 210 * 9_000_000
-
-
-def test_the_exchanges_own_time_decides_and_not_that_of_repricing(ledger, book_of):
-    book = book_of(
-        '[[price]]\nmodel = "gpt-4.1"\nfrom = 2026-11-05\nusd_per_mtok = { output = 9 }\n'
-    )
-    assert reprice.changes(ledger, book, EVERYTHING, now=LATER) == {}
 
 
 def test_only_what_has_no_price(new_sqlite, book_of):

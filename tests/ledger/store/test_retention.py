@@ -2,6 +2,10 @@
 
 from datetime import date, timedelta
 
+import pytest
+import sqlalchemy as sa
+
+from ledger.model.quota import Quota, QuotaKind
 from ledger.store import retention
 from ledger.store.engines import migration
 from tests.ledger.written import (
@@ -19,20 +23,26 @@ from tests.ledger.written import (
 def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
     monkeypatch.setattr(retention, "DROP_EXCHANGES_MAX", 2)
     at = {name: NOON + timedelta(days=number) for number, name in enumerate("abcdefg")}
-    put(engine, *(whole(settled(name, at=moment)) for name, moment in at.items() if name != "b"))
+    quotas = (Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1),)
+    put(
+        engine,
+        *(whole(settled(name, at=at[name], quotas=quotas)) for name in at if name != "b"),
+    )
     put(engine, (opened("b", at=at["b"]), None, ()))
     assert retention.count_before(engine, at["f"]) == 4
     seen: list[int] = []
     assert retention.drop_before(engine, at["f"], on_progress=seen.append) == 4
     assert seen == [2, 4]
     assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("b",), ("f",), ("g",)]
-    for table in ("readings", "charges"):
+    for table in ("readings", "charges", "quotas"):
         assert rows(engine, f"SELECT DISTINCT exchange_id FROM {table} ORDER BY 1") == [
             ("f",),
             ("g",),
         ]
     assert retention.drop_before(engine, at["f"]) == 0
     assert rows(engine, "SELECT * FROM meta WHERE key = 'retention'") == []
+    with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError):
+        connection.execute(sa.text("DELETE FROM exchanges"))
 
 
 @on_postgres

@@ -150,6 +150,15 @@ CASES = [
         id="a duplicate in a group that collides",
     ),
     pytest.param(
+        [
+            replace(LIVE, id="b", source="replay", content_digest="c2"),
+            replace(LIVE, id="c", source="replay", upstream_digest=None),
+            LIVE,
+        ],
+        SAME | {"c": Link(duplicate_of="a")},
+        id="a late original ends the collision of two recordings",
+    ),
+    pytest.param(
         [replace(LIVE, content_digest=None, upstream_digest=None), later(id="b")],
         {"a": Link(), "b": Link()},
         id="nothing to compare",
@@ -167,25 +176,6 @@ def test_the_rule(members, expected):
 def test_the_databases_keep_the_rule(engine, members, expected, is_reversed):
     put(engine, *(entry(member) for member in (reversed(members) if is_reversed else members)))
     assert links_of(engine) == expected
-
-
-def test_a_late_original_ends_a_collision(engine):
-    """Two recordings collide until the live row comes of which both are duplicates."""
-    recordings = [
-        replace(LIVE, id="b", source="replay", content_digest="c2"),
-        replace(LIVE, id="c", source="replay", upstream_digest=None),
-    ]
-    for member in recordings:
-        put(engine, entry(member))
-    colliding = Link(id_collision=True)
-    assert links_of(engine) == {"b": colliding, "c": colliding}
-    put(engine, entry(LIVE))
-    assert links_of(engine) == link([*recordings, LIVE])
-    assert links_of(engine) == {
-        "a": Link(),
-        "b": Link(duplicate_of="a"),
-        "c": Link(duplicate_of="a"),
-    }
 
 
 MEMBERS = st.lists(

@@ -1,17 +1,20 @@
 """The public views, on both databases, against figures worked out by hand."""
 
+import sqlite3
 from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
 import sqlalchemy as sa
 
-from ledger.maintenance import rollup
 from ledger.model.exchange import Outcome, Source, State
 from ledger.model.money import AMOUNT_MAX
-from ledger.model.reading import Billing, UsageSource
+from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
+from ledger.pricing.price_lines import INPUT_LINES
 from ledger.store import db
+from ledger.store.schema import descriptions
+from ledger.store.schema.charged import TERMS
 from ledger.store.scope import REQUEST_COLUMNS
 from ledger.store.tables import charges
 from tests.ledger.written import (
@@ -86,28 +89,28 @@ def test_uncached_input(engine, usage, uncached):
     [
         pytest.param("none", [], None, None, id="nothing to price"),
         pytest.param("reported", [], None, "unpriced", id="no line"),
-        pytest.param("reported", [("output", 5, None)], None, "unpriced", id="no price"),
+        pytest.param("reported", [charge("output", 5, None)], None, "unpriced", id="no price"),
         pytest.param(
-            "reported", [("output", 5, 2), ("cache_read", 1, None)], 10, "partial", id="some"
+            "reported",
+            [charge("output", 5, 2), charge("cache_read", 1, None)],
+            10,
+            "partial",
+            id="some",
         ),
-        pytest.param("reported", [("output", 5, 0)], 0, "priced", id="free"),
-        pytest.param("estimated", [("output", 5, 2)], 10, "priced", id="estimated"),
+        pytest.param("reported", [charge("output", 5, 0)], 0, "priced", id="free"),
+        pytest.param("estimated", [charge("output", 5, 2)], 10, "priced", id="estimated"),
+        pytest.param(
+            "reported", [charge("total", 1, 7, price_source="provider")], 7, "reported", id="own"
+        ),
     ],
 )
 def test_the_state_of_a_cost(engine, source, lines, cost, state):
     exchange = settled("a")
     read = reading(exchange, usage_source=UsageSource(source))
-    put(engine, (exchange, read, [charge(*line) for line in lines]))
+    put(engine, (exchange, read, lines))
     reported, estimated = (None, cost) if source == "estimated" else (cost, None)
     found = row(engine, "SELECT cost_picousd, estimated_cost_picousd, cost_state FROM requests")
     assert found == (reported, estimated, state)
-
-
-def test_a_cost_that_is_the_providers_own(engine):
-    exchange = settled("a")
-    own = charge("total", 1, 7, price_source="provider")
-    put(engine, (exchange, reading(exchange), [own]))
-    assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (7, "reported")
 
 
 def test_lines_of_further_iterations_stand_beside(engine):
@@ -312,35 +315,6 @@ def test_amounts_that_overflow_a_sum_break_no_day(engine):
     assert [tuple(each) for each in found] == [(2, None, None), (1, 7, 7)]
 
 
-def test_what_a_plan_covers_has_a_list_value_and_no_cost(engine):
-    """And is in the same columns of a day, before it is summed up and after."""
-    put(
-        engine,
-        whole(settled("unknown")),
-        whole(settled("metered"), billing=Billing.METERED),
-        whole(settled("plan"), billing=Billing.PLAN),
-        whole(settled("free"), billing=Billing.FREE),
-        whole(settled("guess"), billing=Billing.PLAN, usage_source=UsageSource.ESTIMATED),
-    )
-    exchange = settled("own figure")
-    own = charge("reported_cost", 1, 7, price_source="provider")
-    put(engine, (exchange, reading(exchange), [own]))
-    query = "SELECT id, billing, cost_picousd, list_value_picousd, estimated_cost_picousd"
-    assert {each[0]: tuple(each[1:]) for each in rows(engine, f"{query} FROM requests")} == {
-        "unknown": ("unknown", COST, COST, None),
-        "metered": ("metered", COST, COST, None),
-        "plan": ("plan", None, COST, None),
-        "free": ("free", None, COST, None),
-        "guess": ("plan", None, None, None),
-        "own figure": ("unknown", 7, None, None),
-    }
-    of_day = "SELECT requests, covered, unpriced, cost_picousd, list_value_picousd FROM usage_daily"
-    before = tuple(row(engine, of_day))
-    assert before == (6, 3, 0, 2 * COST + 7, 4 * COST)
-    rollup.roll(engine, now=NOON + timedelta(2))
-    assert tuple(row(engine, of_day)) == before
-
-
 def test_a_log_without_a_time_of_the_end_has_no_duration(engine):
     put(
         engine,
@@ -364,3 +338,55 @@ def test_queries_know_the_type_of_every_column_of_the_view(new_postgres):
         if not each["name"].endswith("_usd")
     }
     assert found == REQUEST_COLUMNS
+
+
+CACHED_TEXT = [
+    line for line in INPUT_LINES if line == "cache_read" or line.startswith("cache_write")
+]
+
+
+@pytest.mark.parametrize("line", CACHED_TEXT)
+def test_a_cached_line_saves_what_it_costs_less_than_uncached_input(line):
+    with sqlite3.connect(":memory:") as connection:
+        connection.execute("CREATE TABLE c (line, quantity, unit_picousd, amount_picousd)")
+        connection.executemany(
+            "INSERT INTO c VALUES (?, ?, ?, ?)",
+            [("uncached_input", 5, 100, 500), (line, 10, 40, 400), ("output", 7, 9, 63)],
+        )
+        (saved,) = connection.execute(f"SELECT {TERMS['saved_picousd']} FROM c").fetchone()
+    assert saved == 10 * (100 - 40)
+
+
+def test_every_column_of_every_table_and_view_is_described(engine):
+    with engine.connect() as connection:
+        columns = descriptions.describe(connection)
+    assert {column.relation for column in columns} == {
+        *descriptions.VIEWS,
+        *descriptions.PUBLIC_TABLES,
+    }
+    assert [column for column in columns if len(column.text) < 5] == []
+
+
+def test_nothing_is_described_that_is_not_there(engine):
+    with engine.connect() as connection:
+        there = {(column.relation, column.column) for column in descriptions.describe(connection)}
+    for relation, texts in descriptions._DERIVED.items():
+        assert {(relation, name) for name in texts} <= there
+
+
+def test_what_is_not_described_is_a_mistake_of_ours():
+    with pytest.raises(LookupError, match=r"requests\.surprise"):
+        descriptions.description_of("requests", "surprise")
+
+
+@on_postgres
+def test_postgres_shows_the_same_words(engine):
+    found = rows(
+        engine,
+        "SELECT c.relname, a.attname, col_description(c.oid, a.attnum) FROM pg_class c "
+        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
+        f"WHERE c.relname IN {(*descriptions.VIEWS, *descriptions.PUBLIC_TABLES)}",
+    )
+    assert len(found) > 200
+    for relation, column, comment in found:
+        assert comment == descriptions.description_of(relation, column), (relation, column)

@@ -75,25 +75,12 @@ def test_the_oldest_open_row_says_when_they_are_due(queue, clock, monkeypatch):
     assert queue.count == 2  # b, and the signal that it is left
 
 
-def test_what_settles_before_its_open_row_is_due_has_none(queue, monkeypatch):
-    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
-    queue.open(Job(opened("a")))
-    queue.settle(ended("a"))
-    assert taken(queue) == (["a settled"], False)
-    assert queue.count == 0
-
-
 def test_the_refused_end_of_an_exchange_leaves_its_open_row(queue, monkeypatch):
+    """And the end of the queue takes it, though it is not due."""
+    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
     queue.open(Job(opened("a")))
     monkeypatch.setattr(incoming, "WAITING_MAX", 1)
     assert queue.settle(ended("a")) == "the ledger is overrun"
-    queue.close()
-    assert taken(queue) == (["a open"], True)
-
-
-def test_the_end_takes_all_open_rows(queue, monkeypatch):
-    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
-    queue.open(Job(opened("a")))
     queue.close()
     assert taken(queue) == (["a open"], True)
 
@@ -103,12 +90,6 @@ def test_an_open_row_that_nothing_follows_goes_alone(queue, monkeypatch):
     for name in ("a", "b"):
         queue.open(Job(opened(name)))
         assert taken(queue) == ([f"{name} open"], False)
-
-
-def test_a_settled_row_waits_for_no_open_one(queue, monkeypatch):
-    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
-    queue.settle(ended("a"))
-    assert taken(queue) == (["a settled"], False)
 
 
 def test_a_wait_that_ends_takes_what_is_there(queue):
@@ -123,10 +104,15 @@ def patient(monkeypatch) -> float:
     return time.monotonic()
 
 
-def test_rows_that_come_soon_after_each_other_are_gathered(queue, patient):
-    names = [f"{number:03}" for number in range(incoming.GATHER_SETTLED + 4)]
+def open_some(queue: Incoming, count: int) -> list[str]:
+    names = [f"{number:03}" for number in range(count)]
     for name in names:
         queue.open(Job(opened(name)))
+    return names
+
+
+def test_rows_that_come_soon_after_each_other_are_gathered(queue, patient):
+    names = open_some(queue, incoming.GATHER_SETTLED + 4)
     first, rest = names[: incoming.GATHER_SETTLED], names[incoming.GATHER_SETTLED :]
     for name in first:
         queue.settle(ended(name))
@@ -144,9 +130,7 @@ def test_rows_that_come_soon_after_each_other_are_gathered(queue, patient):
 
 
 def test_a_batch_that_is_large_enough_waits_for_no_more(queue, patient):
-    names = [f"{number:03}" for number in range(incoming.GATHER_ENOUGH + 8)]
-    for name in names:
-        queue.open(Job(opened(name)))
+    names = open_some(queue, incoming.GATHER_ENOUGH + 8)
     for name in names[: incoming.GATHER_ENOUGH + 1]:
         queue.settle(ended(name))
     assert len(taken(queue)[0]) == incoming.GATHER_ENOUGH + 1
@@ -154,9 +138,7 @@ def test_a_batch_that_is_large_enough_waits_for_no_more(queue, patient):
 
 
 def test_rows_that_come_now_and_then_wait_for_none(queue, clock, patient):
-    names = [f"{number:03}" for number in range(incoming.GATHER_SETTLED + 4)]
-    for name in names:
-        queue.open(Job(opened(name)))
+    names = open_some(queue, incoming.GATHER_SETTLED + 4)
     for name in names[:-2]:
         clock.return_value += incoming.GATHER_SECONDS * 2 / 3
         queue.settle(ended(name))

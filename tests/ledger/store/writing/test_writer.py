@@ -1,6 +1,8 @@
 """The writer: rows, batches, receipts, lessons, and what odd values cost."""
 
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace as replace_lesson
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -122,19 +124,6 @@ def test_a_ledger_that_is_closed_leaves_no_sign_of_its_process(new_sqlite):
     assert not lock.exists()
 
 
-def test_an_open_row_does_not_wait_for_its_end(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        written.open(opened("a"))
-        written.settle(settled("b"))
-        engine = db.open_engine(url)
-        assert rows(engine, "SELECT id, state, node FROM exchanges ORDER BY id") == [
-            ("a", "open", "host/1/1"),
-            ("b", "settled", "host/1/1"),
-        ]
-        engine.dispose()
-
-
 def test_a_replayed_exchange_stands_where_it_stood(new_sqlite):
     """A recording that rounds times makes no second row."""
     url = new_sqlite()
@@ -172,24 +161,6 @@ def test_an_exchange_that_cannot_be_priced_is_recorded_unpriced(new_sqlite):
     assert totals(url) == (1, 100, None)
     (line,) = written.lines()
     assert "exchange a is not priced" in line
-
-
-@pytest.mark.parametrize(
-    ("exchange", "usage"),
-    [
-        pytest.param(settled("a", user_agent="\ud800"), None, id="lone surrogate"),
-        pytest.param(settled("a", user_agent="a\0b"), None, id="NUL"),
-        pytest.param(settled("a", tags={"k": "\udfff"}), None, id="lone surrogate in a tag"),
-        pytest.param(settled("a"), "{", id="usage that is no JSON"),
-    ],
-)
-def test_odd_text_costs_no_row(new_sqlite, exchange, usage):
-    url = new_sqlite()
-    with writing(url) as written:
-        read = reading(exchange, usage_json=usage or "{}")
-        assert written.settle(exchange, read).committed, written.lines()
-        assert written.settle(settled("b")).committed
-    assert totals(url)[0] == 2
 
 
 def test_closing_writes_what_waits_and_then_refuses(new_sqlite):
@@ -258,7 +229,8 @@ def test_moments_of_another_zone_and_wrong_states_are_our_own_mistakes(new_sqlit
         pytest.param({"request_model": "m" * 5_000_000}, id="model"),
         pytest.param({"opened_at": datetime(1, 1, 1, tzinfo=UTC)}, id="year 1"),
         pytest.param({"source": Source.REPLAY, "id": "x\udcffy"}, id="a recording's id"),
-        pytest.param({"tags": {"\ud800": "\x1b[31m"}}, id="tags"),
+        pytest.param({"tags": {"\ud800": "\x1b[31m\udfff"}}, id="tags"),
+        pytest.param({"user_agent": "a\0\ud800"}, id="user agent"),
         pytest.param({"request_bytes": -1}, id="negative"),
         pytest.param({"events": 10**30}, id="beyond 64 bits"),
     ],
@@ -268,7 +240,8 @@ def test_odd_values_are_recorded_as_what_can_be(new_sqlite, changes):
     exchange = settled("a", **changes)
     with writing(url) as written:
         written.ledger.open(replace(opened("a"), **changes))
-        assert written.settle(exchange).committed, written.lines()
+        no_json = reading(exchange, usage_json="{")
+        assert written.settle(exchange, no_json).committed, written.lines()
         written.ledger.learn(replace_lesson(lesson(exchange.path), origin=exchange.origin))
         assert written.settle(settled("b")).committed
         assert written.ledger.health().problems() == ()
@@ -324,3 +297,42 @@ def test_lessons_are_bounded_and_written_together(new_sqlite, monkeypatch):
     assert rows(url, "SELECT path FROM learned ORDER BY learned_at") == [
         (f"/{n}",) for n in range(15, 20)
     ]
+
+
+COUNT = 512
+COUNTING = """
+CREATE TABLE links_written (one INTEGER);
+CREATE TRIGGER count_links AFTER UPDATE OF duplicate_of ON exchanges
+BEGIN INSERT INTO links_written VALUES (1); END;
+"""
+
+
+@pytest.mark.parametrize("order", ["as opened", "reverse"])
+def test_equal_exchanges_are_linked_in_linear_work(new_sqlite, order: str):
+    url = new_sqlite()
+    path = url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(COUNTING)
+    numbers = range(COUNT) if order == "as opened" else reversed(range(COUNT))
+    with writing(url) as written, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # so that they wait, and come in whole batches
+        for number in numbers:
+            exchange = settled(
+                f"e{number:04}",
+                at=NOON + timedelta(seconds=number),
+                response_id="r",
+                upstream_digest="d",
+                request_digest="q",
+                content_digest="c",
+            )
+            written.ledger.settle(exchange, reading(exchange))
+        other.execute("COMMIT")
+    with closing(sqlite3.connect(path)) as connection:
+        (links,) = connection.execute("SELECT COUNT(*) FROM links_written").fetchone()
+        counting = connection.execute(
+            "SELECT id FROM exchanges WHERE duplicate_of IS NULL"
+        ).fetchall()
+        pointing = connection.execute("SELECT DISTINCT duplicate_of FROM exchanges").fetchall()
+    assert counting == [("e0000",)]
+    assert sorted(pointing, key=str) == [("e0000",), (None,)]
+    assert links <= 10 * COUNT

@@ -19,6 +19,7 @@ from ledger import recording
 from ledger.model import door
 from ledger.model.errors import LedgerError
 from ledger.model.learned import Learned
+from ledger.store import db
 from ledger.store.processes import supervision
 from ledger.store.writing import batch_insert, batches, incoming, jobs, ledger_file, lessons, writer
 from tests.ledger.written import (
@@ -326,16 +327,6 @@ def test_a_damaged_ledger_ends_the_start_with_one_line(new_sqlite):
         recording.open_ledger(url, node="n", log=lambda *_: None)
 
 
-def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        exchange = settled("a", request_model=object())
-        receipt = written.settle(exchange)
-        assert "the ledger refuses it" in (receipt.error or "")
-        assert written.settle(settled("b")).committed
-    assert totals(url)[0] == 1
-
-
 def test_a_row_that_is_refused_is_refused_once_while_its_batch_is_tried_again(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
@@ -409,21 +400,6 @@ def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capf
     assert written.ledger.dropped <= 2
 
 
-def test_a_ledger_that_is_moved_keeps_what_was_committed(new_sqlite, tmp_path):
-    url = new_sqlite()
-    path = Path(url.removeprefix("sqlite:///"))
-    moved = tmp_path / "old.sqlite3"
-    with writing(url) as written:
-        for number in range(50):
-            assert written.settle(settled(f"a{number}")).committed
-            if number == 25:
-                path.rename(moved)
-    old, new = totals(f"sqlite:///{moved}"), totals(url)
-    assert old[0] + new[0] == 50
-    assert old[0] >= 26
-    assert new[0] > 0
-
-
 def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypatch):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.5)
     monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 10.0)
@@ -450,3 +426,39 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypat
     monkeypatch.setattr(ledger, "_flush", lambda batch: batch)
     ledger._run()
     assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
+
+
+def test_a_reader_that_does_not_end_is_said_once_and_the_wal_shrinks_after_it(
+    new_sqlite, monkeypatch
+):
+    monkeypatch.setattr(ledger_file, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(ledger_file, "WAL_KEPT_BYTES_MAX", 100_000)
+    monkeypatch.setattr(ledger_file, "WAL_WARNED_BYTES", 300_000)
+    monkeypatch.setattr(ledger_file, "CHECK_SECONDS", 0.0)
+    url = new_sqlite()
+    wal = Path(f"{url.removeprefix('sqlite:///')}-wal")
+    engine = db.open_engine(url)
+    with writing(url) as written:
+
+        def said() -> int:
+            return sum("a reader that does not end" in line for line in written.lines("warning"))
+
+        number = 0
+        for lengthy in (1, 2):
+            with engine.connect() as reader:
+                # Its snapshot keeps checkpoints from emptying the WAL.
+                reader.exec_driver_sql("SELECT * FROM exchanges").all()
+                while said() < lengthy:
+                    number += 1
+                    assert number < 1_000, wal.stat().st_size
+                    assert written.settle(settled(f"a{number}")).committed
+                for _ in range(10):
+                    number += 1
+                    assert written.settle(settled(f"a{number}")).committed
+            assert wal.stat().st_size > 300_000
+            assert said() == lengthy
+            for _ in range(30):
+                number += 1
+                assert written.settle(settled(f"a{number}")).committed
+            assert wal.stat().st_size <= 200_000
+    engine.dispose()
