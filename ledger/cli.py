@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledger.model.errors import LedgerError, WrongCallError
-from ledger.text.extras import missing_extra
-from ledger.text.passwords import without_passwords
-from ledger.text.printable import printable
+from ledger.text.hints import missing_extra
+from ledger.text.printable import printable, without_passwords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,8 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
 """Expressions that are made in functions, by file and function: themselves, or the same with an
 example for what is put into them."""
 BOUNDED: dict[str, tuple[int, str]] = {
-    "ledger/text/passwords.py:_USERINFO": (1_024, "an operator's own URL, or a driver's error"),
-    "ledger/text/passwords.py:_USER_WITH_SLASH": (1_024, "an operator's own URL"),
+    "ledger/text/printable.py:_USERINFO": (1_024, "an operator's own URL, or a driver's error"),
+    "ledger/text/printable.py:_USER_WITH_SLASH": (1_024, "an operator's own URL"),
 }
 """Those that are not linear: the characters of their longest text, and what bounds it."""
 

@@ -49,7 +49,7 @@ def show(
     """
     from addon.run.call import config_file
     from ledger.store.engines import urls
-    from ledger.text.passwords import without_passwords
+    from ledger.text.printable import without_passwords
 
     path = _found(file)
     settings = config_file.load(path)

@@ -124,7 +124,7 @@ def import_command(
 def _agents(names: list[str]) -> "list[LoggedAgent]":
     from addon.agent_logs.log_files import AGENTS
     from ledger.model.errors import LedgerError
-    from ledger.text.nearest import suggestion
+    from ledger.text.hints import suggestion
 
     for name in names:
         if name not in AGENTS:

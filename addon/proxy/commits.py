@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ledger.store.writing.jobs import Receipt
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 logger = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.settings import names_file
 from ledger.store.writing.jobs import Receipt
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
 from ledger.store.engines.urls import default_url, sqlite_path
 from ledger.text.origins import listen_address
-from ledger.text.passwords import without_credentials, without_passwords
+from ledger.text.printable import without_credentials, without_passwords
 
 
 class Log(StrEnum):

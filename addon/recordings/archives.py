@@ -20,7 +20,7 @@ from typing import Any
 
 from addon.recordings.files import BODY_TYPES, files_of, is_recording
 from ledger.model.errors import LedgerError
-from ledger.text.extras import missing_extra, needs
+from ledger.text.hints import missing_extra, needs
 
 COPY_BYTES = 8 * 1024 * 1024
 """Bytes per copy step: one request to an object store."""

@@ -34,7 +34,7 @@ from ledger.reports.progress import Advance
 from ledger.settings import small_files
 from ledger.store import db, secret
 from ledger.store.writing.trouble import Log
-from ledger.text.extras import missing_extra
+from ledger.text.hints import missing_extra
 
 LOCAL = "local"
 """The address that means workers on this machine."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 SPOOL_AGE_SECONDS_MAX = 3600.0
 """An exchange that waits longer for the shared database makes the process not ready: nothing is

@@ -143,7 +143,14 @@ def _claim(engine: Engine, alert: Alert, now: datetime) -> bool:
             sa.select(a.claimed_at, a.sent_at, a.attempts).where(*_is(alert))
         ).one_or_none()
     if row is None:
-        return _insert(engine, alert, now)
+        first = {"period_start": alert.period_start, "claimed_at": now, "attempts": 1}
+        values = {"budget": alert.name, "threshold": alert.threshold, **first}
+        try:
+            with db.writing(engine) as connection:
+                connection.execute(sa.insert(alerts).values(values))
+        except sa.exc.IntegrityError:
+            return False  # another process was first
+        return True
     is_held = row.claimed_at > now - timedelta(seconds=CLAIM_SECONDS)
     if row.sent_at is not None or is_held or row.attempts >= ATTEMPTS_MAX:
         return False
@@ -154,23 +161,6 @@ def _claim(engine: Engine, alert: Alert, now: datetime) -> bool:
             .values(claimed_at=now, attempts=row.attempts + 1)
         )
     return result.rowcount == 1
-
-
-def _insert(engine: Engine, alert: Alert, now: datetime) -> bool:
-    try:
-        with db.writing(engine) as connection:
-            connection.execute(
-                sa.insert(alerts).values(
-                    budget=alert.name,
-                    period_start=alert.period_start,
-                    threshold=alert.threshold,
-                    claimed_at=now,
-                    attempts=1,
-                )
-            )
-    except sa.exc.IntegrityError:
-        return False  # another process was first
-    return True
 
 
 def _is(alert: Alert) -> tuple[sa.ColumnElement[bool], ...]:

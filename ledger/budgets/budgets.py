@@ -28,7 +28,6 @@ Conditions take `*` and `?`; a list means any of its values.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -109,13 +108,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def only(self) -> tuple[tuple[str, str], ...]:
         """The conditions, as a scope takes them."""
-        return tuple(self._pairs())
-
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        for word in CONDITIONS:
-            for value in texts(getattr(self, word)):
-                name, _, rest = value.partition("=")
-                yield (f"tag:{name}", rest) if word == "tag" else (word, value)
+        return tuple(
+            (f"tag:{value.partition('=')[0]}", value.partition("=")[2])
+            if word == "tag"
+            else (word, value)
+            for word in CONDITIONS
+            for value in texts(getattr(self, word))
+        )
 
 
 class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,6 @@ from ledger.budgets.budgets import NO_BUDGETS, Budgets, Destination, is_webhook,
 from ledger.model.errors import LedgerError
 from ledger.settings import toml_tables
 from ledger.settings.small_files import file_in_force, read_text
-from ledger.settings.toml_tables import TomlProblem
 
 DIGEST_VARIABLE = "TOKENTEE_BUDGETS_DIGEST"
 """Digest of the file that `tokentee run` checked: alerts run commands, and a file that was found
@@ -19,11 +18,6 @@ def path_of(named: str | None) -> Path | None:
     """The file that an option or `TOKENTEE_BUDGETS` names, or an existing `budgets.toml` in the
     settings folder."""
     return file_in_force(named, "TOKENTEE_BUDGETS", "budgets.toml")
-
-
-def check(path: Path) -> tuple[Budgets, list[TomlProblem]]:
-    """The valid budgets of a file, and each problem."""
-    return read(read_text(path, "budgets file"))
 
 
 def load(named: str | None) -> Budgets:

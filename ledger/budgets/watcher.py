@@ -45,7 +45,10 @@ class BudgetWatcher(Companion):
         budgets = budgets_file.load(None)
         if not budgets.budgets and not budgets.quotas:
             return 0
-        engine = db.open_existing(str_of(self._url))
+        url = self._url
+        engine = db.open_existing(
+            url if isinstance(url, str) else url.render_as_string(hide_password=False)
+        )
         try:
             due = claim_alerts(engine, budgets, name_files.load(None), now)
             taken = [
@@ -76,11 +79,6 @@ class BudgetWatcher(Companion):
         if trouble != self._trouble:
             self._log("warn", f"tokentee: budgets are not checked: {trouble}")
         self._trouble = trouble
-
-
-def str_of(url: str | URL) -> str:
-    """The URL of a ledger as text, with its password."""
-    return url if isinstance(url, str) else url.render_as_string(hide_password=False)
 
 
 def watcher_of(url: str | URL, log: Log) -> tuple[BudgetWatcher, ...]:

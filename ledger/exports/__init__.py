@@ -2,9 +2,7 @@
 
     export         the data sets: requests, charges, FOCUS billing rows
     focus          a charge -> a FOCUS row
-    day_files      rows -> a complete file for each day
-    csv_files      its CSV, with the standard library
-    parquet_files  its Parquet, with pyarrow
+    day_files      rows -> a complete file for each day, Parquet or CSV
 
 In: a ledger, which data set, which format. Out: files.
 Uses: model, pricing, settings, store, store.schema, text.

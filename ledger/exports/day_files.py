@@ -3,20 +3,27 @@
 `DIRECTORY/day=2026-11-02/requests.parquet`: the layout that DuckDB, Spark, Athena and others read
 as a table partitioned by day. A file gets its name when its day is written completely, so an
 interrupted export leaves no partial file. A repeated export replaces the files.
+
+CSV is written with the standard library alone. Texts, times and amounts are quoted, integers and
+booleans are not, and NULL is an empty field: an empty text is `""`. So a reader can distinguish
+them. The `csv` module has no such rule for booleans, and refuses a row whose only value is NULL.
+Parquet is written with pyarrow, which an extra installs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import StrEnum
 from itertools import batched, groupby
 from pathlib import Path
 from typing import Any
 
-from ledger.exports import csv_files
 from ledger.model.errors import LedgerError
-from ledger.text.extras import missing_extra
+from ledger.text.hints import missing_extra
+from ledger.text.printable import FORMULA_STARTS, spreadsheet_text
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 """Only the owner may read who calls which model at what cost."""
@@ -25,10 +32,11 @@ BATCH_ROWS = 10_000
 
 type Columns = Sequence[tuple[str, str]]
 """Name and kind of value: text, integer, boolean, instant, second or decimal."""
-type Writing = Callable[
-    [Path, Columns], AbstractContextManager[Callable[[Sequence[tuple[Any, ...]]], None]]
-]
-"""Opens a file with these columns; it yields a function that appends rows."""
+type Append = Callable[[Sequence[tuple[Any, ...]]], None]
+"""Appends rows to a file that is being written."""
+
+_SUSPECT = re.compile(rf"[^ -~]|^ *[{FORMULA_STARTS}]")
+"""Texts that need escaping in a CSV file; few do, and the search is quick."""
 
 
 class FileFormat(StrEnum):
@@ -54,7 +62,7 @@ def write(
     form: FileFormat,
 ) -> Iterator[ExportedFile]:
     """Write (day, values) pairs, which must be in the order of their days; yields each file."""
-    writing = _writing(form)
+    writing = csv_file if form is FileFormat.CSV else _parquet_writing()
     for day, of_day in groupby(rows, key=lambda pair: pair[0]):
         path = directory / f"day={day.isoformat()}" / f"{name}.{form.value}"
         count = 0
@@ -63,19 +71,6 @@ def write(
                 append(batch)
                 count += len(batch)
         yield ExportedFile(path, count)
-
-
-def _writing(form: FileFormat) -> Writing:
-    """The writer of a format; LedgerError if its package is not installed."""
-    if form is FileFormat.CSV:
-        return csv_files.writing
-    try:
-        from ledger.exports import parquet_files
-    except ModuleNotFoundError as error:
-        if (text := missing_extra(error)) is None:
-            raise
-        raise LedgerError(f"{text}; CSV needs nothing more: --format csv") from None
-    return parquet_files.writing
 
 
 @contextmanager
@@ -94,3 +89,105 @@ def _replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+@contextmanager
+def csv_file(path: Path, columns: Columns) -> Iterator[Append]:
+    """Open a file, write the names of its columns, and yield a function that appends rows."""
+    cells = [_CELLS[kind] for _, kind in columns]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(_line([_quoted(name) for name, _ in columns]))
+
+        def append(rows: Sequence[tuple[Any, ...]]) -> None:
+            written = [
+                _cells(cell, of) for cell, of in zip(cells, zip(*rows, strict=True), strict=True)
+            ]
+            file.writelines(map(_line, zip(*written, strict=True)))
+
+        yield append
+
+
+def _parquet_writing() -> Callable[[Path, Columns], AbstractContextManager[Append]]:
+    """The same for Parquet, rows as a row group. LedgerError if pyarrow is not installed."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        if (text := missing_extra(error)) is None:
+            raise
+        raise LedgerError(f"{text}; CSV needs nothing more: --format csv") from None
+    types = {
+        "text": pa.string(),
+        "integer": pa.int64(),
+        "boolean": pa.bool_(),
+        "instant": pa.timestamp("us", tz="UTC"),
+        "second": pa.timestamp("s", tz="UTC"),
+        "decimal": pa.decimal128(38, 12),  # twelve places are pico-USD: amounts stay exact
+    }
+
+    @contextmanager
+    def parquet_file(path: Path, columns: Columns) -> Iterator[Append]:
+        schema = pa.schema([(column, types[kind]) for column, kind in columns])
+        with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+
+            def append(rows: Sequence[tuple[Any, ...]]) -> None:
+                arrays = [
+                    pa.array(values, type=field.type)
+                    for values, field in zip(zip(*rows, strict=True), schema, strict=True)
+                ]
+                writer.write_batch(pa.record_batch(arrays, names=schema.names))
+
+            yield append
+
+    return parquet_file
+
+
+def _cells(cell: Callable[[Any], str], values: Sequence[Any]) -> Iterator[str]:
+    """The texts of a column. Many values are equal, so each distinct value is converted once."""
+    written = {value: "" if value is None else cell(value) for value in set(values)}
+    return map(written.__getitem__, values)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"{','.join(cells)}\n"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.replace('"', '""')}"'
+
+
+def _text(value: str) -> str:
+    """A text without formulas for a spreadsheet and without control characters for a terminal."""
+    return _quoted(spreadsheet_text(value) if _SUSPECT.search(value) else value)
+
+
+def _instant(value: datetime) -> str:
+    """ISO 8601 in UTC, always with microseconds."""
+    return f'"{_in_utc(value).isoformat(timespec="microseconds")}Z"'
+
+
+def _second(value: datetime) -> str:
+    return f'"{_in_utc(value).isoformat(timespec="seconds")}Z"'
+
+
+def _in_utc(value: datetime) -> datetime:
+    assert value.tzinfo is not None
+    return value.astimezone(UTC).replace(tzinfo=None)
+
+
+def _decimal(value: Decimal) -> str:
+    """Without an exponent, and always with a point: readers that infer types from the first rows
+    read `8` as an integer, and the FOCUS validator refuses it."""
+    text = f"{value.normalize():f}"
+    return f'"{text}"' if "." in text else f'"{text}.0"'
+
+
+_CELLS: Mapping[str, Callable[[Any], str]] = {
+    "text": _text,
+    "integer": "{:d}".format,
+    "boolean": lambda value: "true" if value else "false",
+    "instant": _instant,
+    "second": _second,
+    "decimal": _decimal,
+}
+"""Kind of value -> function that formats it."""

@@ -21,7 +21,7 @@ from ledger.exports.day_files import BATCH_ROWS, ExportedFile, FileFormat, write
 from ledger.model.money import usd_of
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
-from ledger.settings.names import GroupFacts, Names
+from ledger.settings.names import GroupFacts
 from ledger.settings.rates import Currency
 from ledger.store.adding_up import SPLIT
 from ledger.store.schema.charged import current_charge
@@ -30,14 +30,10 @@ from ledger.store.scope import REQUEST_COLUMNS, Scope, as_text, conditions, requ
 from ledger.store.tables import charges
 from ledger.text.origins import host_of
 
-type Columns = tuple[tuple[str, str], ...]
 type Rows = Iterator[tuple[date, tuple[Any, ...]]]
-type Invoices = Mapping[tuple[str, str], str]
-"""(provider, month as `2026-11`) -> the id of the provider's invoice."""
 
 NAMED = ("name", "team", "cost_centre")
 """Words of the names file that a FOCUS row carries."""
-
 FOCUS: Mapping[str, str] = {"1.2": "focus", "1.4": "focus-1.4"}
 """Version -> name of the dataset."""
 IN_USD = (
@@ -71,7 +67,7 @@ ATTRIBUTION = ("provider", "origin", "key_fingerprint", "session_id", "end_user"
 class Dataset:
     """A data set for export: its columns, and the query of its rows."""
 
-    columns: Columns
+    columns: tuple[tuple[str, str], ...]
     rows: Callable[[Connection, Scope, "Wanted"], Rows]
 
 
@@ -79,8 +75,8 @@ class Dataset:
 class Wanted:
     """What FOCUS rows carry beside the ledger's figures."""
 
-    invoices: Invoices = field(default_factory=dict)
-    """The invoice of each provider and billing month, where it is known."""
+    invoices: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(provider, billing month as `2026-11`) -> the id of its invoice, where it is known."""
     currency: Currency | None = None
     """Of the bill; None: USD."""
 
@@ -200,28 +196,20 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
         month = f"{known['hour']:%Y-%m}"
         known["invoice_id"] = wanted.invoices.get((known["provider"], month))
         known["list_unit_picousd"] = _list_unit(published, known)
-        known |= _named(scope.names, known)
         known["day"] = known["hour"].astimezone(scope.zone or UTC).date()
+        facts = GroupFacts(
+            key=known["key_fingerprint"],
+            key_hint=known["key_hint"],
+            host=host_of(known["origin"]),
+            tags=json.loads(known["tags"]),
+            session=known.get("session_id"),
+            project=known["project"],
+            day=known["hour"].date(),
+        )
+        known["key_name"], known["team"], known["cost_centre"] = (
+            scope.names.word_of(word, facts) for word in NAMED
+        )
         yield known["hour"].date(), focus.row_of(known, version, wanted.currency)
-
-
-def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:
-    """The key's name, the team and the cost centre of a row, from the names file at the row's
-    time."""
-    facts = GroupFacts(
-        key=known["key_fingerprint"],
-        key_hint=known["key_hint"],
-        host=host_of(known["origin"]),
-        tags=json.loads(known["tags"]),
-        session=known.get("session_id"),
-        project=known["project"],
-        day=known["hour"].date(),
-    )
-    return {
-        "key_name": names.word_of("name", facts),
-        "team": names.word_of("team", facts),
-        "cost_centre": names.word_of("cost_centre", facts),
-    }
 
 
 def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
@@ -236,8 +224,7 @@ def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
         origin=known["origin"], provider=known["provider"], response_model=known["model"]
     )
     sheet = published.look_up(question, tier=known["service_tier"], at=known["hour"])
-    line = known["line"].rpartition(".")[2]
-    rate = sheet.rate(line)
+    rate = sheet.rate(known["line"].rpartition(".")[2])
     return None if rate is None or rate.is_once or rate.is_unknown else rate.picousd
 
 

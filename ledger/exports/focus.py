@@ -13,7 +13,7 @@ ones and contracted prices the booked ones, so that a negotiated price shows as 
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -23,7 +23,7 @@ from ledger.model.money import PICOUSD_PER_USD, usd_of
 from ledger.model.reading import COVERED
 from ledger.pricing.price_lines import is_token_line
 from ledger.settings.rates import SCALE, USD, Currency
-from ledger.text.period import HOUR
+from ledger.text.period import HOUR, month_of
 
 COLUMNS: Mapping[str, str] = {
     "BilledCost": "decimal",
@@ -97,16 +97,17 @@ ADDED: Mapping[str, str] = dict.fromkeys(
 vendors name invoices, not their lines."""
 
 
-def _in_order(columns: Mapping[str, str]) -> Mapping[str, str]:
-    """Columns of the specification in alphabetical order, then the others."""
-    return dict(sorted(columns.items(), key=lambda pair: (pair[0].startswith("x_"), pair[0])))
-
-
 VERSIONS: Mapping[str, Mapping[str, str]] = {
     "1.2": COLUMNS,
-    "1.4": _in_order({**{k: v for k, v in COLUMNS.items() if k not in REMOVED}, **ADDED}),
+    "1.4": {
+        name: {**COLUMNS, **ADDED}[name]
+        for name in sorted(
+            (COLUMNS.keys() | ADDED.keys()) - {*REMOVED},
+            key=lambda name: (name.startswith("x_"), name),
+        )
+    },
 }
-"""Version -> its columns."""
+"""Version -> its columns: those of the specification in alphabetical order, then the others."""
 DEVELOPERS = (
     ("claude", "Anthropic", "Claude"),
     ("gpt", "OpenAI", "GPT"),
@@ -151,9 +152,12 @@ def row_of(
     rate = Fraction(currency.rate_on(charge["day"]), SCALE) if currency else Fraction(1)
 
     def billed(usd: Decimal) -> Decimal:
-        return usd if currency is None else _rounded(Fraction(usd) * rate)
+        if currency is None:
+            return usd
+        return usd_of(round(Fraction(usd) * rate * PICOUSD_PER_USD))
 
     hour: datetime = charge["hour"]
+    month = month_of(hour)
     line, model, provider = charge["line"], charge["model"] or "unknown", charge["provider"]
     is_tokens = is_token_line(line)
     per = MILLION if is_tokens else 1
@@ -178,8 +182,8 @@ def row_of(
         "BillingAccountId": provider,
         "BillingAccountName": _ascii(provider),
         "BillingCurrency": currency.code if currency else USD,
-        "BillingPeriodEnd": _next_month(hour),
-        "BillingPeriodStart": _month(hour),
+        "BillingPeriodEnd": month.end,
+        "BillingPeriodStart": month.start,
         "ChargeCategory": "Usage",
         "ChargeClass": None,
         "ChargeDescription": f"{model}: {line.replace('_', ' ')}",
@@ -265,16 +269,3 @@ def _sub_account(charge: Mapping[str, Any]) -> dict[str, str | None]:
 def _ascii(text: str) -> str:
     """FOCUS requires names in ASCII; other characters become question marks."""
     return text.encode("ascii", "replace").decode("ascii")
-
-
-def _rounded(amount: Fraction) -> Decimal:
-    return usd_of(round(amount * PICOUSD_PER_USD))
-
-
-def _month(moment: datetime) -> datetime:
-    return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-
-
-def _next_month(moment: datetime) -> datetime:
-    # The 28th is in every month, and four days after it is the next one.
-    return _month(moment.replace(day=28) + timedelta(days=4))

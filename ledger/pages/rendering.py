@@ -27,8 +27,7 @@ from ledger.model.money import usd_text
 from ledger.pages.period import Period
 from ledger.reports import limits_text
 from ledger.text import figures
-from ledger.text.durations import until_text
-from ledger.text.figures import counted
+from ledger.text.figures import counted, until_text
 from ledger.text.period import zone_in
 from ledger.text.printable import printable, short_text
 

@@ -12,7 +12,7 @@ from ledger.model.money import AMOUNT_MAX, decimal_of
 from ledger.pricing.price_lines import TOKEN_LINES, Rate
 from ledger.pricing.published import MTOK, picousd_of_price
 from ledger.settings.toml_tables import FaultError
-from ledger.text.nearest import suggestion
+from ledger.text.hints import suggestion
 
 _UNIT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 

@@ -10,8 +10,7 @@ from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, layout, wrapped
 from ledger.reports.report_tables import cost_cell, covered_cell
 from ledger.store.scope import NONE
-from ledger.text.durations import until_text
-from ledger.text.figures import counted, money
+from ledger.text.figures import counted, money, until_text
 from ledger.text.period import zone_in
 
 ROWS_RUNNING_MAX = 8

@@ -14,8 +14,7 @@ from ledger.pricing.price_lines import is_token_line
 from ledger.reports.layout import Cell, Column, Table, key_text, without_empty
 from ledger.reports.limits_text import used_share
 from ledger.reports.render import usd
-from ledger.text.durations import MILLISECOND, exact_duration_text
-from ledger.text.figures import count
+from ledger.text.figures import MILLISECOND, count, exact_duration_text
 from ledger.text.origins import shown_origin
 
 type Facts = Mapping[str, Any]

@@ -8,8 +8,7 @@ from decimal import Decimal
 from ledger.figures.limits import Limit
 from ledger.figures.plans import PlanMonth
 from ledger.reports.layout import Amount, Cell, Column, Table, layout
-from ledger.text.durations import until_text
-from ledger.text.figures import percent
+from ledger.text.figures import percent, until_text
 from ledger.text.printable import printable
 
 METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"

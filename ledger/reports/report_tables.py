@@ -10,8 +10,7 @@ from ledger.figures.figures import Figures, Report, Row, Times, plus
 from ledger.reports.layout import Amount, Cell, Column, Table, key_text, with_sign
 from ledger.reports.render import usd
 from ledger.store.scope import NONE
-from ledger.text.durations import pair_text
-from ledger.text.figures import count, counted, money, percent
+from ledger.text.figures import count, counted, money, pair_text, percent
 from ledger.text.origins import shown_origin
 from ledger.text.period import SPANS
 from ledger.text.printable import printable

@@ -10,7 +10,7 @@ from ledger.model.exchange import NO_MODEL
 from ledger.model.money import usd_text
 from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning, with_sign
 from ledger.settings.rates import Currency
-from ledger.text.durations import duration_text
+from ledger.text.figures import duration_text
 
 AMOUNTS = tuple(name for name in COLUMNS if name.endswith("_picousd"))
 _COLUMNS = (

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ledger.model.errors import LedgerError
-from ledger.text.nearest import suggestion
+from ledger.text.hints import suggestion
 
 NATIVE = (Decimal, date, datetime, time)
 """Types with their own TOML syntax: a text is not converted to them."""

@@ -33,7 +33,7 @@ from ledger.store.keys import midnight
 from ledger.store.schema import views
 from ledger.store.schema.columns import Instant
 from ledger.store.tables import exchanges, readings
-from ledger.text.nearest import suggestion
+from ledger.text.hints import suggestion
 from ledger.text.origins import host_of, stored_origin
 
 _SQL_TYPES: Mapping[str, Any] = {

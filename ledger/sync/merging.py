@@ -18,7 +18,7 @@ from ledger.store.keys import Key
 from ledger.store.tables import exchanges
 from ledger.sync import bundles
 from ledger.sync.bundles import Known
-from ledger.text.passwords import without_passwords
+from ledger.text.printable import without_passwords
 
 BUNDLE_EXCHANGES_MAX = 500
 """On SQLite a bundle holds the write lock for about 0.1 s; a proxy's own commits wait behind it."""

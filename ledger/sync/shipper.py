@@ -32,7 +32,7 @@ from ledger.store.processes.supervision import Companion, Log
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 GATHER_SECONDS = 0.5
 """How long changes gather before they are shipped: longer means later rows, shorter means more

@@ -16,7 +16,7 @@ from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from ledger.model.errors import WrongCallError
-from ledger.text.nearest import suggestion
+from ledger.text.hints import suggestion
 
 NAMED = (
     "now",

@@ -19,7 +19,7 @@ from addon.recordings.files import read as read_recording
 from addon.recordings.formats.recorded import Recorded, RecordingError, Unreadable, split_url
 from addon.recordings.metered import meter
 from addon.run.call import config_file
-from ledger.budgets import budgets_file as budget_files
+from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
 from ledger.pricing import overrides
 from ledger.pricing.litellm import PROVIDERS, LiteLLM
@@ -85,9 +85,7 @@ def names(path: Path) -> None:
 
 
 def budgets(path: Path) -> None:
-    _, problems = budget_files.check(path)
-    for problem in problems:
-        check_refusal(str(problem))
+    budgets_file.load(str(path))
 
 
 def config(path: Path) -> None:

@@ -7,7 +7,7 @@ from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange
 from ledger.model.money import money_text
 from ledger.model.reading import Reading
-from ledger.text.durations import until_text
+from ledger.text.figures import until_text
 from ledger.text.printable import printable
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]

@@ -19,7 +19,7 @@ from ledger.settings.toml_tables import (
     unknown_tables,
 )
 from ledger.text.origins import listen_address
-from ledger.text.passwords import without_credentials
+from ledger.text.printable import without_credentials
 
 UPSTREAMS_MAX = 100
 """Listeners of one process; each is a socket and a mode of mitmproxy."""

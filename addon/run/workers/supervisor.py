@@ -35,7 +35,7 @@ from addon.run.workers.worker_messages import WorkerJob
 from addon.run.workers.worker_metrics import GroupMetrics
 from addon.run.workers.worker_process import WorkerProcess, ending_of
 from ledger.model.errors import LedgerError, WrongCallError
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 30.0

@@ -12,7 +12,7 @@ from addon.run.workers.worker_process import WorkerProcess
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health, merged
 from addon.telemetry.metrics import metrics_of_workers
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 SILENT_SECONDS_MAX = 10.0
 """A worker reports every second; one that is silent for this long is stuck."""

@@ -19,7 +19,7 @@ import typer
 from ledger.commands.options import LedgerOption, Prices
 from ledger.commands.output import print_line
 from ledger.model.errors import LedgerError
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 from ledger.text.printable import printable
 
 if TYPE_CHECKING:

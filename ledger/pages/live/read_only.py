@@ -17,7 +17,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 QUESTION_SECONDS_MAX = 30
 """Users do not wait longer for a part of a page; the error suggests a shorter period."""

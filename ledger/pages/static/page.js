@@ -21,7 +21,7 @@
     // SHORT has one decimal: on an axis of cents every tick would be $0.
     return "$" + (usd && Math.abs(usd) < 10 ? usd.toLocaleString("en", { maximumSignificantDigits: 3 }) : SHORT.format(usd));
   };
-  // As `ledger.text.durations` spells them.
+  // As `ledger.text.figures` spells them.
   const even = (n, options) => n.toLocaleString("en", { roundingMode: "halfEven", useGrouping: false, ...options });
   const twoDigits = (n) => even(n, n < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 });
   const whole = (n) => Number(even(n, { maximumFractionDigits: 0 }));

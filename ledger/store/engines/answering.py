@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 
 class BoundedConnection(psycopg.Connection[Any]):

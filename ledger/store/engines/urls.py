@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.settings import small_files
-from ledger.text.extras import needs
-from ledger.text.passwords import mistyped_url, without_passwords
+from ledger.text.hints import needs
+from ledger.text.printable import mistyped_url, without_passwords
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

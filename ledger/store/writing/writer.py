@@ -47,7 +47,7 @@ from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.trouble import TROUBLE, Log, Trouble
-from ledger.text.durations import seconds_text
+from ledger.text.figures import seconds_text
 
 MOVES_MAX = 3
 """Times that a batch is written again because the file was moved meanwhile."""

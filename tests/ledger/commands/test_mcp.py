@@ -19,7 +19,7 @@ from ledger.commands.mcp_server import (
 )
 from ledger.model.errors import LedgerError
 from ledger.pages.live.read_only import open_read_only
-from ledger.text.extras import missing_extra
+from ledger.text.hints import missing_extra
 
 TOOLS = {"report", "requests", "explain", "limits", "cache", "budgets"}
 

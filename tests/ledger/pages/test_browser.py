@@ -24,7 +24,7 @@ from ledger.pages import html_file
 from ledger.pages.live import read_only
 from ledger.store import db
 from ledger.store.scope import Scope
-from ledger.text.durations import duration_text
+from ledger.text.figures import duration_text
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import TOKEN, pages
 from tests.ledger.pages.test_html_file import Elements, hostile_ledger

@@ -15,7 +15,7 @@ READERS = {
     "names file": names_file.check,
     "price file": lambda path: overrides.check(str(path)),
     "LiteLLM price file": litellm.LiteLLM.load,
-    "budgets file": budget_files.check,
+    "budgets file": lambda path: budget_files.load(str(path)),
     "config file": config_file.check,
     "rates file": lambda path: rates_file.load("EUR", str(path)),
     "file of expected costs": bill.read,

@@ -1,8 +1,25 @@
-"""Packages that are installed on request."""
+"""What an error suggests: the nearest known word, the package to install."""
 
 import pytest
 
-from ledger.text.extras import missing_extra
+from ledger.text.hints import missing_extra, suggestion
+
+WORDS = ("model", "provider", "key", "session")
+
+
+@pytest.mark.parametrize(
+    ("word", "added"),
+    [
+        ("modle", "; did you mean 'model'?"),
+        ("Models", "; did you mean 'model'?"),
+        ("sesion", "; did you mean 'session'?"),
+        ("keys", "; did you mean 'key'?"),
+        ("zzz", ""),
+        ("m" * 10**6, ""),
+    ],
+)
+def test_the_nearest_word(word, added):
+    assert suggestion(word, WORDS) == added
 
 
 @pytest.mark.parametrize(

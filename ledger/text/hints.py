@@ -1,0 +1,41 @@
+"""Pure. What an error suggests: the nearest known word, or the package to install, as in
+`pip install 'tokentee[parquet]'`."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+WORD_CHARACTERS_MAX = 60
+"""Characters that an error repeats of a wrong word; a longer word is not a typing slip."""
+SIMILARITY_MIN = 0.5
+"""difflib's ratio: `colour` is not offered `hour` (0.6 is its default; words here are short)."""
+EXTRAS = {
+    "pyarrow": "parquet",
+    "psycopg": "postgresql",
+    "psycopg_binary": "postgresql",
+    "dask": "dask",
+    "distributed": "dask",
+    "fsspec": "dask",
+    "s3fs": "s3",
+    "mcp": "mcp",
+}
+"""Package -> the extra that installs it."""
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'model'?`, or an empty text if none is similar: the end of an error about a
+    word."""
+    found = get_close_matches(word[:WORD_CHARACTERS_MAX].lower(), list(known), 1, SIMILARITY_MIN)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def needs(package: str) -> str:
+    """The message for a package of `EXTRAS` that is not installed."""
+    return (
+        f"this needs {package}, which is not installed: pip install 'tokentee[{EXTRAS[package]}]'"
+    )
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """The same for a failed import; None if no extra installs the package."""
+    package = (error.name or "").partition(".")[0]
+    return needs(package) if package in EXTRAS else None
