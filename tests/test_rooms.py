@@ -192,7 +192,6 @@ EFFECT_METHODS = {
 }
 WITHOUT_EFFECT = {
     "ledger.pages.period_sums.ranked_names",
-    "ledger.reports.render.usd",
     "ledger.why.caches.cache_of",  # of a file that comes with the package, read once
 }
 """Functions of modules of another kind that touch nothing outside."""

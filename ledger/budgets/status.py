@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.budgets.budgets import Budget
+from ledger.model.money import usd
 from ledger.reports.layout import Amount, Cell, Column, Table
-from ledger.reports.render import usd
 from ledger.text.figures import counted, money, percent
 from ledger.text.period import Span
 

@@ -67,7 +67,7 @@ def report(
     ledger: LedgerOption = None,
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
-    from ledger.figures import blocks, queries
+    from ledger.figures import plans, queries
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.reports import report_tables
@@ -93,10 +93,10 @@ def report(
         _write_page(ledger, scope, html)
         return
     with existing_ledger(ledger) as engine:
-        if blocks.WORD in words:
+        if plans.BLOCK_WORD in words:
             if len(words) > 1 or top is not None:
                 raise WrongCallError("--by block stands alone: no other word, no --top")
-            found = blocks.report_by_block(engine, scope, currency=shown_in)
+            found = plans.report_by_block(engine, scope, currency=shown_in)
         else:
             found = queries.report(engine, words, scope, top=top, is_exact=exact, currency=shown_in)
         table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)

@@ -6,6 +6,8 @@
     figures      the values
     percentiles  p50 and p95 of times that are stored as texts
     activity     running requests, and today's cost
+    limits       limits as answers stated them
+    plans        what flat plans covered, by month and by block of five hours
 
 In: a ledger, a scope, the words to group by. Out: figures as values.
 Uses: model, pricing, settings, store, store.engines, store.processes, store.schema, text.

@@ -146,7 +146,15 @@ def _groups(
     if provider is not None:
         conditions.append(q.provider == provider)
     if key is not None:
-        conditions.append(sa.tuple_(q.provider, q.holder).in_(_holders(now, key)))
+        # Those that the key used, also if its own answers changed no figure: an account's keys
+        # share its limits.
+        e = exchanges.c
+        has_key = e.key_fingerprint.startswith(key, autoescape=True)
+        used = sa.select(e.provider, sa.func.coalesce(e.account, e.key_fingerprint)).where(
+            e.opened_at >= now - PLANS_SHOWN - timedelta(days=1),
+            sa.or_(has_key, e.key_hint == key.lstrip("…")),
+        )
+        conditions.append(sa.tuple_(q.provider, q.holder).in_(used))
     newest = (q.observed_at.desc(), q.exchange_id.desc())
     names = (q.provider, q.holder, q.kind, q.window)
     place = sa.func.row_number().over(partition_by=names, order_by=newest)
@@ -173,16 +181,6 @@ def _groups(
             .limit(ROWS_MAX)
         ).all()
         yield [*reversed(rows)]
-
-
-def _holders(now: datetime, key: str) -> sa.Select[Any]:
-    """Providers and holders of the limits that a key used, also if its own answers changed no
-    figure: an account's keys share its limits."""
-    e = exchanges.c
-    return sa.select(e.provider, sa.func.coalesce(e.account, e.key_fingerprint)).where(
-        e.opened_at >= now - PLANS_SHOWN - timedelta(days=1),
-        sa.or_(e.key_fingerprint.startswith(key, autoescape=True), e.key_hint == key.lstrip("…")),
-    )
 
 
 def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:

@@ -37,7 +37,8 @@ class Pool:
         is_counted = "*" in text
         if len(values) <= SORTED_MAX and not is_counted:
             self._texts += texts
-            return _of_values(values)
+            ordered, n = sorted(map(int, values)), len(values)
+            return (ordered[_place(n, 50) - 1], ordered[_place(n, 95) - 1]) if n else (None, None)
         counts = _counted(values) if is_counted else Counter(values)
         if is_counted or len(counts) * REPEATED <= len(values):
             self._counts.update(counts)
@@ -71,13 +72,6 @@ def _counted(values: Sequence[str]) -> Counter[str]:
     for time, often in zip(several[::2], map(int, several[1::2]), strict=True):
         counts[time] += often
     return counts
-
-
-def _of_values(values: Sequence[str]) -> Percentiles:
-    if not values:
-        return None, None
-    ordered = sorted(map(int, values))
-    return ordered[_place(len(ordered), 50) - 1], ordered[_place(len(ordered), 95) - 1]
 
 
 def _place(n: int, percent: int) -> int:

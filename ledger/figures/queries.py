@@ -6,7 +6,7 @@ they are shown.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
@@ -36,7 +36,7 @@ from ledger.model.aliases import is_another
 from ledger.settings.names import WORDS
 from ledger.settings.rates import Amount, Currency
 from ledger.store import db
-from ledger.store.adding_up import SPLIT, whole
+from ledger.store.adding_up import halves, whole
 from ledger.store.engines import urls
 from ledger.store.schema.sums import COUNTS, DIMENSIONS
 from ledger.store.scope import (
@@ -195,10 +195,9 @@ def groups(
         values = row[first : first + len(_NAMES)]
         figures = figures_of_row(row, _NAMES, values, is_split=is_split)
         everything.append(figures)
-        key = keys.key_of(row)
-        if key is None:
+        if (key := keys.key_of(row)) is None:
             continue
-        hint = keys.hint_of(row)
+        hint = row[first - 1] if "key" in by else None
         group = found.get(key)
         if group is None:
             group = found[key] = Group(figures=figures, hint=hint)
@@ -287,11 +286,6 @@ class _Keys:
             self._facts.word_of(word, facts) if word in WORDS else next(plain) for word in self._by
         )
 
-    def hint_of(self, row: Any) -> str | None:
-        """The last characters of the row's key."""
-        hint: str | None = row[self._width] if "key" in self._by else None
-        return hint
-
 
 def figures_of_row(
     row: Any, names: Sequence[str], values: Sequence[Any], *, is_split: bool
@@ -317,14 +311,14 @@ def _compare(
     """Check that the sum of the groups equals the sum of the view."""
     r = requests.c
     values = {name: r[name] for name in ("input_tokens", "output_tokens", "cost_picousd")}
+    split = (pair for name, value in values.items() for pair in halves(value, name))
+    added = (sa.func.sum(part).label(half) for half, part in split)
     row = connection.execute(
-        sa.select(sa.func.count().label("requests"), *_split(values)).where(*where)
+        sa.select(sa.func.count().label("requests"), *added).where(*where)
     ).one()
     assert row.requests == total.requests
     for name in values:
-        high, low = row._mapping[f"{name}_high"], row._mapping[f"{name}_low"]
-        found = None if high is None else int(high) * SPLIT + int(low)
-        assert found == getattr(total, name), name
+        assert whole(row, name, is_split=True) == getattr(total, name), name
 
 
 def opened(scope: Scope, dialect: str) -> sa.Subquery:
@@ -346,9 +340,3 @@ def opened(scope: Scope, dialect: str) -> sa.Subquery:
 def _key_name(by: tuple[str, ...], key: Key, hint: str | None, scope: Scope) -> str | None:
     fingerprint = key[by.index("key")] if "key" in by else None
     return scope.names.key_name(fingerprint, hint) if fingerprint else None
-
-
-def _split(sums_: Mapping[str, sa.ColumnElement[Any]]) -> Iterator[sa.ColumnElement[Any]]:
-    for name, value in sums_.items():
-        yield sa.func.sum(value // SPLIT).label(f"{name}_high")
-        yield sa.func.sum(value % SPLIT).label(f"{name}_low")

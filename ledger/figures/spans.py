@@ -5,9 +5,8 @@ that are not over and the cut ends of a period are added up from requests. The s
 are adjacent and cover the period once, so their sum is exact.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -84,52 +83,21 @@ def extent(connection: Connection, scope: Scope) -> tuple[datetime | None, datet
 def _stale(
     connection: Connection, first: datetime | None, last: datetime
 ) -> list[tuple[datetime, datetime]]:
-    """The spans of stale days within the bounds of the sums."""
+    """The spans of stale days within the bounds of the sums, consecutive days as one. At most
+    `STALE_SPANS_MAX` spans: the closest ones are merged."""
     where = [stale_days.c.day < _up(last, DAY).date()]
     if first is not None:
         where.append(stale_days.c.day >= first.date())
     days = connection.scalars(
         sa.select(stale_days.c.day).where(*where).order_by(stale_days.c.day)
     ).all()
-    stretches = list(_joined(days))
-    return [
-        (begin if first is None else max(begin, first), min(end, last))
-        for begin, end in _closest_joined(stretches)
-    ]
-
-
-def _joined(days: Sequence[date]) -> Iterator[tuple[datetime, datetime]]:
-    """Consecutive days merged into one span."""
-    begin: date | None = None
-    end: date | None = None
-    for day in days:
-        if begin is not None and end is not None and day != end:
-            yield midnight(begin), midnight(end)
-            begin = None
-        begin = begin or day
-        end = day + DAY
-    if begin is not None and end is not None:
-        yield midnight(begin), midnight(end)
-
-
-def _closest_joined(
-    stretches: list[tuple[datetime, datetime]],
-) -> list[tuple[datetime, datetime]]:
-    """At most `STALE_SPANS_MAX` spans: the closest ones are merged."""
-    too_many = len(stretches) - STALE_SPANS_MAX
-    if too_many <= 0:
-        return stretches
-    gaps = sorted(
-        range(1, len(stretches)), key=lambda place: stretches[place][0] - stretches[place - 1][1]
-    )
-    closed = set(gaps[:too_many])
+    by_gap = sorted(range(1, len(days)), key=lambda at: days[at] - days[at - 1])
+    begins = {0, *(at for at in by_gap[1 - STALE_SPANS_MAX :] if days[at] - days[at - 1] > DAY)}
     found: list[tuple[datetime, datetime]] = []
-    for place, (begin, end) in enumerate(stretches):
-        if place in closed:
-            found[-1] = (found[-1][0], end)
-        else:
-            found.append((begin, end))
-    return found
+    for at, day in enumerate(days):
+        begin = midnight(day) if at in begins else found.pop()[0]
+        found.append((begin, midnight(day + DAY)))
+    return [(begin if first is None else max(begin, first), min(end, last)) for begin, end in found]
 
 
 def _down(moment: datetime, step: timedelta) -> datetime:

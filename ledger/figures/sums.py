@@ -12,7 +12,7 @@ query takes, never its result.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time
+from datetime import UTC, time
 from typing import Any
 
 import sqlalchemy as sa
@@ -112,17 +112,13 @@ def is_split(row: Row[Any]) -> bool:
     return any(name.endswith("_high") for name in row._fields)
 
 
-def uses_daily(wanted: Wanted) -> bool:
-    """Whether the query uses only provider, model, key and day."""
-    words, facts = _asked_for(wanted)
-    return words <= DAILY_WORDS and facts <= {"key"} and _is_of_days(wanted)
-
-
 def only_dimension(wanted: Wanted) -> str | None:
     """The dimension, or `EVERYTHING`, of the sums by one dimension; None: the query needs other
     sums."""
     words, facts = _asked_for(wanted)
-    columns = {_column_of(word) for word in words - DAYS_WORDS}
+    columns = {
+        "tags" if word.startswith("tag:") else COLUMNS.get(word) for word in words - DAYS_WORDS
+    }
     columns |= {FACT_COLUMNS[fact] for fact in facts}
     # No sums by one dimension hold the last characters of a key: it may have been seen with and
     # without them.
@@ -139,18 +135,6 @@ def _asked_for(wanted: Wanted) -> tuple[set[str], frozenset[str]]:
     return words - names, wanted.scope.names.facts_of(tuple(names))
 
 
-def _column_of(word: str) -> str | None:
-    return "tags" if word.startswith("tag:") else COLUMNS.get(word)
-
-
-def _has_sums(wanted: Wanted) -> bool:
-    """Whether every dimension of a query is one of the stored sums, whose hours are of UTC."""
-    if _is_of_zone(wanted) and not has_whole_hours(wanted.scope.zone):
-        return False
-    columns = {COLUMNS.get(word) for word in _asked_for(wanted)[0]}
-    return columns <= {*DIMENSIONS, None}
-
-
 def _is_of_zone(wanted: Wanted) -> bool:
     """Whether the query asks for times of another zone than UTC."""
     return wanted.scope.zone is not None and bool(_asked_for(wanted)[0] & {*TIMES_OF_DAY})
@@ -161,29 +145,39 @@ def _is_of_days(wanted: Wanted) -> bool:
     scope = wanted.scope
     return (
         not _is_of_zone(wanted)
-        and all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
-        and _is_midnight(scope.since)
-        and _is_midnight(scope.until)
+        and all(
+            value == NONE or FINGERPRINT.fullmatch(value) for value in scope.wanted().get("key", ())
+        )
+        and all(
+            moment is None or moment.astimezone(UTC).time() == time()
+            for moment in (scope.since, scope.until)
+        )
     )
 
 
 def _covered(connection: Connection, wanted: Wanted) -> list[Span]:
+    """Sums are stored of some dimensions, whose hours are of UTC."""
     scope = wanted.scope
-    if wanted.is_exact or not _has_sums(wanted):
+    of_sums = {COLUMNS.get(word) for word in _asked_for(wanted)[0]} <= {*DIMENSIONS, None}
+    if _is_of_zone(wanted) and not has_whole_hours(scope.zone):
+        of_sums = False
+    if wanted.is_exact or not of_sums:
         return [Span(since=scope.since, until=scope.until, has_sums=False)]
-    step = HOUR if _table_of(wanted) is hourly_usage else DAY
+    step = HOUR if table_of(wanted) is hourly_usage else DAY
     return spans(connection, scope.since, scope.until, step=step)
 
 
-def _table_of(wanted: Wanted) -> sa.Table:
+def table_of(wanted: Wanted) -> sa.Table:
     """The smallest table of sums that can answer the query."""
     if only_dimension(wanted) is not None:
         return daily_by
-    return daily if uses_daily(wanted) else hourly_usage
+    words, facts = _asked_for(wanted)
+    is_daily = words <= DAILY_WORDS and facts <= {"key"} and _is_of_days(wanted)
+    return daily if is_daily else hourly_usage
 
 
 def _parts(wanted: Wanted, covered: Sequence[Span], dialect: str, *, is_split: bool) -> sa.Subquery:
-    table = _table_of(wanted)
+    table = table_of(wanted)
     return sa.union_all(
         *(
             _kept(wanted, table, span, dialect, is_split=is_split)
@@ -244,22 +238,16 @@ def _from_requests(wanted: Wanted, span: Span, dialect: str, *, is_split: bool) 
     e = charged_requests(scope, dialect)
     by = _labelled(wanted, e)
     if dialect == "sqlite":
-        by = [_without_index(column) for column in by]
+        # In a form that no index matches. Otherwise SQLite would read the whole ledger in the order
+        # of an index on keys, instead of sorting the groups of a period.
+        plus: Any = sa.sql.operators.custom_op("+")
+        by = [sa.UnaryExpression(c.element, operator=plus, type_=c.type).label(c.name) for c in by]
     figures = added_up(wanted.figures, dialect, is_split=is_split)
     return sa.select(*by, *figures).select_from(e).group_by(*(column.element for column in by))
 
 
 def _labelled(wanted: Wanted, of: sa.FromClause) -> list[sa.Label[Any]]:
     return [column.label(f"by_{place}") for place, column in enumerate(wanted.by(of))]
-
-
-def _without_index(column: sa.Label[Any]) -> sa.Label[Any]:
-    """The same value, in a form that no index matches. Otherwise SQLite would read the whole ledger
-    in the order of an index on keys, instead of sorting the groups of a period."""
-    value: sa.ColumnElement[Any] = sa.UnaryExpression(
-        column.element, operator=sa.sql.operators.custom_op("+"), type_=column.type
-    )
-    return value.label(column.name)
 
 
 def _begin_of(day: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
@@ -269,12 +257,3 @@ def _begin_of(day: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]
     return sa.type_coerce(
         sa.cast(day, sa.Text).op("||")(sa.literal_column("' 00:00:00.000000Z'")), Instant()
     )
-
-
-def _is_fingerprint(value: str) -> bool:
-    """Whether a condition on keys is a fingerprint and not the last characters of a key."""
-    return value == NONE or bool(FINGERPRINT.fullmatch(value))
-
-
-def _is_midnight(moment: datetime | None) -> bool:
-    return moment is None or moment.astimezone(UTC).time() == time()

@@ -60,6 +60,11 @@ def usd_of(picousd: int) -> Decimal:
     return Decimal(picousd).scaleb(-12)
 
 
+def usd(picousd: int | None) -> Decimal | None:
+    """The same without trailing zeros, if it is known."""
+    return None if picousd is None else Decimal(usd_text(picousd))
+
+
 def money_text(picousd: int, sign: str = "$") -> str:
     """One amount at a glance: `$1,204.12`, `$0.0031`; of less than a cent the first two digits,
     so that it does not look like nothing: `$0.000045`."""

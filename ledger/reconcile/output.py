@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
+from ledger.model.money import usd
 from ledger.reconcile.causes import Explanation
 from ledger.reconcile.comparison import AGREES, Compared, Dimension
 from ledger.reports.layout import Amount, Cell, Column, Table
-from ledger.reports.render import usd
 
 ALL = "(all)"
 """The name of a row that the statement does not split further."""

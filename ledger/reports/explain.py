@@ -8,12 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.model.charge import Amounts, amounts_of
-from ledger.model.money import usd_text
+from ledger.model.money import usd, usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import is_token_line
 from ledger.reports.layout import Cell, Column, Table, key_text, without_empty
 from ledger.reports.limits_text import used_share
-from ledger.reports.render import usd
 from ledger.text.figures import MILLISECOND, count, exact_duration_text
 from ledger.text.origins import shown_origin
 

@@ -23,11 +23,6 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!$&@]|(?<=[a-z]):(?=//)|(?<=www)\.)", r
 """Characters that Markdown would read as markup, an entity, a mention, math or a link."""
 
 
-def usd(picousd: int | None) -> Decimal | None:
-    """An amount as an exact number of USD."""
-    return None if picousd is None else Decimal(usd_text(picousd))
-
-
 def as_csv(table: Table) -> str:
     """Safe to open in a spreadsheet; an empty cell is a NULL."""
     out = io.StringIO()

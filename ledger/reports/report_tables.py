@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.figures.figures import Figures, Report, Row, Times, plus
+from ledger.model.money import usd
 from ledger.reports.layout import Amount, Cell, Column, Table, key_text, with_sign
-from ledger.reports.render import usd
 from ledger.store.scope import NONE
 from ledger.text.figures import count, counted, money, pair_text, percent
 from ledger.text.origins import shown_origin

@@ -1,22 +1,27 @@
-"""Plans by month, against figures worked out by hand."""
+"""Plans by month, against figures worked out by hand; and blocks of five hours: stated windows,
+guessed ones beside them, and sums that add up."""
 
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
+from ledger.figures import plans
 from ledger.figures.plans import plan_months
 from ledger.maintenance import rollup
+from ledger.model.errors import LedgerError
 from ledger.model.reading import Billing, UsageSource
 from ledger.settings.names import read
 from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.store.tables import quotas
-from tests.ledger.written import COST, charge, put, reading, settled, whole
+from tests.ledger.figures.test_limits import HOUR, answered, play, stated
+from tests.ledger.written import COST, NOON, charge, put, reading, settled, whole
 
 NAMES, _ = read(
     """
@@ -89,7 +94,7 @@ def test_a_ledger_without_plans(new_sqlite):
         assert plan_months(engine, Scope()) == []
 
 
-def stated(window, used_ppm, resets_at, *, kind="plan", status=None):
+def quota(window, used_ppm, resets_at, *, kind="plan", status=None):
     """A row of quotas."""
     return {
         "kind": kind,
@@ -111,11 +116,11 @@ def test_the_command(new_sqlite, tmp_path):
     with db.disposing(db.open_engine(url)) as engine:
         windows = [
             # The reset moves by a second; another window is used up, and a rate is no plan.
-            stated("5h", 1_000_000, moment(9) + timedelta(hours=2)),
-            stated("5h", 1_010_000, moment(9) + timedelta(hours=2, seconds=1)),
-            stated("5h", 990_000, moment(9) + timedelta(hours=7)),
-            stated("7d", 400_000, moment(9) + timedelta(days=3), status="rejected"),
-            stated("tokens", 1_000_000, None, kind="rate"),
+            quota("5h", 1_000_000, moment(9) + timedelta(hours=2)),
+            quota("5h", 1_010_000, moment(9) + timedelta(hours=2, seconds=1)),
+            quota("5h", 990_000, moment(9) + timedelta(hours=7)),
+            quota("7d", 400_000, moment(9) + timedelta(days=3), status="rejected"),
+            quota("tokens", 1_000_000, None, kind="rate"),
         ]
         for number, window in enumerate(windows):
             at = moment(9) + timedelta(minutes=number)
@@ -140,3 +145,85 @@ def test_the_command(new_sqlite, tmp_path):
     found = CliRunner().invoke(application(), [*words, "--plans"])
     assert "Max   2026-09         1" in found.stdout
     assert "ratio: list value of a month / price of the plan" in found.stderr
+
+
+RESET = NOON + 3 * HOUR
+ENTRIES = [
+    answered("before", -180, "s", "k", []),  # 09:00, guessed; ends where the stated one begins
+    answered("1", 0, "s", "k", [stated(1, RESET)]),  # 10:00 to 15:00
+    answered("2", 179, "s", "k", [stated(2, RESET + timedelta(seconds=3))]),
+    answered("after", 180, "s", "k", []),  # 15:00
+    answered("last", 180 + 299, "t", "k", []),
+    answered("next", 180 + 300, "t", "k", []),
+]
+ROWS = [
+    (("2026-11-02 09:00", "10:00", "guessed"), 1),
+    (("2026-11-02 10:00", "15:00", "stated"), 2),
+    (("2026-11-02 15:00", "20:00", "guessed"), 2),
+    (("2026-11-02 20:00", "01:00", "guessed"), 1),
+]
+
+
+@pytest.fixture
+def url(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    play(url, ENTRIES).dispose()
+    return url
+
+
+def rows(url, scope):
+    engine = play(url, [])
+    found = plans.report_by_block(engine, scope, now=NOON)
+    engine.dispose()
+    return [(row.key, row.figures.requests) for row in found.rows]
+
+
+def test_stated_and_guessed_windows(url):
+    assert rows(url, Scope()) == ROWS
+
+
+def test_blocks_are_told_by_the_clock_of_the_zone(url):
+    """Four hours before UTC."""
+    found = rows(url, Scope(zone=ZoneInfo("America/Caracas")))
+    assert [(key[0][-5:], key[1]) for key, _ in found[:2]] == [
+        ("05:00", "06:00"),
+        ("06:00", "11:00"),
+    ]
+
+
+def test_a_period_cuts_blocks_and_conditions_count(url):
+    since, until = NOON + timedelta(minutes=100), NOON + timedelta(minutes=190)
+    found = rows(url, Scope(since=since, until=until))
+    assert [(key[2], count) for key, count in found] == [("stated", 1), ("guessed", 1)]
+    assert [count for _, count in rows(url, Scope(only=(("session", "t"),)))] == [1, 1]
+    assert rows(url, Scope(since=NOON + timedelta(days=2))) == []
+
+
+def test_windows_of_another_account_do_not_cut_these(tmp_path):
+    url = f"sqlite:///{tmp_path / 'two.sqlite3'}"
+    theirs = {"account": "b", "provider": "another"}
+    two = [
+        answered("1", 0, "s", "k", [stated(1, NOON + 2 * HOUR)]),  # 09:00 to 14:00
+        answered("2", 30, "t", "j", [stated(1, NOON + 4 * HOUR)], **theirs),  # 11:00 to 16:00
+        answered("3", 150, "t", "j", [stated(2, NOON + 4 * HOUR)], **theirs),
+    ]
+    play(url, two).dispose()
+    for only in (("provider", "another"), ("session", "t")):
+        assert rows(url, Scope(only=(only,))) == [(("2026-11-02 11:00", "16:00", "stated"), 2)]
+    assert sum(count for _, count in rows(url, Scope())) == 3
+
+
+def test_too_many_blocks_are_refused(url, monkeypatch):
+    monkeypatch.setattr(plans, "BLOCKS_MAX", 3)
+    with pytest.raises(LedgerError, match="more than 3 blocks"):
+        rows(url, Scope())
+
+
+def test_the_command_by_block(url):
+    runner = CliRunner()
+    call = ["report", "--by", "block", "--ledger", url]
+    shown = runner.invoke(application(), call).stdout
+    assert "2026-11-02 10:00" in shown
+    assert "stated" in shown
+    refused = runner.invoke(application(), [*call, "--top", "3"])
+    assert "stands alone" in str(refused.exception)

@@ -350,7 +350,7 @@ def test_without_sums_requests_are_asked(new_sqlite):
 )
 def test_few_sums_answer_where_provider_model_and_key_are_all_that_is_asked(words, scope, is_daily):
     wanted = Wanted(by=lambda _: [], words=frozenset(words), figures=(), scope=scope)
-    assert sums.uses_daily(wanted) is is_daily
+    assert (sums.table_of(wanted) is not hourly_usage) is is_daily
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from ledger.model.money import usd
 from ledger.reports.layout import Amount, Column, Table
-from ledger.reports.render import as_csv, as_json, as_markdown, print_table, usd
+from ledger.reports.render import as_csv, as_json, as_markdown, print_table
 
 TABLE = Table(
     columns=(
