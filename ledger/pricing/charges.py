@@ -68,7 +68,10 @@ def charge(
     if lines and "requests" in sheet.rates:
         lines.append(_charge(("requests", 1, None), usage, sheet, at))
     if not lines:
-        lines = _zero_charges(usage, sheet, at)
+        # A reading of zeros has the known cost 0; an exchange without a reading an unknown one.
+        totals = (("uncached_input", usage.input_tokens), ("output", usage.output_tokens))
+        known = [line for line, total in totals if total is not None]
+        lines = [_charge((line, 0, None), usage, sheet, at) for line in known]
     partial = dict.fromkeys(own.partial)
     for further in usage.further:
         sheet = book.sheet(exchange, fields, model=further.model, is_covered=is_covered)
@@ -78,7 +81,10 @@ def charge(
         ]
         partial |= dict.fromkeys(sheet.partial)
     if sum(line.amount_picousd or 0 for line in lines) > AMOUNT_MAX:
-        lines = [_beyond(line) for line in lines]
+        # Each fits, and no column or view could hold their sum.
+        lines = [
+            replace(line, unit_picousd=None, amount_picousd=None, reason=BEYOND) for line in lines
+        ]
     bill = None if is_covered else _bill(usage, own)
     if bill is not None:
         return (_reported(bill, _list_value(lines, own), at),)
@@ -87,7 +93,19 @@ def charge(
         if reported is not None and reported <= AMOUNT_MAX:
             return (_reported(reported, lines[0].reason if lines else None, at),)
     else:
-        lines += [_unknown(reason, at) for reason in partial]
+        # Without an amount, so that a request whose price is known in part is `partial`.
+        lines += [
+            Charge(
+                line=BILLING_FIELD,
+                quantity=1,
+                unit_picousd=None,
+                amount_picousd=None,
+                price_source=NO_SOURCE,
+                priced_at=at,
+                reason=reason,
+            )
+            for reason in partial
+        ]
     return tuple(lines)
 
 
@@ -113,19 +131,6 @@ def _list_value(lines: list[Charge], sheet: Sheet) -> str:
     part = "" if len(known) == len(lines) and not sheet.partial else "at least "
     sources = ", ".join(dict.fromkeys(line.price_source for line in lines))
     return f"the provider's own bill; list value {part}{usd_text(sum(known))} ({sources})"
-
-
-def _unknown(reason: str, at: datetime) -> Charge:
-    """A line without an amount, so that a request whose price is known in part is `partial`."""
-    return Charge(
-        line=BILLING_FIELD,
-        quantity=1,
-        unit_picousd=None,
-        amount_picousd=None,
-        price_source=NO_SOURCE,
-        priced_at=at,
-        reason=reason,
-    )
 
 
 def reported_picousd(usage: Usage) -> int | None:
@@ -181,11 +186,6 @@ def _charge(
     )
 
 
-def _beyond(line: Charge) -> Charge:
-    """Lines whose sum overflows although each fits: no column or view could hold the cost."""
-    return replace(line, unit_picousd=None, amount_picousd=None, reason=BEYOND)
-
-
 def _reported(picousd: int, reason: str | None, at: datetime) -> Charge:
     return Charge(
         line=REPORTED,
@@ -196,16 +196,3 @@ def _reported(picousd: int, reason: str | None, at: datetime) -> Charge:
         priced_at=at,
         reason=reason,
     )
-
-
-def _zero_charges(usage: Usage, sheet: Sheet, at: datetime) -> list[Charge]:
-    """A reading of zeros has the known cost 0; an exchange without a reading has an unknown
-    cost."""
-    return [
-        _charge((line, 0, None), usage, sheet, at)
-        for line, total in (
-            ("uncached_input", usage.input_tokens),
-            ("output", usage.output_tokens),
-        )
-        if total is not None
-    ]

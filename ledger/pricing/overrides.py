@@ -48,7 +48,7 @@ from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.override_tables import GatewayTable, PriceTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, Rate
 from ledger.pricing.price_lists import Gateway, PriceQuestion
-from ledger.pricing.published import is_standard
+from ledger.pricing.published import tier_name
 from ledger.settings import small_files, toml_tables
 from ledger.settings.toml_tables import FaultError, TomlProblem
 
@@ -64,16 +64,20 @@ class PriceEntry:
     """None: the standard tier."""
     since: datetime
     until: datetime
-    is_free: bool
     rates: Mapping[str, Rate]
+    rest: Rate | None
+    """The price of every other line, of an entry that is declared free."""
 
     def applies_to(self, question: PriceQuestion, tier: str | None) -> bool:
         """Whether the entry applies to this host, provider, model and tier at any time."""
+        is_tier = tier_name(tier) is None
+        if self.tier is not None:
+            is_tier = self.tier == "*" or (tier or "").lower() == self.tier.lower()
         return (
-            fnmatchcase(question.host, self.host)
+            is_tier
+            and fnmatchcase(question.host, self.host)
             and fnmatchcase(question.provider.lower(), self.provider)
             and fnmatchcase((question.model or "").lower(), self.model)
-            and (is_standard(tier) if self.tier is None else _matches_tier(tier, self.tier))
         )
 
 
@@ -122,11 +126,17 @@ def check(path: str) -> tuple[Overrides, list[str]]:
     problems += wrong
     litellm = None
     if "litellm" in document:
-        try:
-            litellm = _litellm(document["litellm"], Path(path).parent)
-        except FaultError as fault:
+        where, reason = document["litellm"], ""
+        if isinstance(where, str) and where:
+            try:
+                litellm = LiteLLM.load(Path(path).parent / where)
+            except LedgerError as error:
+                reason = str(error)
+        else:
+            reason = f"{str(where)[:60]} is not a path"
+        if reason:
             line = toml_tables.line_of_key(text, "litellm")
-            problems.append(TomlProblem(line=line, text=str(fault)))
+            problems.append(TomlProblem(line=line, text=str(FaultError("litellm", reason))))
     return (
         Overrides(
             entries=tuple(entries),
@@ -157,10 +167,9 @@ def in_force(
             else:
                 until = min(until, moment)
         if entry.since <= at < entry.until:
-            if entry.is_free:
-                rates, rest = {}, next(iter(entry.rates.values()))
-            else:
-                rates.update(entry.rates)
+            if entry.rest:
+                rates, rest = {}, entry.rest
+            rates.update(entry.rates)
     return rates, rest, since, until
 
 
@@ -179,22 +188,9 @@ def _entry(table: PriceTable, source: str) -> PriceEntry:
         host=(table.host or "*").lower(),
         provider=(table.provider or "*").lower(),
         model=(table.model or "*").lower(),
-        tier=None if tier is not None and is_standard(tier) else tier,
+        tier=None if tier is not None and tier_name(tier) is None else tier,
         since=since,
         until=until,
-        is_free=table.free,
-        rates={"free": Rate(0, source, note="declared free")} if table.free else rates,
+        rates=rates,
+        rest=Rate(0, source, note="declared free") if table.free else None,
     )
-
-
-def _litellm(value: object, folder: Path) -> LiteLLM:
-    if not isinstance(value, str) or not value:
-        raise FaultError("litellm", f"{str(value)[:60]} is not a path")
-    try:
-        return LiteLLM.load(folder / value)
-    except LedgerError as error:
-        raise FaultError("litellm", str(error)) from None
-
-
-def _matches_tier(tier: str | None, pattern: str) -> bool:
-    return pattern == "*" or (tier or "").lower() == pattern.lower()

@@ -5,7 +5,7 @@ provider reports a total and its parts, and parts can exceed the total (other to
 splits); then the total wins, the part is cut to the rest of it, and the line states the cut.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -175,21 +175,21 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     if parts and whole is not None and lines[-1][0] != "uncached_input":
         lines.append(("uncached_input", 0, None))
     whole = units.get("billed_output_tokens", usage.output_tokens)
-    lines += _split(whole, _output_parts(usage, rates), "output")
-    if units:
-        lines += _beside(units, rates)
-    return lines
-
-
-def _beside(units: Mapping[str, int], rates: Mapping[str, Rate]) -> Iterator[Quantity]:
+    parts = _apart(
+        rates,
+        ("reasoning", usage.reasoning_tokens),
+        ("output_audio", usage.output_audio_tokens),
+        ("output_image", units.get("output_image_tokens")),
+        ("output_video", units.get("output_video_tokens")),
+    )
+    lines += _split(whole, parts, "output")
     for unit, count in units.items():
         if not count or unit in CONTAINED_UNITS or unit in BILLED_TOTALS:
             continue
         line = BILLED_WHERE_PRICED.get(unit)
-        if line is None:
-            yield unit, count, None
-        elif line in rates:
-            yield line, count, None
+        if line is None or line in rates:
+            lines.append((line or unit, count, None))
+    return lines
 
 
 def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
@@ -222,17 +222,6 @@ def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
             ("input_video", units.get("input_video_tokens")),
         )
     return parts
-
-
-def _output_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
-    units = usage.tool_units
-    return _apart(
-        rates,
-        ("reasoning", usage.reasoning_tokens),
-        ("output_audio", usage.output_audio_tokens),
-        ("output_image", units.get("output_image_tokens")),
-        ("output_video", units.get("output_video_tokens")),
-    )
 
 
 def _apart(rates: Mapping[str, Rate], *parts: tuple[str, int | None]) -> list[Quantity]:

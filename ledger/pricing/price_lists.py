@@ -81,7 +81,13 @@ def candidates(question: PriceQuestion, gateways: tuple[Gateway, ...] = ()) -> I
         if fnmatchcase(host, gateway.host.lower()):
             yield from _listed(question, gateway.prices, gateway.models)
             return
-    list_id = _list_of_host(question, host)
+    list_id = providers.TABLE.price_list_at(host) or None
+    if host == "router.huggingface.co":
+        # The router bills the price of the chosen provider: `/groq/openai/v1/…`, or `/v1/…` and a
+        # model named `org/name:groq`. If the router chooses, it does not report which one.
+        first = question.path.lstrip("/").partition("/")[0]
+        suffix = (question.request_model or "").partition(":")[2]
+        list_id = f"huggingface_{suffix if first == 'v1' else first}"
     if question.is_covered and list_id in PLAN_LISTS:
         list_id = VENDOR
     if list_id is not None:
@@ -104,20 +110,6 @@ def _listed(
             yield from _of_vendor(listed, is_gateway=True)
         else:
             yield Candidate(list_id, listed, own=True)
-
-
-def _list_of_host(question: PriceQuestion, host: str) -> str | None:
-    if host == "router.huggingface.co":
-        return _huggingface_list(question)
-    return providers.TABLE.price_list_at(host) or None
-
-
-def _huggingface_list(question: PriceQuestion) -> str:
-    """The router bills the price of the chosen provider: `/groq/openai/v1/…`, or `/v1/…` and a
-    model named `org/name:groq`. If the router chooses, it does not report which one."""
-    first = question.path.lstrip("/").partition("/")[0]
-    _, _, suffix = (question.request_model or "").partition(":")
-    return f"huggingface_{suffix if first == 'v1' else first}"
 
 
 def _names(question: PriceQuestion, list_id: str) -> Iterator[str]:

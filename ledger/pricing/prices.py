@@ -21,9 +21,8 @@ from ledger.pricing import overrides as override_file
 from ledger.pricing import published
 from ledger.pricing import rules as billing
 from ledger.pricing.charges import charge
-from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.overrides import NO_OVERRIDES, Overrides
-from ledger.pricing.price_lines import NO_TIME, Rate, Sheet, covered
+from ledger.pricing.price_lines import NO_TIME, Sheet, covered
 from ledger.pricing.price_lists import Candidate, PriceQuestion, candidates
 from ledger.pricing.rules import Case
 from ledger.pricing.snapshots import PriceList, Snapshots
@@ -68,7 +67,7 @@ class PriceBook:
         book = cls(own, snapshots)
 
         def preload() -> None:
-            published.preload()
+            published.installed()
             assert newest is None or newest.lists or newest.second
 
         preloading = threading.Timer(PRELOAD_AFTER_SECONDS, preload)
@@ -141,10 +140,12 @@ class PriceBook:
             return Sheet(own, "", since, until, rest)
         asked = list(candidates(question, self._overrides.gateways))
         listed = self._listed(question, asked, tier, at)
+        # The rules of the list with the model apply, and those of the host's own.
+        own_lists = [each.list_id for each in asked if each.own or not listed.list_id]
         effect = self._rules.effect(
             Case(
                 host=question.host,
-                lists=_lists(listed, asked, question),
+                lists=tuple(dict.fromkeys((listed.list_id, *own_lists, question.provider))),
                 models=_names(listed, asked, question),
                 tier=listed.missing_tier,
                 fields=fields,
@@ -191,7 +192,8 @@ class PriceBook:
             return found
         found = found or _nothing(_unknown(question, asked), tier)
         for second in (snapshot.second if snapshot else None, self._overrides.litellm):
-            listed = _in_litellm(second, asked, tier) if second is not None else None
+            every = (second.rates(each.list_id, each.model, tier) for each in asked if second)
+            listed = next(filter(None, every), None)
             if listed is not None and (not found.rates or listed[1] is None):
                 absent = f"{question.model!r} is listed without this line"
                 return replace(found, rates=listed[0], absent=absent, missing_tier=listed[1])
@@ -214,26 +216,8 @@ def _in_genai_prices(
     return None
 
 
-def _in_litellm(
-    lists: LiteLLM, asked: list[Candidate], tier: str | None
-) -> tuple[dict[str, Rate], str | None] | None:
-    for candidate in asked:
-        rates = lists.rates(candidate.list_id, candidate.model, tier)
-        if rates is not None:
-            return rates
-    return None
-
-
 def _nothing(reason: str, tier: str | None) -> published.PricePeriod:
     return published.PricePeriod({}, reason, *NO_TIME, missing_tier=published.tier_name(tier))
-
-
-def _lists(
-    listed: published.PricePeriod, asked: list[Candidate], question: PriceQuestion
-) -> tuple[str, ...]:
-    """The lists whose rules apply: the one with the model, and the host's own."""
-    own = [candidate.list_id for candidate in asked if candidate.own or not listed.list_id]
-    return tuple(dict.fromkeys((listed.list_id, *own, question.provider)))
 
 
 def _names(

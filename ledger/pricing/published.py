@@ -132,11 +132,6 @@ class PricePeriod:
     model_id: str = ""
 
 
-def preload() -> None:
-    """Read the library's data now."""
-    installed()
-
-
 def tier_name(tier: str | None) -> str | None:
     """A service tier as price lists and rules name it; None: the standard one."""
     name = (tier or "").lower()
@@ -145,20 +140,10 @@ def tier_name(tier: str | None) -> str | None:
     return None if name in STANDARD_TIERS else name
 
 
-def is_standard(tier: str | None) -> bool:
-    """Whether a service tier is billed at the list's standard rates."""
-    return tier_name(tier) is None
-
-
-def find(list_id: str, model: str) -> Published | None:
-    """The model in that list of the installed library, or in the list that one borrows from."""
-    return installed().find(list_id, model)
-
-
 def prices(published: Published, *, tier: str | None, at: datetime, source: str) -> PricePeriod:
     """The model's rates at a moment, and the span around it in which nothing changes."""
     model, name = published.model, tier_name(tier)
-    since, until = _span(_constraints(model), at)
+    since, until = _span(model, at)
     context = {"service_tier": name, "processing": name, "speed": name} if name else None
     missing = name if context and not _has_tier(published, context, at) else None
     rates = _rates(model.get_prices(at, None if missing else context), source)
@@ -200,17 +185,11 @@ def _has_tier(published: Published, context: dict[str, str], at: datetime) -> bo
     )
 
 
-def _constraints(model: "ModelInfo") -> "list[ConditionalPrice | PriceVariant]":
+def _span(model: "ModelInfo", at: datetime) -> tuple[datetime, datetime]:
+    """The span around a moment in which no constraint begins or ends."""
     dated: list[ConditionalPrice | PriceVariant] = list(model.price_variants or ())
     if isinstance(model.prices, list):
         dated += model.prices
-    return [each for each in dated if each.constraint is not None]
-
-
-def _span(
-    dated: "list[ConditionalPrice | PriceVariant]", at: datetime
-) -> tuple[datetime, datetime]:
-    """The span around a moment in which no constraint begins or ends."""
     moments = {moment for each in dated for moment in _moments(each, at.astimezone(UTC))}
     since = max((moment for moment in moments if moment <= at), default=NO_TIME[0])
     until = min((moment for moment in moments if moment > at), default=NO_TIME[1])
@@ -219,7 +198,8 @@ def _span(
 
 def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator[datetime]:
     constraint = dated.constraint
-    assert constraint is not None
+    if constraint is None:
+        return
     if hasattr(constraint, "start_date"):
         yield datetime.combine(constraint.start_date, time(), UTC)
     else:

@@ -223,7 +223,6 @@ class Rules:
         moments = [moment for rule in matching for moment in rule.moments(at)]
         effect = Effect(
             rates=dict(rates),
-            applied=active,
             since=max((moment for moment in moments if moment <= at), default=NO_TIME[0]),
             until=min((moment for moment in moments if moment > at), default=NO_TIME[1]),
             partial=[rule.table.partial for rule in active if rule.table.partial],
@@ -239,7 +238,11 @@ class Rules:
             if rates or rule.table.models or rule.table.bill:  # else it is no price of this model
                 _set_prices(effect, rule)
         for rule in active:
-            _multiply(effect, rule)
+            factor = 1 if rule.table.factor is None else rule.table.factor
+            for line in (rule.table.lines or TOKEN_LINES) if factor != 1 else ():
+                if (rate := effect.rates.get(line)) is not None:
+                    source = f"{rate.source} x{factor} {rule.source}"
+                    effect.rates[line] = _times(rate, Decimal(factor), source)
         return effect
 
 
@@ -248,7 +251,6 @@ class Effect:
     """Rates under the rules; `since` and `until` bound the time in which no rule begins or ends."""
 
     rates: dict[str, Rate]
-    applied: list[Rule]
     since: datetime
     until: datetime
     partial: list[str]
@@ -326,16 +328,6 @@ def _set_prices(effect: Effect, rule: Rule) -> None:
         if line in rates:
             rates[line] = replace(rates[line], is_once=True)
     effect.bill = table.bill or effect.bill
-
-
-def _multiply(effect: Effect, rule: Rule) -> None:
-    factor = rule.table.factor
-    if factor is None or factor == 1:
-        return
-    for line in rule.table.lines or TOKEN_LINES:
-        if (rate := effect.rates.get(line)) is not None:
-            source = f"{rate.source} x{factor} {rule.source}"
-            effect.rates[line] = _times(rate, Decimal(factor), source)
 
 
 def _times(rate: Rate, factor: Decimal, source: str) -> Rate:

@@ -335,22 +335,24 @@ def test_without_sums_requests_are_asked(new_sqlite):
 
 
 @pytest.mark.parametrize(
-    ("words", "scope", "is_daily"),
+    ("words", "scope", "table"),
     [
-        ({"model", "day"}, Scope(), True),
-        ({"key"}, Scope(only=(("key", "a" * 32), ("key", "(none)"))), True),
-        ({"key"}, Scope(only=(("key", "1111"),)), False),
-        ({"hour"}, Scope(), False),
-        ({"session"}, Scope(), False),
-        ({"model"}, Scope(since=BEGIN + timedelta(hours=1)), False),
-        ({"model"}, Scope(only=(("project", "p"),)), False),
-        ({"team"}, Scope(names=NAMES), False),
-        ({"team"}, Scope(names=read('[[name]]\nkey = "aaaaaa"\nteam = "x"\n')[0]), True),
+        ({"model", "day"}, Scope(), daily_by),
+        ({"model", "key", "day"}, Scope(), daily),
+        ({"model", "key"}, Scope(only=(("key", "a" * 32), ("key", "(none)"))), daily),
+        ({"model", "key"}, Scope(only=(("key", "1111"),)), hourly_usage),
+        ({"hour"}, Scope(), hourly_usage),
+        ({"session"}, Scope(), daily_by),
+        ({"session", "model"}, Scope(), hourly_usage),
+        ({"model"}, Scope(since=BEGIN + timedelta(hours=1)), hourly_usage),
+        ({"model"}, Scope(only=(("project", "p"),)), hourly_usage),
+        ({"team"}, Scope(names=NAMES), hourly_usage),
+        ({"team", "model"}, Scope(names=read('[[name]]\nkey = "aaaaaa"\nteam = "x"\n')[0]), daily),
     ],
 )
-def test_few_sums_answer_where_provider_model_and_key_are_all_that_is_asked(words, scope, is_daily):
+def test_the_smallest_table_that_has_what_is_asked(words, scope, table):
     wanted = Wanted(by=lambda _: [], words=frozenset(words), figures=(), scope=scope)
-    assert (sums.table_of(wanted) is not hourly_usage) is is_daily
+    assert sums.table_of(wanted) is table
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_a_bad_file_is_one_clear_line(book_of):
 @pytest.mark.large
 def test_published_prices_are_imported_beside_the_start(monkeypatch):
     imported = threading.Event()
-    monkeypatch.setattr(published, "preload", imported.set)
+    monkeypatch.setattr(published, "installed", imported.set)
     PriceBook.load(None)
     assert imported.wait(10)
 

@@ -25,7 +25,7 @@ EVERY: list[tuple[str, Any]] = [
 
 
 def listed(list_id, model) -> Published:
-    found = published.find(list_id, model)
+    found = published.installed().find(list_id, model)
     assert found is not None
     return found
 
@@ -215,7 +215,7 @@ def test_listed_without_a_price_is_not_free():
 
 @pytest.mark.parametrize(("list_id", "model"), [("openai", "gpt-99"), ("no-such-list", "gpt-5")])
 def test_what_no_list_knows_is_not_found(list_id, model):
-    assert published.find(list_id, model) is None
+    assert published.installed().find(list_id, model) is None
 
 
 def test_units_are_rounded_half_even_below_a_picousd():
