@@ -28,8 +28,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.money import PICOUSD_PER_USD, usd
 from ledger.settings.names import GroupFacts, PlanEntry
 from ledger.settings.rates import Currency
-from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, conditions, snapshot, within
+from ledger.store.scope import Scope, conditions, requests, snapshot, within
 from ledger.store.tables import exchanges, quotas
 from ledger.text.origins import host_of
 
