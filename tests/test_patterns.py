@@ -50,7 +50,7 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
     ("addon/metering/answers/estimate.py", "_texts"): (
         estimate._texts((b'"content"', b'"text"', b'"arguments"')),
     ),
-    ("addon/metering/requests/path_keys.py", "looks_like_key"): (re.compile(r"[^A-Za-z0-9]+"),),
+    ("addon/metering/requests/attribution.py", "looks_like_key"): (re.compile(r"[^A-Za-z0-9]+"),),
     ("ledger/model/providers.py", "__init__"): tuple(
         pattern for pattern, _ in providers.TABLE._globs
     ),

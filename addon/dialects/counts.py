@@ -189,12 +189,16 @@ def _whole(value: Any) -> int | None:
 
 
 def lookup(values: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path; None if any step is missing or not an object."""
+    """The value at a dotted path, in which a number is a place in a list; None if any step of it is
+    missing."""
     value: Any = values
     for key in path.split("."):
-        if not isinstance(value, dict):
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
             return None
-        value = value.get(key)
     return value
 
 

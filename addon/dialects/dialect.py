@@ -11,9 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import unknown_counts
+from addon.dialects.errors import record_error_in
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.shapes import Shape
-from ledger.model.usage import Usage
+from ledger.model.usage import NO_USAGE, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +115,29 @@ class Dialect:
         if not unknown:
             return found
         return replace(found, tool_units={**unknown, **found.tool_units})
+
+
+def _read_unknown(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read a likely error, id or model; no figures are guessed.
+
+    A `status` beside `object` is the state of an object (files are `processed`, batches
+    `validating`), not a finish reason.
+    """
+    facts.token_seen = True
+    facts.record_id(body.get("id"))
+    facts.record_model(body.get("model"))
+    if "object" not in body:
+        facts.record_finish(body.get("status"))
+    record_error_in(facts, event, body)
+
+
+UNKNOWN = Dialect(
+    name="unknown",
+    operation="unknown",
+    read=_read_unknown,
+    usage_of=lambda _usage, _facts: NO_USAGE,
+    marks=(Mark(b'"error"', (b'"error":null', b'"error": null')),),
+    ending=Ending.CLOSE,
+)
+"""An answer of a configured host without a known dialect. It gets a row with NULL tokens, so that
+it is not missed."""

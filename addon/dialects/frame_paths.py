@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from addon.dialects.counts import Counts, counts_among
+from addon.dialects.counts import Counts, counts_among, lookup
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from ledger.model.usage import Usage
@@ -40,7 +40,7 @@ class FramePaths:
         """The `read` of a dialect with this layout."""
         for path in self.ids:
             if facts.response_id is None:
-                facts.record_id(value_at(body, path))
+                facts.record_id(lookup(body, path))
         facts.record_model(_first(body, self.models))
         facts.record_created(_first(body, self.created))
         finish = _first(body, self.finishes)
@@ -48,7 +48,7 @@ class FramePaths:
             facts.record_finish(finish)
         if not facts.token_seen and _first(body, self.texts):
             facts.token_seen = True
-        if any(value_at(body, path) is True for path in self.ends):
+        if any(lookup(body, path) is True for path in self.ends):
             facts.ended = True
         self._read_usage(facts, body)
         error = _first(body, self.errors)
@@ -61,7 +61,7 @@ class FramePaths:
         if isinstance(usage, dict) and usage:
             facts.record_usage(usage, final=final)
         elif self.usage_keys:
-            reported = {path: value_at(body, path) for path in self.usage_keys}
+            reported = {path: lookup(body, path) for path in self.usage_keys}
             reported = {path: value for path, value in reported.items() if value is not None}
             reported |= counts_among(body, ())
             if reported:
@@ -108,21 +108,9 @@ class UsagePaths:
         return frozenset(paths | {path.partition(".")[0] for path in paths})
 
 
-def value_at(body: Any, path: str) -> Any:
-    """The value at a path; None if any step of it is missing."""
-    for key in path.split("."):
-        if isinstance(body, dict):
-            body = body.get(key)
-        elif isinstance(body, list) and key.isdigit() and int(key) < len(body):
-            body = body[int(key)]
-        else:
-            return None
-    return body
-
-
 def _first(body: dict[str, Any], paths: tuple[str, ...]) -> Any:
     for path in paths:
-        value = value_at(body, path)
+        value = lookup(body, path)
         if value is not None and value != "":
             return value
     return None

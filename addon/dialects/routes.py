@@ -17,25 +17,12 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from addon.dialects import unknown
-from addon.dialects.clouds import (
-    baidu,
-    cloudflare,
-    dashscope,
-    deepinfra,
-    oracle,
-    sap,
-    tencent,
-    vercel,
-    watsonx,
-    yandex,
-)
+from addon.dialects import fetched, local
+from addon.dialects.clouds import baidu, dashscope, flat, tencent, vercel, wrapped
+from addon.dialects.dialect import UNKNOWN as UNKNOWN_DIALECT
 from addon.dialects.dialect import Dialect
-from addon.dialects.fetched import results
-from addon.dialects.local import llama_cpp, lm_studio, ollama, text_generation
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
-from addon.dialects.openai import realtime as openai_realtime
 from addon.dialects.openai import responses as openai_responses
 from addon.dialects.path_templates import PATH_LENGTH_MAX, Template, last_word, template_of
 from addon.dialects.vendors import (
@@ -45,8 +32,6 @@ from addon.dialects.vendors import (
     cohere,
     dify,
     gemini,
-    gemini_interactions,
-    gemini_live,
     mistral,
     replicate,
 )
@@ -70,7 +55,7 @@ class Route:
     """The request fetches the result of an earlier one: a call only if the result is ready."""
 
 
-UNKNOWN = Route(dialect=unknown.UNKNOWN)
+UNKNOWN = Route(dialect=UNKNOWN_DIALECT)
 """For a configured host with an unknown path."""
 
 
@@ -92,10 +77,10 @@ class RouteRow(NamedTuple):
 _GET = ("GET",)
 ROWS = (
     # Ollama, before OpenAI's shorter `/embeddings`.
-    RouteRow("/api/chat", ollama.CHAT),
-    RouteRow("/api/generate", ollama.GENERATE),
-    RouteRow("/api/embed", ollama.EMBED),
-    RouteRow("/api/embeddings", ollama.EMBED),
+    RouteRow("/api/chat", local.OLLAMA_CHAT),
+    RouteRow("/api/generate", local.OLLAMA_GENERATE),
+    RouteRow("/api/embed", local.OLLAMA_EMBED),
+    RouteRow("/api/embeddings", local.OLLAMA_EMBED),
     # OpenAI, and everyone compatible.
     RouteRow("/chat/completions", openai_chat.CHAT),
     RouteRow("/agents/completions", openai_chat.CHAT),  # Mistral
@@ -128,18 +113,18 @@ ROWS = (
     # The model decides the format of a serving endpoint; nearly all language models use this one.
     RouteRow("/invocations", openai_chat.CHAT, is_generic=True),  # Databricks, SageMaker
     RouteRow("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
-    RouteRow("/chat/deferred-completion/{}", results.XAI_DEFERRED, methods=_GET),
-    RouteRow("/async/chat/completions/{}", results.PERPLEXITY_ASYNC, methods=_GET),
+    RouteRow("/chat/deferred-completion/{}", fetched.XAI_DEFERRED, methods=_GET),
+    RouteRow("/async/chat/completions/{}", fetched.PERPLEXITY_ASYNC, methods=_GET),
     # Of OpenAI, Azure, Mistral, Groq.
-    RouteRow("/files/{}/content", results.OPENAI_FILE, methods=_GET),
-    RouteRow("/batch/jobs/{}", results.MISTRAL_JOB, methods=_GET),
-    RouteRow("/batches/{}/results", results.XAI_PAGE, methods=_GET, providers=("x_ai",)),
+    RouteRow("/files/{}/content", fetched.OPENAI_FILE, methods=_GET),
+    RouteRow("/batch/jobs/{}", fetched.MISTRAL_JOB, methods=_GET),
+    RouteRow("/batches/{}/results", fetched.XAI_PAGE, methods=_GET, providers=("x_ai",)),
     # Anthropic.
     RouteRow("/threads/{}/messages", None),
     RouteRow("/v1/messages", anthropic.MESSAGES),
     RouteRow("/messages", anthropic.MESSAGES, is_generic=True),
     RouteRow("/v1/complete", anthropic.COMPLETE),
-    RouteRow("/messages/batches/{}/results", results.ANTHROPIC_FILE, methods=_GET),
+    RouteRow("/messages/batches/{}/results", fetched.ANTHROPIC_FILE, methods=_GET),
     RouteRow("/publishers/anthropic/models/{model}:rawPredict", anthropic.MESSAGES, False),
     RouteRow("/publishers/anthropic/models/{model}:streamRawPredict", anthropic.MESSAGES, True),
     # Google. Mistral and others on Vertex write OpenAI's format.
@@ -162,10 +147,10 @@ ROWS = (
     RouteRow("/models/{model}:batchEmbedContents", gemini.EMBEDDINGS, False),
     RouteRow("/models/{model}:embedText", gemini.EMBEDDINGS, False),
     RouteRow("/models/{model}:predict", gemini.EMBEDDINGS, False),
-    RouteRow("/interactions", gemini_interactions.INTERACTIONS),
-    RouteRow("/interactions/{}", gemini_interactions.INTERACTIONS, methods=_GET),
-    RouteRow("/batches/{}", results.GEMINI_OPERATION, methods=_GET, providers=("gcp.gemini",)),
-    RouteRow("/files/{}:download", results.OPENAI_FILE, methods=_GET, providers=("gcp.gemini",)),
+    RouteRow("/interactions", gemini.INTERACTIONS),
+    RouteRow("/interactions/{}", gemini.INTERACTIONS, methods=_GET),
+    RouteRow("/batches/{}", fetched.GEMINI_OPERATION, methods=_GET, providers=("gcp.gemini",)),
+    RouteRow("/files/{}:download", fetched.OPENAI_FILE, methods=_GET, providers=("gcp.gemini",)),
     # Amazon, and SAP's way to it, which names a deployment instead of a model.
     RouteRow("/model/{model}/converse", bedrock.CONVERSE, False),
     RouteRow("/model/{model}/converse-stream", bedrock.CONVERSE, True),
@@ -179,8 +164,8 @@ ROWS = (
     RouteRow("/inference/deployments/{model}/converse-stream", bedrock.CONVERSE, True),
     RouteRow("/inference/deployments/{model}/invoke", bedrock.INVOKE, False),
     RouteRow("/inference/deployments/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
-    RouteRow("/inference/deployments/{}/completion", sap.ORCHESTRATION),
-    RouteRow("/inference/deployments/{}/v2/completion", sap.ORCHESTRATION),
+    RouteRow("/inference/deployments/{}/completion", wrapped.SAP),
+    RouteRow("/inference/deployments/{}/v2/completion", wrapped.SAP),
     # Other makers of models.
     RouteRow("/v1/chat", cohere.CHAT, providers=("cohere",)),
     RouteRow("/v2/chat", cohere.CHAT),
@@ -198,12 +183,10 @@ ROWS = (
     RouteRow("/semantic_embed", aleph_alpha.EMBED),
     RouteRow("/embed", aleph_alpha.EMBED, providers=("aleph_alpha",)),
     # Platforms.
-    RouteRow("/text/generation", watsonx.GENERATION),
-    RouteRow("/v1-beta/generation/text", watsonx.GENERATION, providers=("ibm.watsonx.ai",)),
-    RouteRow(
-        "/v1-beta/generation/text_stream", watsonx.GENERATION, True, providers=("ibm.watsonx.ai",)
-    ),
-    RouteRow("/text/generation_stream", watsonx.GENERATION, True),
+    RouteRow("/text/generation", flat.WATSONX),
+    RouteRow("/v1-beta/generation/text", flat.WATSONX, providers=("ibm.watsonx.ai",)),
+    RouteRow("/v1-beta/generation/text_stream", flat.WATSONX, True, providers=("ibm.watsonx.ai",)),
+    RouteRow("/text/generation_stream", flat.WATSONX, True),
     RouteRow("/services/aigc/text-generation/generation", dashscope.GENERATION),
     RouteRow("/services/aigc/multimodal-generation/generation", dashscope.GENERATION),
     RouteRow("/services/embeddings/text-embedding/text-embedding", dashscope.EMBEDDING),
@@ -214,40 +197,40 @@ ROWS = (
     RouteRow("/wenxinworkshop/completions/{model}", baidu.CHAT),
     RouteRow("/wenxinworkshop/embeddings/{model}", baidu.EMBEDDINGS),
     RouteRow("/", tencent.CHAT, providers=("tencent",), is_generic=True),
-    RouteRow("/foundationModels/v1/completion", yandex.COMPLETION),
-    RouteRow("/foundationModels/v1/textEmbedding", yandex.EMBEDDING),
-    RouteRow("/operations/{}", yandex.OPERATION, methods=_GET, providers=("yandex",)),
-    RouteRow("/actions/chat", oracle.CHAT),
-    RouteRow("/actions/generateText", oracle.CHAT),
-    RouteRow("/actions/embedText", oracle.EMBED),
-    RouteRow("/ai/run/{model}", cloudflare.RUN),
+    RouteRow("/foundationModels/v1/completion", flat.YANDEX_COMPLETION),
+    RouteRow("/foundationModels/v1/textEmbedding", flat.YANDEX_EMBEDDING),
+    RouteRow("/operations/{}", flat.YANDEX_OPERATION, methods=_GET, providers=("yandex",)),
+    RouteRow("/actions/chat", flat.ORACLE_CHAT),
+    RouteRow("/actions/generateText", flat.ORACLE_CHAT),
+    RouteRow("/actions/embedText", flat.ORACLE_EMBED),
+    RouteRow("/ai/run/{model}", wrapped.CLOUDFLARE),
     RouteRow("/ai/language-model", vercel.LANGUAGE_MODEL),
     RouteRow("/ai/embedding-model", vercel.EMBEDDING_MODEL),
     RouteRow("/chat-messages", dify.CHAT),
     RouteRow("/completion-messages", dify.CHAT),
     RouteRow("/workflows/run", dify.WORKFLOW, is_generic=True),
-    RouteRow("/v1/inference/{model}", deepinfra.INFERENCE, providers=("deepinfra",)),
+    RouteRow("/v1/inference/{model}", flat.DEEPINFRA, providers=("deepinfra",)),
     RouteRow("/v1/predictions", replicate.PREDICTIONS),
     RouteRow("/v1/models/{}/{}/predictions", replicate.PREDICTIONS),
     RouteRow("/v1/deployments/{}/{}/predictions", replicate.PREDICTIONS),
     RouteRow("/v1/predictions/{}", replicate.PREDICTIONS, methods=_GET),
     # Servers that people run themselves.
-    RouteRow("/api/v1/chat", lm_studio.CHAT, is_generic=True),
-    RouteRow("/completion", llama_cpp.COMPLETION, is_generic=True),
-    RouteRow("/generate", text_generation.GENERATE, False, is_generic=True),
-    RouteRow("/generate_stream", text_generation.GENERATE, True, is_generic=True),
+    RouteRow("/api/v1/chat", local.LM_STUDIO_CHAT, is_generic=True),
+    RouteRow("/completion", local.LLAMA_CPP_COMPLETION, is_generic=True),
+    RouteRow("/generate", local.TGI_GENERATE, False, is_generic=True),
+    RouteRow("/generate_stream", local.TGI_GENERATE, True, is_generic=True),
 )
 """Of the rows with the path's last word, the first that fits applies."""
 WEBSOCKET_ROWS = (
-    RouteRow("/realtime", openai_realtime.REALTIME, True),
+    RouteRow("/realtime", openai_responses.REALTIME, True),
     RouteRow("/responses", openai_responses.RESPONSES, True),
-    RouteRow("/ws/google.ai.generativelanguage.{}", gemini_live.LIVE, True),
-    RouteRow("/ws/google.cloud.aiplatform.{}/BidiGenerateContent", gemini_live.LIVE, True),
+    RouteRow("/ws/google.ai.generativelanguage.{}", gemini.LIVE, True),
+    RouteRow("/ws/google.cloud.aiplatform.{}/BidiGenerateContent", gemini.LIVE, True),
 )
 
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect
-    for dialect in (*(row.dialect for row in (*ROWS, *WEBSOCKET_ROWS)), unknown.UNKNOWN)
+    for dialect in (*(row.dialect for row in (*ROWS, *WEBSOCKET_ROWS)), UNKNOWN_DIALECT)
     if dialect is not None
 }
 _ANSWER_KEYS = frozenset(

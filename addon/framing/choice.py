@@ -7,12 +7,10 @@ JSON errors under `text/event-stream` (Vertex), arrays and lines under `applicat
 import re
 from collections.abc import Callable
 
-from addon.framing.document import Document, Opaque
+from addon.framing.document import NDJSON, Document, Opaque
 from addon.framing.eventstream import EventStream, begins_message
-from addon.framing.frame import Framing
-from addon.framing.held import Keys
+from addon.framing.frame import Framing, Keys
 from addon.framing.json_array import JsonArray
-from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
 
 FRAMINGS: dict[str, Callable[[Keys], Framing]] = {
@@ -46,16 +44,12 @@ def framing_of(
         return Opaque()
     telling = begun.lstrip(_BLANK)
     if telling.startswith((b"{", b"[")):
-        return _json_framing(content_type, telling)(keys)
+        is_lines = _LINES.search(content_type)
+        kind = "json_array" if telling[0] == b"["[0] else "ndjson" if is_lines else "document"
+        return FRAMINGS[kind](keys)
     if len(telling) < _TELLING_BYTES and not is_over and len(begun) < _BEGUN_BYTES_MAX:
         return None
     if begins_message(begun):
         return FRAMINGS["eventstream"](keys)
     is_sse = "event-stream" in content_type or _SSE_FIELD.match(telling)
     return FRAMINGS["sse" if is_sse else "document"](keys)
-
-
-def _json_framing(content_type: str, telling: bytes) -> Callable[[Keys], Framing]:
-    if telling.startswith(b"["):
-        return FRAMINGS["json_array"]
-    return FRAMINGS["ndjson" if _LINES.search(content_type) else "document"]

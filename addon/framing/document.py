@@ -1,14 +1,53 @@
-"""Pure. One plain JSON body: a single frame, returned when the body ends; or no frame at all."""
+"""Pure. Bodies of JSON alone: one plain document, or one value per line (Ollama, Cohere v1).
 
-from addon.framing.frame import Frame
-from addon.framing.held import LARGE_BYTES, Keys
-from addon.framing.ndjson import NDJSON
+A document is a single frame, returned when the body ends; some bodies hold no frame at all.
+"""
 
+from addon.framing.frame import LARGE_BYTES, Frame, Framing, Keys
+
+LINE_BYTES_MAX = 16 * 1024 * 1024
+"""As for an SSE event: far beyond any recorded line. A longer line alone is skipped."""
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """Ten large images in base64 are about 40 MB; nothing with a usage object is larger."""
 _BETWEEN_LINES = b"}\n{"
 """A line that ends in a brace, followed by one that begins with a brace, cannot be one JSON value:
 the body is lines, although its content type names one document (Ollama behind a recorder)."""
+
+
+class NDJSON(Framing):
+    """Bytes of a line-delimited body -> lines. `shortens`: large ones may be cut."""
+
+    __slots__ = ()
+    UNIT = "a line"
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return the complete lines among them, in one run."""
+        held = self._held
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            held.add(data)
+            return self._take_beyond(LINE_BYTES_MAX)
+        run = data[:cut] if cut < len(data) else data
+        if held:
+            first = data.find(b"\n") + 1
+            held.add(data[:first])
+            run = self._take() + data[first:cut]
+        if cut < len(data):
+            held.add(data[cut:])
+        return run
+
+    def count(self, run: bytes) -> int:
+        """How many lines a run has."""
+        return run.count(b"\n") + (not run.endswith(b"\n"))
+
+    def split(self, run: bytes) -> list[bytes]:
+        """Cut a run after each line feed."""
+        return run.splitlines(keepends=True) if b"\r" not in run else _lines(run)
+
+    def parse(self, block: bytes) -> Frame | None:
+        """The frame of a line; None if it is blank or too long."""
+        line = block.strip()
+        return Frame("", line) if line and len(block) <= LINE_BYTES_MAX else None
 
 
 class Document(NDJSON):
@@ -58,25 +97,14 @@ class Document(NDJSON):
         return Frame("", block) if self.lost is None and block.strip() else None
 
 
-class Opaque:
+class Opaque(Framing):
     """A body that holds no frames (speech, pictures): nothing of it is kept."""
 
-    __slots__ = ("lost",)
-
-    held = b""
-    is_holding = False
-    kept_bytes = 0
-
-    def __init__(self) -> None:
-        self.lost: str | None = None
+    __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes as they came."""
         return data
-
-    def end(self) -> bytes:
-        """Nothing was held."""
-        return b""
 
     def count(self, _run: bytes) -> int:
         """No run has frames."""
@@ -89,3 +117,10 @@ class Opaque:
     def parse(self, _block: bytes) -> Frame | None:
         """No block is a frame."""
         return None
+
+
+def _lines(run: bytes) -> list[bytes]:
+    """Lines that end in LF alone: in JSON a CR is whitespace anywhere."""
+    lines = [line + b"\n" for line in run.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines

@@ -11,7 +11,7 @@ import re
 from zlib import crc32
 
 from addon.framing import json_values
-from addon.framing.frame import Frame
+from addon.framing.frame import Frame, Framing
 
 MESSAGE_BYTES_MAX = 24 * 1024 * 1024
 """AWS' own limit: 16 MB of payload with its headers, and room."""
@@ -36,22 +36,22 @@ _NUMBER_BYTES = {2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Header value types of a fixed size; 0 and 1 are true and false, 6 bytes, 7 text."""
 
 
-class EventStream:
+class EventStream(Framing):
     """Bytes of an event stream -> messages."""
 
-    __slots__ = ("_candidates_left", "_held", "_pass_over_bytes", "_searched_bytes", "lost")
+    __slots__ = ("_candidates_left", "_incomplete", "_pass_over_bytes", "_searched_bytes")
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        super().__init__()
+        self._incomplete = bytearray()
         self._pass_over_bytes = 0
         """Remaining bytes of a message that is skipped."""
         self._searched_bytes = 0
         self._candidates_left = CANDIDATES_MAX
-        self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete messages among them, in one run."""
-        held = self._held
+        held = self._incomplete
         if self._pass_over_bytes:
             passed = data[: self._pass_over_bytes]
             self._pass_over_bytes -= len(passed)
@@ -87,24 +87,24 @@ class EventStream:
 
     def end(self) -> bytes:
         """Return what is held when the body ends."""
-        rest = bytes(self._held)
-        self._held.clear()
+        rest = bytes(self._incomplete)
+        self._incomplete.clear()
         return rest
 
     @property
     def held(self) -> bytes:
         """The bytes that were fed and not given out yet."""
-        return bytes(self._held)
+        return bytes(self._incomplete)
 
     @property
     def is_holding(self) -> bool:
         """Whether any bytes are held back."""
-        return bool(self._held)
+        return bool(self._incomplete)
 
     @property
     def kept_bytes(self) -> int:
         """What it has in memory."""
-        return len(self._held)
+        return len(self._incomplete)
 
     def count(self, run: bytes) -> int:
         """How many messages of a run are whole, with both checksums right."""

@@ -7,8 +7,7 @@ the last object (the closing bracket) are held until the end of the body.
 
 import re
 
-from addon.framing.frame import Frame
-from addon.framing.held import HoldingFraming, Keys
+from addon.framing.frame import Frame, Framing, Keys
 
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event; a longer element is returned in pieces that parse to nothing."""
@@ -20,7 +19,7 @@ _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
 _QUOTE, _OPENING = b'"{'
 
 
-class JsonArray(HoldingFraming):
+class JsonArray(Framing):
     """Bytes of an array -> its elements. `shortens`: large ones may lose other content than
     figures."""
 
@@ -88,9 +87,15 @@ class _Scanner:
         """Offsets in these bytes at which elements end."""
         if not data:
             return []
-        at = self._skip_string(data) if self._is_inside else 0
+        at = 0
         if self._is_inside:
-            return []
+            found = _INSIDE.match(data, int(self._is_escaped))
+            assert found is not None
+            at = found.end()
+            if not found[1]:
+                self._begin_string(data, at)
+                return []
+            self._is_inside = self._is_escaped = False
         ends: list[int] = []
         depth = self._depth
         for found in _TOKEN.finditer(data, at):
@@ -114,17 +119,3 @@ class _Scanner:
     def _begin_string(self, data: bytes, end: int) -> None:
         self._is_inside = True
         self._is_escaped = end < len(data)  # only a backslash without its other half stops it
-
-    def _skip_string(self, data: bytes) -> int:
-        """Continue in a string; return its end, or the end of the data."""
-        at = 0
-        if self._is_escaped:
-            at = 1
-            self._is_escaped = False
-        found = _INSIDE.match(data, at)
-        assert found is not None
-        if found[1]:
-            self._is_inside = False
-        else:
-            self._begin_string(data, found.end())
-        return found.end()

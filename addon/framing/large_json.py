@@ -186,7 +186,7 @@ class Shortener:
         self._open(data[found.start()])
         return found.end()
 
-    def _read_tokens(self, data: bytes, at: int) -> int:  # noqa: PLR0912  # the loop per token
+    def _read_tokens(self, data: bytes, at: int) -> int:  # noqa: PLR0912, PLR0915  # the loop per token
         """Read until the state changes; return the offset."""
         kept = self._kept
         for found in _TOKEN.finditer(data, at):
@@ -210,10 +210,16 @@ class Shortener:
                 self._scalar_bytes = 0
                 self._skips_member = False
                 if self._containers[-1] == _OPEN_ARRAY:
-                    is_full = self._is_array_full()
-                else:
-                    is_full = self._outer_tokens > 0 and self._is_object_full()
-                if is_full:
+                    if len(kept) > SOFT_BYTES_MAX or self._tokens_left < self._outer_tokens:
+                        self._drop_rest()
+                    elif self._array_scalars >= ARRAY_SCALARS_MAX:
+                        self._skips_scalars = True
+                elif self._outer_tokens > 0:
+                    if len(self._containers) == 1:
+                        self._outer_bytes = len(kept)
+                    if self._is_too_deep():
+                        self._drop_rest()
+                if self._dropped_depth or self._skips_scalars:
                     return at
             elif kind == _COLON:
                 kept.append(_COLON)
@@ -236,7 +242,7 @@ class Shortener:
                 # A blank matters only if it cuts a scalar, which is then not JSON.
                 if self._scalar_bytes and kept[-1] not in _BLANKS:
                     kept.append(kind)
-            else:
+            elif not self._skips_member:
                 self._keep_scalar(found[0])
             if len(kept) > KEPT_BYTES_MAX or self._tokens_left <= 0:
                 return at
@@ -252,48 +258,27 @@ class Shortener:
             del self._kept[self._member_at :]
             self._skips_member = True
 
-    def _is_array_full(self) -> bool:
-        """Whether the rest of this array is dropped: its scalars, or all of it."""
-        if len(self._kept) > SOFT_BYTES_MAX or self._tokens_left < self._outer_tokens:
-            self._drop_rest()
-        elif self._array_scalars >= ARRAY_SCALARS_MAX:
-            self._skips_scalars = True
-        else:
-            return False
-        return True
-
-    def _is_object_full(self) -> bool:
-        """Whether the rest of this object is dropped."""
-        if len(self._containers) == 1:
-            self._outer_bytes = len(self._kept)
-        if self._is_too_deep():
-            self._drop_rest()
-            return True
-        return False
-
     def _is_too_deep(self) -> bool:
         """Whether the innermost container is no outer one, and only those are kept."""
         return self._tokens_left < self._outer_tokens and len(self._containers) > OUTER_DEPTH_MAX
 
-    def _drop_rest(self) -> None:
-        """Drop the rest of the innermost container."""
-        self._dropped_depth = 1
-        self._drops_rest = True
-
     def _keep_scalar(self, text: bytes) -> None:
         """Keep a number or a literal, or a piece of one."""
-        if self._skips_member:
-            return
-        if not self._scalar_bytes:
+        before = self._scalar_bytes
+        if not before:
             self._begin_value()
             self._array_scalars += 1
-        before = self._scalar_bytes
         self._scalar_bytes += len(text)
         if self._scalar_bytes <= SCALAR_BYTES_MAX:
             self._kept += text
         elif before <= SCALAR_BYTES_MAX:
             del self._kept[len(self._kept) - before :]
             self._kept += b"null"
+
+    def _drop_rest(self) -> None:
+        """Drop the rest of the innermost container."""
+        self._dropped_depth = 1
+        self._drops_rest = True
 
     def _begin_value(self) -> None:
         self._member_at = len(self._kept)
@@ -317,7 +302,14 @@ class Shortener:
             self._is_escaped = False
             self._keep_text(data[at : at + 1])
             return at + 1
-        stop = _end_of_text(data, at)
+        # To its quote, a backslash whose other half is missing, or the end of the data. Most text
+        # has no escapes, and is then searched ten times as fast.
+        quote = data.find(b'"', at)
+        stop = quote if quote >= 0 else len(data)
+        if data.find(b"\\", at, stop) >= 0:
+            found = _INSIDE.match(data, at)
+            assert found is not None
+            stop = found.end()
         self._keep_text(data[at : min(stop, at + STRING_BYTES_MAX + 1)])
         if stop == len(data):
             return stop
@@ -462,18 +454,6 @@ def shortened_in_steps(
             return b""
         yield
     return shortener.peek()
-
-
-def _end_of_text(data: bytes, at: int) -> int:
-    """The end of a string's text: its quote, a backslash whose other half is missing, or the end of
-    the data. Most text has no escapes, and is then searched ten times as fast."""
-    quote = data.find(b'"', at)
-    end = quote if quote >= 0 else len(data)
-    if data.find(b"\\", at, end) < 0:
-        return end
-    found = _INSIDE.match(data, at)
-    assert found is not None
-    return found.end()
 
 
 _DROPPED = -1

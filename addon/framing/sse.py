@@ -16,8 +16,7 @@ framing returns it at the end, because it usually has the usage.
 
 import re
 
-from addon.framing.frame import Frame
-from addon.framing.held import LARGE_BYTES, HoldingFraming, Keys
+from addon.framing.frame import LARGE_BYTES, Frame, Framing, Keys
 
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
 """Text events are far smaller; an image inside one is 2-6 MB of base64. A longer block is returned
@@ -36,7 +35,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class SSE(HoldingFraming):
+class SSE(Framing):
     """Bytes of an event stream -> blocks. `shortens`: large ones may lose other content than
     figures."""
 
@@ -68,7 +67,9 @@ class SSE(HoldingFraming):
         first = cut
         if held.is_shortened or len(held) + len(data) > LARGE_BYTES:
             # Only the held block is shortened, so this end is also its own end.
-            first = _first_end(seam) - len(end)
+            found = _BLOCK_END.search(seam)
+            assert found is not None
+            first = found.end() - len(end)
         held.add(data[: max(0, first)])
         run = self._take() + data[max(0, first) : cut]
         if cut < len(data):
@@ -84,10 +85,12 @@ class SSE(HoldingFraming):
         """Cut a run after each blank line."""
         if b"\r" not in run and b"\n\n\n" not in run:
             return _split_at(run, b"\n\n")
-        if _has_only_crlf(run) and b"\n\r\n\r\n" not in run:
+        pairs = run.count(b"\r\n")
+        if pairs == run.count(b"\n") == run.count(b"\r") and b"\n\r\n\r\n" not in run:
             return _split_at(run, b"\r\n\r\n")
         # Return consecutive blank blocks as one: they dispatch nothing.
-        ends = [end for match in _END_AND_BLANKS.finditer(run) for end in _ends_of(match)]
+        found = _END_AND_BLANKS.finditer(run)
+        ends = list(dict.fromkeys(end for each in found for end in (each.end(1), each.end())))
         starts = [0, *ends]
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
 
@@ -137,17 +140,9 @@ def _last_end(data: bytes) -> int:
         # A bare blank line may still come after it, in a stream of mixed line ends.
         found = data.rfind(b"\n\n", max(0, cut - 1))
         cut = found + 2 if found >= 0 else cut
-    return _last_end_slowly(data) if _is_odd(data, cut) else cut
-
-
-def _is_odd(data: bytes, cut: int) -> bool:
-    """Whether blank lines follow each other: then ends have to be counted from the left."""
-    return data.count(b"\n", max(0, cut - 6), cut) > 2
-
-
-def _has_only_crlf(run: bytes) -> bool:
-    pairs = run.count(b"\r\n")
-    return pairs == run.count(b"\n") == run.count(b"\r")
+    # Where blank lines follow each other, ends have to be counted from the left.
+    is_odd = data.count(b"\n", max(0, cut - 6), cut) > 2
+    return _last_end_slowly(data) if is_odd else cut
 
 
 def _split_at(run: bytes, block_end: bytes) -> list[bytes]:
@@ -156,22 +151,11 @@ def _split_at(run: bytes, block_end: bytes) -> list[bytes]:
     return [*blocks, last] if last else blocks
 
 
-def _first_end(data: bytes) -> int:
-    """End of the first block of `data`, which has at least one."""
-    found = _BLOCK_END.search(data)
-    assert found is not None
-    return found.end()
-
-
 def _last_end_slowly(data: bytes) -> int:
     end = 0
     for match in _BLOCK_ENDS.finditer(data):
         end = match.end()
     return end
-
-
-def _ends_of(match: re.Match[bytes]) -> tuple[int, ...]:
-    return (match.end(1),) if match.end() == match.end(1) else (match.end(1), match.end())
 
 
 def _interpret(block: bytes) -> Frame | None:

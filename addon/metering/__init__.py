@@ -5,10 +5,11 @@
     tap         every byte of a live answer passes through it
     digests     lengths and digests of the bytes that passed
     settlement  how an exchange ended, and its reading
-    session, websocket, live_turns
+    session, websocket
                 the exchanges of one WebSocket connection
     troubles    errors of our own code in one exchange
-    budget      how many bytes all exchanges together may keep
+    memory_budget
+                how many bytes all exchanges together may keep
     requests/   who sent a request, and which of its texts may be stored
     answers/    the bytes of one answer -> facts
 

@@ -15,10 +15,8 @@ from addon.metering.answers import estimate
 from addon.metering.exchange import NOT_READ, MeteredExchange, Readable, decoded_body_in_steps
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import attribution, billing
-from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
-from addon.metering.requests.path_keys import redacted_path
-from addon.metering.requests.purpose import purpose_of
+from addon.metering.requests.purpose import NO_AGENT, agent_of, purpose_of
 from addon.metering.requests.redaction import credentials_of
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
@@ -257,7 +255,7 @@ def _route_of(request: Request, *, is_named: bool) -> routes.Route | None:
     return route
 
 
-_redacted = lru_cache(maxsize=PATHS_MAX)(redacted_path)
+_redacted = lru_cache(maxsize=PATHS_MAX)(attribution.redacted_path)
 
 
 def _tags(rules: RunRules, request: Request, troubles: Troubles) -> dict[str, str]:

@@ -11,14 +11,13 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from addon.dialects.openai import responses
-from addon.dialects.vendors import gemini_live
+from addon.dialects.vendors import gemini
 from addon.framing.json_values import loads
 from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
-from addon.metering.live_turns import LiveTurns
 from addon.metering.requests.messages import NOT_KNOWN, Body, End
 from addon.metering.settlement import Settled, result_of, result_unread
-from addon.metering.websocket import Closed, Opened, SessionEvent, WebSocketSession
+from addon.metering.websocket import Closed, LiveTurns, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 
 ASKED_BYTES_MAX = 512 * 1024
@@ -47,7 +46,7 @@ class MeteredSession:
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
         opened = handshake.opened
-        sessions = LiveTurns if handshake.route.dialect is gemini_live.LIVE else WebSocketSession
+        sessions = LiveTurns if handshake.route.dialect is gemini.LIVE else WebSocketSession
         self._wire: LiveTurns | WebSocketSession = sessions(
             handshake.route, provider=opened.provider, model=opened.request_model
         )

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from addon.dialects.counts import lookup, object_at
 from addon.dialects.facts import text_of
-from addon.dialects.openai.realtime import TRANSCRIBED
+from addon.dialects.openai.responses import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
 from addon.framing import json_values
@@ -38,6 +38,10 @@ PARSED_BYTES_MAX = KEPT_BYTES_MAX
 """A longer message is shortened before parsing; a parser reads this much in 5 ms."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
+_BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
+"""A message of Gemini Live is parsed if it has one of these, until the open turn has content."""
+_FIGURES = (b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"')
+"""The same for the rest of the turn: other messages carry audio and no figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +133,10 @@ class WebSocketSession:
         body = json_values.loads(message)
         if body is None:
             return []
-        session = object_at(body, "session")
-        if session is not None:
-            self._read_session(session)
+        session = object_at(body, "session") or {}
+        self._model = text_of(session.get("model")) or self._model
+        for path in ("audio.input.transcription.model", "input_audio_transcription.model"):
+            self._transcriber = text_of(lookup(session, path)) or self._transcriber
         return list(self._events_in(body, message))
 
     def end(self) -> list[Closed]:
@@ -155,7 +160,10 @@ class WebSocketSession:
         kind = body.get("type")
         if kind == TRANSCRIBED:
             if body.get("status") != "in_progress":  # xAI repeats it while speech goes on
-                yield from self._transcribed(message)
+                response = self._open(self._transcriber)
+                response.meter.feed_message(message)
+                request = RequestFacts(model=self._transcriber, streamed=True)
+                yield from (Opened(response.key, request), Closed(response.key, response.meter))
         elif kind == "error":
             yield from self._refused(body, message)
         elif kind == "response.created":
@@ -206,12 +214,6 @@ class WebSocketSession:
         elif len(self._open_responses) == 1:
             next(iter(self._open_responses.values())).meter.feed_message(message)
 
-    def _transcribed(self, message: bytes) -> Iterator[SessionEvent]:
-        response = self._open(self._transcriber)
-        response.meter.feed_message(message)
-        yield Opened(response.key, RequestFacts(model=self._transcriber, streamed=True))
-        yield Closed(response.key, response.meter)
-
     def _open(self, model: str | None) -> _Response:
         self._keys += 1
         meter = Meter(self._route.dialect, content_type="", provider=self._provider)
@@ -226,7 +228,62 @@ class WebSocketSession:
                 oldest = self._open_responses.pop(next(iter(self._open_responses)))
             yield Closed(oldest.key, oldest.meter)
 
-    def _read_session(self, session: dict[str, Any]) -> None:
-        self._model = text_of(session.get("model")) or self._model
-        for path in ("audio.input.transcription.model", "input_audio_transcription.model"):
-            self._transcriber = text_of(lookup(session, path)) or self._transcriber
+
+class LiveTurns:
+    """A Gemini Live session (https://ai.google.dev/api/live): takes each message of either side;
+    returns the turns that it opens and closes.
+
+    The client begins with `setup`, which names the model, and then sends text, audio or video at
+    any time. The server answers in turns: content until `turnComplete`, usually with usage beside
+    it. One turn is one exchange; at most one turn is open.
+
+        idle         no turn; content, a tool call or an error of the server begins one
+        open         until `turnComplete`, or the end of the session
+
+    Usage that arrives while no turn is open is an exchange of its own, so that none is lost.
+    """
+
+    def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
+        self._route = route
+        self._provider = provider
+        self._model = model
+        self._turns = 0
+        self._meter: Meter | None = None
+        """Of the open turn."""
+
+    def client_message(self, message: bytes) -> list[SessionEvent]:
+        """Read a client's message: it opens and closes no turn, but it may name the model."""
+        if b'"setup"' in message and len(message) <= MESSAGE_BYTES_MAX:
+            model = lookup(json_values.loads(short_message(message)) or {}, "setup.model")
+            if isinstance(model, str):
+                self._model = model[:256]
+        return []
+
+    def server_message(self, message: bytes) -> list[SessionEvent]:
+        """The turns that a server's message opens and closes."""
+        has_content = self._meter is not None and self._meter.token_seen
+        telling = _FIGURES if has_content else _BEGINNINGS
+        if len(message) > MESSAGE_BYTES_MAX or not any(mark in message for mark in telling):
+            return []
+        message = short_message(message)
+        body = json_values.loads(message)
+        if body is None:
+            return []
+        happenings: list[SessionEvent] = []
+        if self._meter is None:
+            self._turns += 1
+            self._meter = Meter(self._route.dialect, content_type="", provider=self._provider)
+            self._meter.facts.record_model(self._model)
+            happenings.append(Opened(self._turns, RequestFacts(model=self._model, streamed=True)))
+        self._meter.feed_message(message)
+        is_alone = bool(happenings) and "serverContent" not in body and "toolCall" not in body
+        if is_alone:
+            self._meter.facts.ended = True
+        if self._meter.facts.ended:
+            happenings += self.end()
+        return happenings
+
+    def end(self) -> list[Closed]:
+        """Close the open turn."""
+        meter, self._meter = self._meter, None
+        return [Closed(self._turns, meter)] if meter is not None else []

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 from addon.metering.quotas import is_quota_header
-from addon.metering.requests.path_keys import looks_like_key, redacted_path
+from addon.metering.requests.attribution import looks_like_key, redacted_path
 from addon.metering.requests.redaction import REDACTED
 
 URL_LENGTH_MAX = 8 * 1024

@@ -32,8 +32,8 @@ KINDS = ("list", "dict", "set", "deque", "bytearray", "bytes", "Counter", "Queue
 
 BOUNDS = {
     "dialects/counts.py Counts._remarks": "_REMARKS_MAX",
-    "framing/held.py Held._bytes": "one buffer; the framing's bound of a block, and the budget",
-    "framing/held.py Held._behind": "one buffer; the same, and nothing where nothing is shortened",
+    "framing/frame.py Held._bytes": "one buffer; the framing's bound of a block, and the budget",
+    "framing/frame.py Held._behind": "one buffer; the same, and nothing where nothing is shortened",
     "framing/large_json.py Shortener._kept": "one buffer; KEPT_BYTES_MAX and a chunk",
     "framing/large_json.py Shortener._members": "DEPTH_MAX",
     "metering/answers/backlog.py Backlog._runs": "BACKLOG_BYTES_MAX with RUN_BYTES each, short ones joined",
@@ -100,7 +100,7 @@ CACHES = {
     "dialects/routes.py self._match": "MATCHES_MAX of PATH_LENGTH_MAX",
     "metering/answers/estimate.py _texts": "marks of our own tables",
     "metering/answers/templates.py _parts": "marks of our own tables",
-    "metering/opening.py redacted_path": "PATHS_MAX of PATH_LENGTH_MAX",
+    "metering/opening.py attribution.redacted_path": "PATHS_MAX of PATH_LENGTH_MAX",
     "metering/requests/redaction.py _names_credential": "512 of NAME_KEPT_MAX",
     "metering/requests/redaction.py _spellings": "1 024 characters",
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from addon.framing.ndjson import NDJSON
+from addon.framing.document import NDJSON
 from addon.framing.sse import SSE
 from addon.metering.answers.estimate import text_bytes_of
 from addon.metering.answers.meter import Meter

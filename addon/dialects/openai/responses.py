@@ -1,4 +1,4 @@
-"""Pure. OpenAI Responses, streamed or not.
+"""Pure. OpenAI Responses, streamed or not; and Realtime, whose messages carry such responses.
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 
@@ -26,6 +26,7 @@ _TERMINAL = frozenset(
 )
 RATE_LIMITS = "codex.rate_limits"
 """An event of ChatGPT's backend: how much of a plan is used (openai/codex 10324)."""
+TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
 _SERVER_TOOLS = {
     "web_search_call": "web_searches",
     "file_search_call": "file_searches",
@@ -156,4 +157,49 @@ RESPONSES = Dialect(
         {"type": shapes.beginning("response."), "response.object": shapes.text},
         {"output": shapes.a_list, "usage.input_tokens": shapes.count},
     ),
+)
+
+
+def read_realtime(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one message of a Realtime session's server.
+
+    https://platform.openai.com/docs/api-reference/realtime-server-events
+
+    `response.done` ends a response, successful or not, and carries its usage. A separate model
+    transcribes the user's speech, and a separate event carries the usage that bills it.
+    """
+    kind = body.get("type")
+    response = object_at(body, "response")
+    if response is not None:
+        facts.record_id(response.get("id"))
+        status = response.get("status")
+        facts.record_finish(status if status != "in_progress" else None)
+        # xAI leaves it empty, and reports the figures beside the response.
+        usage = response.get("usage") or body.get("usage")
+        facts.record_usage(usage, final=kind == "response.done")
+        problem = lookup(response, "status_details.error")
+        if problem:
+            record_error(facts, problem)
+        elif status == "failed":
+            facts.failed = True
+        if kind == "response.done":
+            facts.ended = True
+    elif kind == TRANSCRIBED:
+        facts.record_id(body.get("item_id"))
+        facts.record_usage(body.get("usage"), final=True)
+        facts.ended = True
+    elif kind == "error":
+        record_error(facts, body.get("error") or body, body)
+    elif isinstance(kind, str) and kind.endswith(".delta"):
+        facts.token_seen = True
+
+
+REALTIME = Dialect(
+    name="openai.realtime",
+    operation="chat",
+    read=read_realtime,
+    usage_of=openai_usage.usage_of,
+    known_keys=openai_usage.KNOWN_KEYS,
+    ending=Ending.MARK,
+    marks=(Mark(b'"response"'), Mark(b'"error"'), Mark(b"_transcription.completed")),
 )

@@ -24,9 +24,9 @@ If the total replaces a part, or none of these rules explains a total, a remark 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.facts import Facts, text_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
@@ -125,6 +125,12 @@ _DETAILS_KEYS = (
 )
 
 
+PICOUSD_PER_TICK = 100
+"""xAI's `cost_in_usd_ticks`: 10^10 ticks make a USD
+(https://docs.x.ai/docs/guides/usage-and-cost; grok-4.3 at 71 x 1.25 + 128 x 0.20 + 160 x 2.50
+USD per million tokens is 5 143 500 ticks)."""
+_COST_KEYS = frozenset({"cost", "estimated_cost", "cost_in_usd_ticks", "cost_details", "is_byok"})
+"""Of a usage object with costs."""
 _CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _CACHE_WRITE_5M, _CACHE_WRITE_1H = (
     (
@@ -246,6 +252,40 @@ def _remarks_on_total(
         yield f"{disagreement}: the total is right, and the rest of it is in the columns"
     else:
         yield f"{disagreement}: the parts are kept"
+
+
+class Costs(Struct, frozen=True, kw_only=True):
+    """What a provider says it charges, in pico-USD. None: it does not say."""
+
+    own: int | None = None
+    upstream: int | None = None
+    """Billed separately by the upstream, and only under BYOK."""
+    is_byok: bool | None = None
+
+
+_NO_COSTS = Costs()
+
+
+def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
+    """`usage.cost` is a number (OpenRouter, Avian, Vercel) or an object: `{total_cost}`
+    (Perplexity), `{usd}` (Charm Hyper, which bills in credits beside it)."""
+    if facts.cost is None and usage.keys().isdisjoint(_COST_KEYS):
+        return _NO_COSTS
+    if isinstance(usage.get("cost"), dict):
+        own = counts.picousd("cost.total_cost", "cost.usd")
+    else:
+        own = counts.picousd("cost", "estimated_cost")  # DeepInfra says `estimated_cost`
+    if own is None:
+        ticks = counts.first("cost_in_usd_ticks")
+        own = ticks * PICOUSD_PER_TICK if ticks is not None else None
+    if own is None and isinstance(facts.cost, dict):
+        own = Counts(facts.cost).picousd("usd")
+    is_byok = usage.get("is_byok")
+    return Costs(
+        own=own,
+        upstream=counts.picousd("cost_details.upstream_inference_cost"),
+        is_byok=is_byok if isinstance(is_byok, bool) else None,
+    )
 
 
 def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Pure. Gemini on Google AI, Vertex AI and Firebase: generateContent, streamed or not, embeddings.
+"""Pure. Gemini on Google AI, Vertex AI and Firebase: generateContent, streamed or not, embeddings;
+Interactions, and Live.
 
 https://ai.google.dev/api/generate-content#UsageMetadata
 
@@ -8,6 +9,7 @@ beside candidates and prompt, the cached content inside the prompt.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,8 +17,9 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error_in
-from addon.dialects.facts import Facts
+from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.facts import Ending, Facts
+from addon.dialects.openai.usage import added
 from ledger.model.usage import Usage, count_of, sum_of
 
 _DETAILS = (
@@ -36,6 +39,8 @@ _QUERIES = {"webSearchQueries": "web_searches", "imageSearchQueries": "image_sea
 _MODALITY = re.compile(r"[A-Za-z][A-Za-z_]{0,31}")
 _TEXT = ("text", "modality_unspecified")
 MODALITIES_MAX = 16
+_REPORTS_DELTAS = "live-translate"
+"""In the names of these models: `gemini-3.5-live-translate-preview`."""
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -89,9 +94,9 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     candidates = counts.first("candidatesTokenCount", "responseTokenCount")
     prompt = counts.first("promptTokenCount")
     tool_use = counts.first("toolUsePromptTokenCount")
-    inputs = by_modality(usage, "promptTokensDetails", "toolUsePromptTokensDetails")
-    outputs = by_modality(usage, "candidatesTokensDetails", "responseTokensDetails")
-    cached = by_modality(usage, "cacheTokensDetails")
+    inputs = _by_modality(usage, "promptTokensDetails", "toolUsePromptTokensDetails")
+    outputs = _by_modality(usage, "candidatesTokensDetails", "responseTokensDetails")
+    cached = _by_modality(usage, "cacheTokensDetails")
     return Usage(
         input_tokens=sum_of(prompt, tool_use),
         cache_read_tokens=counts.first("cachedContentTokenCount"),
@@ -99,7 +104,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reasoning_tokens=thoughts,
         input_audio_tokens=inputs.get("audio"),
         output_audio_tokens=outputs.get("audio"),
-        tool_units={**facts.units, **modality_units(inputs, outputs, cached)},
+        tool_units={**facts.units, **_modality_units(inputs, outputs, cached)},
         remarks=counts.remarks,
     )
 
@@ -112,7 +117,7 @@ def embeddings_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     return Usage(input_tokens=sum_of(*counted))
 
 
-def by_modality(usage: Mapping[str, Any], *keys: str, count: str = "tokenCount") -> dict[str, int]:
+def _by_modality(usage: Mapping[str, Any], *keys: str, count: str = "tokenCount") -> dict[str, int]:
     """Tokens by modality, without text; the enum may be a number, which is ignored."""
     tokens: dict[str, int] = {}
     for key in keys:
@@ -126,7 +131,7 @@ def by_modality(usage: Mapping[str, Any], *keys: str, count: str = "tokenCount")
     return tokens
 
 
-def modality_units(
+def _modality_units(
     inputs: Mapping[str, int], outputs: Mapping[str, int], cached: Mapping[str, int]
 ) -> dict[str, int]:
     """Tokens that have a price of their own, by the name of their unit. One of a new modality has
@@ -190,4 +195,139 @@ EMBEDDINGS = replace(
         {"embeddings": shapes.with_key("values")},
         {"predictions": shapes.with_key("embeddings")},
     ),
+)
+
+
+def read_interaction(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event of the Interactions API: its own event names and usage keys.
+
+    https://ai.google.dev/gemini-api/docs/interactions
+    """
+    kind = body.get("event_type") or event
+    interaction = object_at(body, "interaction")
+    if interaction is None and body.get("object") == "interaction":
+        interaction = body
+    if interaction is not None:
+        facts.record_id(interaction.get("id"))
+        facts.record_model(interaction.get("model"))
+        status = interaction.get("status")
+        if status != "in_progress" or facts.is_document:
+            facts.record_finish(status)
+        facts.record_usage(interaction.get("usage"), final=True)
+        if interaction.get("error"):
+            record_error(facts, interaction["error"])
+    if kind in ("interaction.complete", "interaction.completed", "interaction.failed"):
+        facts.ended = True
+    elif kind in ("step.delta", "content.delta"):
+        facts.token_seen = True
+    if body.get("error") or kind == "error":
+        record_error(facts, body.get("error") or body, body)
+
+
+def interaction_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures: output includes thoughts, input includes tool use; Gemini counts them apart."""
+    counts = Counts(usage)
+    thoughts = counts.first("total_thought_tokens")
+    inputs = counts.first("total_input_tokens")
+    inputs_by, outputs_by, cached_by = (
+        _by_modality(usage, *keys, count="tokens")
+        for keys in (
+            ("input_tokens_by_modality", "tool_use_tokens_by_modality"),
+            ("output_tokens_by_modality",),
+            ("cached_tokens_by_modality",),
+        )
+    )
+    return Usage(
+        input_tokens=sum_of(inputs, counts.first("total_tool_use_tokens")),
+        cache_read_tokens=counts.first("total_cached_tokens"),
+        output_tokens=sum_of(counts.first("total_output_tokens"), thoughts),
+        reasoning_tokens=thoughts,
+        input_audio_tokens=inputs_by.get("audio"),
+        output_audio_tokens=outputs_by.get("audio"),
+        tool_units={**facts.units, **_modality_units(inputs_by, outputs_by, cached_by)},
+        remarks=counts.remarks,
+    )
+
+
+INTERACTIONS = Dialect(
+    name="gemini.interactions",
+    operation="chat",
+    read=read_interaction,
+    usage_of=interaction_usage_of,
+    known_keys=frozenset(
+        {"total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens"}
+        | {"total_cached_tokens", "total_tool_use_tokens", "raw_prompt_token"}
+        | {
+            f"{kind}_tokens_by_modality{key}"
+            for kind in ("input", "output", "cached", "tool_use")
+            for key in ("", ".modality", ".tokens")
+        }
+    ),
+    marks=(Mark(b'"interaction"'), Mark(b"interaction."), Mark(b'"error"')),
+    text_marks=(b'"text"', b'"arguments"'),
+    request_shapes=(
+        {"model": shapes.text, "input": shapes.anything},
+        {"agent": shapes.text, "input": shapes.anything},
+    ),
+    answer_shapes=(
+        {"object": shapes.one_of("interaction"), "usage": shapes.an_object},
+        {"event_type": shapes.beginning("interaction."), "interaction": shapes.an_object},
+    ),
+)
+
+
+def read_live(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one message of the server of a Live session, for one turn of the model.
+
+    https://ai.google.dev/api/live
+
+    The server's messages belong to the open turn. Usage usually comes beside `turnComplete`, and
+    may come earlier in the turn too: the last one counts. Each turn is billed with the whole
+    context of the session, so the turns of a session are exchanges of their own. Models that
+    translate live report what came since the last report instead, so that a turn has the sum
+    (https://ai.google.dev/gemini-api/docs/live).
+    """
+    content = object_at(body, "serverContent")
+    if content is not None:
+        if lookup(content, "modelTurn.parts") or content.get("outputTranscription"):
+            facts.token_seen = True
+        if content.get("interrupted") is True:
+            facts.record_finish("interrupted")
+        facts.record_finish(content.get("turnCompleteReason"))
+        if content.get("turnComplete") is True:
+            facts.ended = True
+    elif body.get("toolCall"):
+        facts.token_seen = True
+    usage = object_at(body, "usageMetadata")
+    if usage is not None:
+        if facts.usage is not None and _REPORTS_DELTAS in (facts.response_model or ""):
+            facts.record_usage(_added(facts.usage, usage), final=True)
+        else:
+            facts.record_usage(usage, final=True)
+    if body.get("error"):
+        record_error(facts, body["error"], body)
+
+
+def _added(before: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
+    """The sum of two usage objects, count by count and modality by modality."""
+    total = added(before, delta)
+    for key in delta:
+        if key.endswith("TokensDetails"):
+            tokens: Counter[str] = Counter()
+            for one in objects_at(before, key) + objects_at(delta, key):
+                tokens[str(one.get("modality"))] += count_of(one.get("tokenCount")) or 0
+            total[key] = [
+                {"modality": modality, "tokenCount": count}
+                for modality, count in tokens.most_common(MODALITIES_MAX)
+            ]
+    return total
+
+
+LIVE = replace(
+    GENERATE_CONTENT,
+    name="gemini.live",
+    operation="chat",
+    read=read_live,
+    marks=(Mark(b'"usageMetadata"'), Mark(b'"turnComplete"'), Mark(b'"error"')),
+    ending=Ending.MARK,
 )

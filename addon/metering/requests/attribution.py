@@ -3,8 +3,10 @@
 import hmac
 import re
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 from addon.dialects.facts import clean
+from addon.metering.requests.redaction import REDACTED
 
 TAG_HEADER = "x-tokentee-tag"
 SESSION_HEADER = "x-tokentee-session"
@@ -25,6 +27,14 @@ _PROTOCOL_KEY = re.compile(r"openai-insecure-api-key\.([^\s,]+)")
 _AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
 _QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
 """Gemini clients send `?key=` (BerriAI/litellm#35678)."""
+_KEY_BEGINS = re.compile(
+    r"(?i)(?:sk|pk|rk|ak|xai|gsk|hf|api|key|tok|ghp|gho|ghs|ghu|glpat|pat|aiza|ya29|eyj|akia|asia|"
+    r"nvapi|r8|pplx|fw|csk|tgp|vck|jina|pa)[-_.]?"
+)
+"""A word of a path is a key if it is long and looks random, or begins as keys do."""
+_WORD_LENGTH_MIN = 20
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SEPARATOR = re.compile(r"([/:])")
 
 
 def tags_of_headers(values: Sequence[str]) -> dict[str, str]:
@@ -84,3 +94,32 @@ def is_signed(headers: Mapping[str, str], path: str) -> bool:
         or "signature" in headers
         or "X-Amz-Signature=" in path
     )
+
+
+def redacted_path(path: str) -> str:
+    """A path without its query, with each segment that looks like a key replaced: webhook-like
+    URLs carry one. Each is checked once, and no pattern can backtrack, so the work is linear."""
+    pieces = _SEPARATOR.split(path)
+    return "".join(
+        REDACTED if at % 2 == 0 and looks_like_key(piece) else piece
+        for at, piece in enumerate(pieces)
+    )
+
+
+def looks_like_key(word: str) -> bool:
+    """Whether a segment of a path may be a credential.
+
+    Model names and resource ids stay: they are short, UUIDs, or made of words and digits that are
+    joined. A key is one long run of letters and digits, or has a prefix that only keys have.
+    """
+    word = unquote(word)
+    if len(word) < _WORD_LENGTH_MIN or _UUID.fullmatch(word):
+        return False
+    runs = re.split(r"[^A-Za-z0-9]+", word)
+    longest = max(runs, key=len)
+    if _KEY_BEGINS.match(word) and (len(longest) >= 16 or len(runs) > 5):
+        return True
+    # Letters and digits are mixed in random text.
+    digits = sum(char.isdigit() for char in longest)
+    is_mixed = digits >= 3 or longest.lower() != longest != longest.upper()
+    return len(longest) >= _WORD_LENGTH_MIN and 0 < digits < len(longest) and is_mixed

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.request import read_request
-from addon.framing import document, held, large_json, sse
+from addon.framing import document, frame, large_json, sse
 from addon.metering.answers.meter import Meter
 from ledger.model import providers
 from ledger.model.usage import NO_USAGE, Usage
@@ -192,7 +192,7 @@ def test_figures_are_read_among_any_number_of_other_keys(
     (response,) = case.glob("response.*")
     body, expected = load(case)[-1], load(case)[2]
     monkeypatch.setattr(large_json, "MEMBERS_MAX", 40)
-    for module in (held, sse, document):
+    for module in (frame, sse, document):
         monkeypatch.setattr(module, "LARGE_BYTES", 500)
     for unit in expected.get("unknown_units", ()):
         del expected["tool_units"][unit]  # of so many keys, only the known ones are read

@@ -2,10 +2,9 @@
 
 import pytest
 
-from addon.dialects import routes, unknown
+from addon.dialects import fetched, routes
 from addon.dialects.facts import Ending, Facts
-from addon.dialects.fetched import batch_sums, results
-from addon.dialects.openai import chat, realtime
+from addon.dialects.openai import chat, responses
 from addon.dialects.vendors import bedrock, cohere, mistral, replicate
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
@@ -121,17 +120,17 @@ def test_a_state_of_a_thing_is_no_finish_reason() -> None:
         ({"id": "x", "status": "success"}, "success"),
     ):
         facts = Facts(is_document=True)
-        unknown.read(facts, "", body)
+        routes.UNKNOWN.dialect.read(facts, "", body)
         assert facts.finish_reason == expected
     facts = Facts()
-    unknown.read(facts, "error", {"error": "no"})
+    routes.UNKNOWN.dialect.read(facts, "error", {"error": "no"})
     assert facts.failed
-    assert unknown.usage_of({}, facts).input_tokens is None
+    assert routes.UNKNOWN.dialect.usage_of({}, facts).input_tokens is None
 
 
 def test_frames_that_say_nothing_change_nothing() -> None:
     for dialect, body in (
-        (realtime.REALTIME, {"type": "session.created"}),
+        (responses.REALTIME, {"type": "session.created"}),
         (cohere.CHAT, {"type": "content-start"}),
         (mistral.CONVERSATIONS, {"type": "tool.execution.started"}),
         (bedrock.INVOKE, {"bytes": "A"}),
@@ -145,15 +144,15 @@ def test_frames_that_say_nothing_change_nothing() -> None:
 
 def test_a_batch_of_very_many_models_says_what_it_left_out() -> None:
     facts = Facts()
-    for n in range(batch_sums.MODELS_MAX + 3):
+    for n in range(fetched.MODELS_MAX + 3):
         answer = {"choices": [], "model": f"m{n}", "usage": {"prompt_tokens": 1}}
-        results.read_line(facts, "", {"custom_id": "c", "response": {"body": answer}})
+        fetched.read_line(facts, "", {"custom_id": "c", "response": {"body": answer}})
     assert facts.usage is not None
-    usage = batch_sums.usage_of(facts.usage, facts)
-    assert len(usage.further) == batch_sums.MODELS_MAX - 1
+    usage = fetched.usage_of(facts.usage, facts)
+    assert len(usage.further) == fetched.MODELS_MAX - 1
     assert usage.remarks == ("3 answers left out",)
-    results.read_line(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
-    assert facts.usage["results"] == batch_sums.MODELS_MAX + 3
+    fetched.read_line(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
+    assert facts.usage["results"] == fetched.MODELS_MAX + 3
 
 
 GEMINI = (

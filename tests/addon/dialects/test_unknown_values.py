@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from addon.dialects.fetched.batch_sums import BATCH
+from addon.dialects.fetched import BATCH
 from addon.metering.answers.meter import Meter
 from ledger.pricing.rules import published
 from tests.addon.dialects.test_cases import CASES, encoded, load, metered, named

@@ -3,10 +3,9 @@
 import pytest
 
 from addon.framing.choice import FRAMINGS, framing_of
-from addon.framing.document import Document, Opaque
+from addon.framing.document import NDJSON, Document, Opaque
 from addon.framing.eventstream import EventStream
 from addon.framing.json_array import JsonArray
-from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
 from tests.addon.framing.test_eventstream import event
 from tests.named import named

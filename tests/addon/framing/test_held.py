@@ -2,11 +2,10 @@
 
 import pytest
 
-from addon.framing.document import Document
+from addon.framing.document import NDJSON, Document
 from addon.framing.eventstream import EventStream
-from addon.framing.held import LARGE_BYTES, Held
+from addon.framing.frame import LARGE_BYTES, Held
 from addon.framing.json_array import JsonArray
-from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
 from tests.addon.linear import assert_linear
 

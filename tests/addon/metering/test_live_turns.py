@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 from addon.dialects import routes
-from addon.metering.live_turns import LiveTurns
-from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Opened
+from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, LiveTurns, Opened
 
 PATH = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
 AUDIO = {"modelTurn": {"parts": [{"inlineData": {"mimeType": "audio/pcm", "data": "AAAA"}}]}}

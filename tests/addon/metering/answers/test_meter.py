@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from addon.dialects import routes, unknown
+from addon.dialects import routes
 from addon.dialects.dialect import Dialect
 from addon.dialects.facts import Ending
 from addon.dialects.openai import chat as openai_chat
@@ -223,7 +223,7 @@ def test_a_tool_call_costs_more_than_its_arguments(size: int) -> None:
 
 def test_an_unknown_answer_gets_a_reading_of_nothing() -> None:
     body = b'data: {"id":"a","tokens":5,"usage":{"total":5}}\n\ndata: {"error":"bad"}\n\n'
-    meter = read(body, unknown.UNKNOWN)
+    meter = read(body, routes.UNKNOWN.dialect)
     assert meter.usage() is NO_USAGE
     assert meter.usage_json is None
     assert meter.facts.error_message == "bad"
@@ -259,7 +259,7 @@ def test_a_plain_error_body_says_what_it_says() -> None:
 
 def test_lines_are_frames() -> None:
     body = b'{"id":"x"}\n{"error":"e"}\n'
-    meter = read(body, unknown.UNKNOWN, content_type="application/x-ndjson")
+    meter = read(body, routes.UNKNOWN.dialect, content_type="application/x-ndjson")
     assert (meter.frames, meter.facts.response_id, meter.facts.error_message) == (2, "x", "e")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.metering.requests.agents import AGENTS, NO_AGENT, AgentFacts, agent_of
+from addon.metering.requests.purpose import AGENTS, NO_AGENT, AgentFacts, agent_of
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.metering.requests.path_keys import redacted_path
+from addon.metering.requests.attribution import redacted_path
 from addon.metering.requests.redaction import REDACTED
 
 

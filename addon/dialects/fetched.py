@@ -1,4 +1,16 @@
-"""Pure. A file of batch results: the sums of all its answers, in any mix of formats.
+"""Pure. Results that clients fetch after the request that ordered them: one answer at a time, and
+the files and documents of batches.
+
+https://docs.x.ai/docs/guides/deferred-chat-completions
+https://docs.perplexity.ai/api-reference/async-chat-completions-api-request-get
+https://platform.openai.com/docs/guides/batch (Mistral's, Groq's and Gemini's files have its lines)
+https://docs.claude.com/en/docs/build-with-claude/batch-processing
+https://ai.google.dev/gemini-api/docs/batch-api
+https://docs.mistral.ai/api/endpoint/batch (`BatchJobOut.outputs`)
+https://docs.x.ai/developers/advanced-api-usage/batch-api
+
+A client may fetch a result many times and before it is ready. An answer without usage makes no row.
+The same result fetched again has the same id and figures, so it is the same billed response.
 
 One file has as many answers as the batch had requests, each with a usage object in its own format.
 The exchange that fetches the file is one row. Its figures are the sums of all answers of one model
@@ -9,12 +21,14 @@ dedupe recognizes the same file fetched again.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace as variant
 from typing import Any
 
 from msgspec.structs import replace
 
-from addon.dialects.counts import Counts
+from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat, endpoints, responses
 from addon.dialects.vendors import anthropic, gemini
@@ -37,7 +51,7 @@ MODELS_MAX = 64
 out, and the row records it."""
 
 
-def dialect_of_results(
+def _dialect_of_results(
     name: str, read: Callable[[Facts, str, dict[str, Any]], None], *, mark: bytes
 ) -> Dialect:
     """The dialect of a file of results. `read` adds the answers of one frame; `mark` is the key
@@ -53,7 +67,7 @@ def dialect_of_results(
     )
 
 
-def add(facts: Facts, answer: dict[str, Any]) -> None:
+def _add(facts: Facts, answer: dict[str, Any]) -> None:
     """Add one answer of a batch to the sums of the file."""
     dialect = _dialect_of(answer)
     alone = Facts(is_document=True, provider=facts.provider)
@@ -134,3 +148,58 @@ def _usage(sums: dict[str, Any]) -> Usage:
         **{column: counts.first(column) for column in TOKENS},
         tool_units={**sums.get("units", {}), "batch_results": sums["results"]},
     )
+
+
+def read_perplexity(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one answer of Perplexity in `response`, beside the state of the order."""
+    answer = object_at(body, "response")
+    if answer is not None:
+        chat.read(facts, event, answer)
+    if body.get("error_message"):
+        record_error(facts, str(body["error_message"]))
+
+
+def read_line(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one line of a file. OpenAI's answer is in `response.body`, Gemini's in `response`."""
+    response = object_at(body, "response")
+    if response is not None and ("custom_id" in body or "key" in body):
+        _add(facts, object_at(response, "body") or response)
+
+
+def read_anthropic(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one line of the results of an Anthropic message batch."""
+    message = lookup(body, "result.message")
+    if isinstance(message, dict) and "custom_id" in body:
+        _add(facts, message)
+
+
+def read_gemini(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read a Gemini batch as an operation; one that is not done has no answers."""
+    for one in objects_at(lookup(body, "response.inlinedResponses"), "inlinedResponses"):
+        answer = object_at(one, "response")
+        if answer is not None:
+            _add(facts, answer)
+
+
+def read_mistral(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read a job of Mistral; only one with inline requests that is done has outputs."""
+    for one in objects_at(body, "outputs"):
+        read_line(facts, event, one)
+
+
+def read_xai(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one page of xAI's results; each names what was asked for above its answer."""
+    for one in objects_at(body, "results"):
+        answers = lookup(one, "batch_result.response")
+        for answer in answers.values() if isinstance(answers, dict) else ():
+            if isinstance(answer, dict):
+                _add(facts, answer)
+
+
+XAI_DEFERRED = variant(chat.CHAT, name="xai.deferred")
+PERPLEXITY_ASYNC = variant(chat.CHAT, name="perplexity.async", read=read_perplexity)
+OPENAI_FILE = _dialect_of_results("openai.batch_output", read_line, mark=b'"response"')
+ANTHROPIC_FILE = _dialect_of_results("anthropic.batch_results", read_anthropic, mark=b'"result"')
+GEMINI_OPERATION = _dialect_of_results("gemini.batch", read_gemini, mark=b'"response"')
+MISTRAL_JOB = _dialect_of_results("mistral.batch_job", read_mistral, mark=b'"outputs"')
+XAI_PAGE = _dialect_of_results("xai.batch_results", read_xai, mark=b'"results"')

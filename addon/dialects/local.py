@@ -1,0 +1,200 @@
+"""Pure. Model servers that people run themselves: Ollama, LM Studio, llama.cpp, Text Generation
+Inference, each in its own format.
+
+Ollama      https://github.com/ollama/ollama/blob/main/docs/api.md. There is no usage object: the
+            counts and durations (nanoseconds) are on the last line, beside `done: true`. Ollama
+            leaves out a prompt count if the whole prompt was cached.
+LM Studio   https://lmstudio.ai/docs/developer/rest/chat: `/api/v1/chat`. The figures are in
+            `stats`; a stream ends with `chat.end`, which carries the whole answer.
+llama.cpp   https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md:
+            `/completion`. There is no usage object: the counts are at the top level of the answer
+            and of a stream's last event. `tokens_evaluated` is the whole prompt, of which
+            `timings.cache_n` came from the cache; `tokens_cached` counts prompt and answer
+            together, and the ledger does not use it.
+Hugging Face Text Generation Inference
+            https://huggingface.github.io/text-generation-inference/: `/generate`. A document has
+            details only if the request asked for them; response headers always have the counts.
+            The last event of a stream has `generated_text` and details.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.counts import HEADER_PREFIX, count_in, counts_among, object_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Ending, Facts
+from addon.dialects.frame_paths import FramePaths, UsagePaths
+
+_OLLAMA_KEYS = (
+    "prompt_eval_count",
+    "eval_count",
+    "total_duration",
+    "load_duration",
+    "prompt_eval_duration",
+    "eval_duration",
+)
+_OLLAMA = UsagePaths(input=("prompt_eval_count",), output=("eval_count",))
+
+
+def read_ollama(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one document or line."""
+    facts.record_model(body.get("model"))
+    message = object_at(body, "message") or {}
+    content = (message.get(key) for key in ("content", "thinking", "tool_calls"))
+    if body.get("response") or any(content):
+        facts.token_seen = True
+    if body.get("error"):
+        record_error(facts, body["error"], body)
+    if body.get("done") is True or facts.is_document:
+        facts.record_finish(body.get("done_reason"))
+        usage = counts_among(body, _OLLAMA_KEYS)
+        facts.record_usage(usage or None, final=True)
+        facts.ended = True
+
+
+OLLAMA_CHAT = Dialect(
+    name="ollama.chat",
+    operation="chat",
+    read=read_ollama,
+    usage_of=_OLLAMA.usage_of,
+    known_keys=frozenset(_OLLAMA_KEYS),
+    marks=(Mark(b'"done"', (b'"done":false', b'"done": false')), Mark(b'"error"')),
+    text_marks=(b'"content"', b'"response"', b'"thinking"'),
+    streams_unless_told=True,
+    ending=Ending.MARK,
+    request_shapes=({"model": shapes.text, "messages": shapes.a_list},),
+    answer_shapes=(
+        {"model": shapes.text, "done": shapes.true_or_false, "message": shapes.an_object},
+    ),
+)
+OLLAMA_GENERATE = replace(
+    OLLAMA_CHAT,
+    name="ollama.generate",
+    operation="text_completion",
+    request_shapes=({"model": shapes.text, "prompt": shapes.anything},),
+    answer_shapes=(
+        {"model": shapes.text, "done": shapes.true_or_false, "response": shapes.anything},
+    ),
+)
+OLLAMA_EMBED = replace(
+    OLLAMA_CHAT,
+    name="ollama.embed",
+    operation="embeddings",
+    streams_unless_told=False,
+    request_shapes=(
+        {"model": shapes.text, "input": shapes.prompt},
+        {"model": shapes.text, "prompt": shapes.prompt},
+    ),
+    answer_shapes=({"model": shapes.text, "embeddings": shapes.a_list},),
+)
+
+_LM_STUDIO = UsagePaths(
+    input=("input_tokens",), output=("total_output_tokens",), reasoning=("reasoning_output_tokens",)
+)
+
+
+def read_lm_studio(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event."""
+    kind = body.get("type") or event
+    if kind == "error" or body.get("error"):
+        record_error(facts, body.get("error") or body, body)
+        return
+    answer = object_at(body, "result") if kind == "chat.end" else body
+    if answer is None:
+        return
+    facts.record_model(answer.get("model_instance_id"))
+    facts.record_id(answer.get("response_id"))
+    facts.record_usage(answer.get("stats"), final=True)
+    if kind == "chat.end":
+        facts.ended = True
+    elif isinstance(kind, str) and kind.endswith((".delta", ".arguments")):
+        facts.token_seen = True
+
+
+LM_STUDIO_CHAT = Dialect(
+    name="lm_studio.chat",
+    operation="chat",
+    read=read_lm_studio,
+    usage_of=_LM_STUDIO.usage_of,
+    known_keys=_LM_STUDIO.known_keys(
+        "tokens_per_second", "time_to_first_token_seconds", "model_load_time_seconds"
+    ),
+    marks=(Mark(b"chat.end"), Mark(b'"error"'), Mark(b'"stats"')),
+    text_marks=(b'"content"', b'"arguments"'),
+    answer_shapes=(
+        {"model_instance_id": shapes.text, "stats": shapes.an_object},
+        {"type": shapes.one_of("chat.start", "chat.end"), "model_instance_id": shapes.text},
+        {"type": shapes.one_of("chat.end"), "result.stats": shapes.an_object},
+    ),
+)
+
+_LLAMA_CPP = UsagePaths(
+    input=("tokens_evaluated",), output=("tokens_predicted",), cache_read=("timings.cache_n",)
+)
+
+LLAMA_CPP_COMPLETION = Dialect(
+    name="llama_cpp.completion",
+    operation="text_completion",
+    read=FramePaths(
+        models=("model",),
+        finishes=("stop_type",),
+        unfinished=frozenset({"none"}),
+        texts=("content",),
+        usage_keys=("tokens_evaluated", "tokens_predicted", "tokens_cached", "timings.cache_n"),
+        ends=("stop",),
+    ).read,
+    usage_of=_LLAMA_CPP.usage_of,
+    known_keys=_LLAMA_CPP.known_keys("tokens_cached"),
+    marks=(Mark(b'"stop"', (b'"stop":false', b'"stop": false')), Mark(b'"error"')),
+    text_marks=(b'"content"',),
+    answer_shapes=(
+        {"content": shapes.anything, "tokens_predicted": shapes.count},
+        {"content": shapes.anything, "stop": shapes.true_or_false, "id_slot": shapes.anything},
+    ),
+)
+
+_TGI_HEADERS = {name: HEADER_PREFIX + name for name in ("x-prompt-tokens", "x-generated-tokens")}
+_TGI = UsagePaths(
+    input=("details.input_length", _TGI_HEADERS["x-prompt-tokens"]),
+    output=("details.generated_tokens", _TGI_HEADERS["x-generated-tokens"]),
+)
+_TGI_LAYOUT = FramePaths(
+    finishes=("details.finish_reason",),
+    texts=("token.text", "generated_text"),
+    usage_keys=("details.input_length", "details.generated_tokens"),
+)
+
+
+def read_tgi(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event, and the counts in its response headers."""
+    _TGI_LAYOUT.read(facts, event, body)
+    if object_at(body, "details") is not None and not facts.is_document:
+        facts.ended = True
+    if not facts.is_document:
+        return
+    reported = {
+        key: count
+        for name, key in _TGI_HEADERS.items()
+        if (count := count_in(facts.headers, name)) is not None
+    }
+    if reported:
+        facts.record_usage({**reported, **(facts.usage or {})}, final=True)
+
+
+TGI_GENERATE = Dialect(
+    name="tgi.generate",
+    operation="text_completion",
+    read=read_tgi,
+    usage_of=_TGI.usage_of,
+    known_keys=_TGI.known_keys(),
+    marks=(Mark(b'"details"', (b'"details":null', b'"details": null')), Mark(b'"error"')),
+    text_marks=(b'"text"',),
+    answer_shapes=(
+        {"generated_text": shapes.text, "details.generated_tokens": shapes.count},
+        {"generated_text": shapes.text},
+        {"token.id": shapes.count, "token.text": shapes.anything},
+    ),
+    request_shapes=({"inputs": shapes.text, "parameters": shapes.an_object},),
+)
