@@ -87,15 +87,14 @@ def trust(
     any change ends it.
     """
     from addon.run.call import config_file
-    from addon.run.call import trust as trusting
 
     if lists:
-        for trusted, known in trusting.remembered().items():
+        for trusted, known in config_file.remembered().items():
             sys.stdout.write(f"{known[:12]}  {trusted}\n")
         return
     path = _found(file)
-    digest = None if revoke else trusting.digest_of(path, config_file.load(path))
-    trusting.remember(path, digest)
+    digest = None if revoke else config_file.digest_of(path, config_file.load(path))
+    config_file.remember(path, digest)
     sys.stderr.write(f"{path}: {'no longer trusted' if revoke else 'trusted as it is now'}\n")
 
 

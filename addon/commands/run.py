@@ -111,7 +111,7 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     `given`: the operator's environment. The file's paths of names and budgets are put into this
     process's environment, where their readers find them.
     """
-    from addon.run.call import config_file, trust
+    from addon.run.call import config_file
     from addon.run.call.arguments import set_options, workers_of
     from ledger.budgets.budgets_file import DIGEST_VARIABLE
 
@@ -130,7 +130,7 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     for option in options:
         if option.name in ("names", "budgets") and option.source == config_file.FILE:
             os.environ[config_file.VARIABLES[option.name]] = option.value
-            if option.name == "budgets" and (digest := trust.file_digest(Path(option.value))):
+            if option.name == "budgets" and (digest := config_file.file_digest(Path(option.value))):
                 os.environ[DIGEST_VARIABLE] = digest
     sys.stderr.write(f"tokentee: settings from {path}\n")
     workers = call.workers if call.workers is not None else settings.workers

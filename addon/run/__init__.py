@@ -3,7 +3,6 @@
     standalone       the proxy without a command
     proxied_command  the proxy, the command and the bill
     master           mitmproxy with only the addons that recording needs
-    workspace        the project and branch that a command is run in
     bill             what the command used, and whether it is what was expected
     imports          imports without the garbage collector, for a quick start
     call/            the command line and the config file

@@ -22,7 +22,6 @@ from addon.run.call.arguments import LOOPBACK, Call, set_options
 from addon.run.command import authorities, bypass, child, hosts, outbound
 from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.master import RecordingMaster, run_master
-from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
 from ledger.store.engines.urls import default_url
 
@@ -63,10 +62,8 @@ def run_proxied(call: Call) -> int:
         _print(str(error))
         return _without_recorder(call)
     run_id = secrets.token_hex(4)
-    workspace = workspace_of(Path.cwd())
-    recorder = Recorder(
-        tags={"run": run_id}, project=workspace.project, git_branch=workspace.git_branch
-    )
+    project, git_branch = child.workspace_of(Path.cwd())
+    recorder = Recorder(tags={"run": run_id}, project=project, git_branch=git_branch)
     with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
         trusted, troubles = authorities.write_trusted(Path(folder), os.environ)
         for trouble in troubles:
@@ -213,7 +210,7 @@ class ProxiedCommand:
                 await bridge.start()
             environment = self._environment()
             self.exit_code = await child.run_command(
-                command, environment, on_start=self._start_watching
+                command, environment, on_start=self._start_watch
             )
             await self._explain()
         except child.CommandCannotStartError as error:
@@ -231,7 +228,10 @@ class ProxiedCommand:
             ctx.master.shutdown()
 
     def _environment(self) -> dict[str, str]:
-        named = (*self.policy.hosts.named, *_configured_hosts())
+        named = self.policy.hosts.named
+        with contextlib.suppress(ValueError, LedgerError):  # the recorder has reported them
+            for each in proxy_options.parse(ctx.options).upstreams:
+                named += (hosts.NamedHost(name=each.host, port=each.port),)
         everything = self._call.everything
         self.policy.hosts = hosts.LlmHosts(named=named, everything=everything)
         authority = Path(ctx.options.confdir).expanduser() / "mitmproxy-ca-cert.pem"
@@ -249,7 +249,7 @@ class ProxiedCommand:
             node_hosts=hosts.javascript_pattern(self.policy.hosts),
         )
 
-    def _start_watching(self, pid: int) -> None:
+    def _start_watch(self, pid: int) -> None:
         self._watch = bypass.Watch(pid, own_port=self._port)
         self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 
@@ -265,15 +265,6 @@ class ProxiedCommand:
             named = [each.name for each in self.policy.hosts.named]
             names = await bypass.resolve([*hosts.default_hosts(), *named])
         self.warnings += bypass.warnings(self._watch.seen, names)
-
-
-def _configured_hosts() -> tuple[hosts.NamedHost, ...]:
-    """The hosts of `tee_hosts`. The recorder has already reported an invalid value."""
-    try:
-        settings = proxy_options.parse(ctx.options)
-    except (ValueError, LedgerError):
-        return ()
-    return tuple(hosts.NamedHost(name=each.host, port=each.port) for each in settings.upstreams)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,16 +1,28 @@
-"""Edge. Finds and reads the config file in force, and makes the proxy's options of its settings."""
+"""Edge. Finds and reads the config file in force, and makes the proxy's options of its settings.
 
+A file in the current folder was found, not named: whoever wrote the folder wrote it. It may set
+what is harmless. What runs commands, sends data away, decrypts more or moves the ledger needs
+`--config FILE`, or `tokentee config trust FILE`, which remembers the digest of the file and of the
+files that it names, as direnv and git do (https://direnv.net/, git-config `safe.directory`).
+"""
+
+import hashlib
+import json
 import os
 import sys
+import tempfile
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from addon.run.call import trust
+import msgspec
+
 from addon.run.call.settings import FILES, ConfigFile, beside, read
+from ledger.budgets.budgets import read as read_budgets
+from ledger.model.errors import LedgerError
 from ledger.settings import toml_tables
-from ledger.settings.small_files import config_directory, read_text
+from ledger.settings.small_files import config_directory, read_bytes, read_text
 from ledger.settings.toml_tables import TomlProblem
 
 NAME = "tokentee.toml"
@@ -26,6 +38,12 @@ VARIABLES: Mapping[str, str] = {
 OUTSIDE = ("names", "budgets", "workers")
 """Options that are not the recorder's: it does not know them."""
 FILE = "file"
+HARMLESS = frozenset({"tags", "client_tags", "log", "log_format", "names", "budgets"})
+"""Keys that any file may set; `budgets` only if they have no alerts. A key that is not listed here
+is not harmless."""
+STORE = "trusted.json"
+FILES_MAX = 1_000
+"""Trusted files that are remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +69,11 @@ def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> C
     the harmless ones. One line says what is left out. LedgerError for the first problem."""
     settings = load(path)
     was_named = named or environment.get("TOKENTEE_CONFIG")
-    if was_named or path != Path(NAME) or trust.is_trusted(path, settings):
+    if was_named or path != Path(NAME):
         return settings
-    settings, left_out = trust.restricted(path, settings)
+    if remembered().get(str(path.resolve())) == digest_of(path, settings):
+        return settings
+    settings, left_out = restricted(path, settings)
     if left_out:
         sys.stderr.write(
             f"tokentee: {path} was found, not named, and is not trusted: it does not set "
@@ -148,6 +168,81 @@ def words_of(options: Iterable[Option], *, given: Container[str]) -> list[str]:
         if option.name not in given and option.name not in OUTSIDE
         for word in ("--set", f"{option.name}={option.value}")
     ]
+
+
+def digest_of(path: Path, settings: ConfigFile) -> str:
+    """Digest of a config file and of the files that it names. LedgerError if it cannot be read."""
+    found = hashlib.sha256(read_bytes(path, "config file"))
+    for key in FILES:
+        named = getattr(settings, key)
+        if named is not None:
+            content = file_digest(beside(path.parent, named)) or "none"
+            found.update(f"\0{key}\0{content}".encode())
+    return found.hexdigest()
+
+
+def file_digest(path: Path) -> str | None:
+    """Digest of a regular file; None if it is none, or cannot be read."""
+    try:
+        if not path.is_file():
+            return None
+        return hashlib.sha256(read_bytes(path, "file")).hexdigest()
+    except (LedgerError, OSError, ValueError):
+        return None
+
+
+def restricted(path: Path, settings: ConfigFile) -> tuple[ConfigFile, list[str]]:
+    """What an untrusted file may set, and the keys that are left out."""
+    empty = ConfigFile()
+    left_out = [
+        name
+        for name in ConfigFile.__struct_fields__
+        if getattr(settings, name) != getattr(empty, name)
+        and (name not in HARMLESS or (name in FILES and not _is_harmless(path, settings, name)))
+    ]
+    values = {name: getattr(empty, name) for name in left_out}
+    return msgspec.structs.replace(settings, **values), left_out
+
+
+def _is_harmless(path: Path, settings: ConfigFile, key: str) -> bool:
+    """Whether a file that a key names lies beside the config file, and runs and sends nothing."""
+    named = beside(path.parent, getattr(settings, key))
+    if not named.is_file() or not named.resolve().is_relative_to(path.parent.resolve()):
+        return False
+    if key != "budgets":
+        return True
+    budgets, problems = read_budgets(read_bytes(named, "budgets file").decode("utf-8", "replace"))
+    return not problems and not budgets.destinations
+
+
+def remembered() -> Mapping[str, str]:
+    """Path of each trusted file -> its digest. LedgerError for a damaged list."""
+    store = config_directory() / STORE
+    if not store.is_file():
+        return {}
+    try:
+        return msgspec.json.decode(read_bytes(store, "list of trusted files"), type=dict[str, str])
+    except msgspec.MsgspecError as error:
+        raise LedgerError(f"{store}: {error}; remove it, and trust your files again") from None
+
+
+def remember(path: Path, digest: str | None) -> None:
+    """Trust a file with this digest; None: no longer. LedgerError if the list cannot be written."""
+    files = {**remembered()}
+    key = str(path.resolve())
+    files.pop(key, None)
+    if digest is not None:
+        files[key] = digest
+    store = config_directory() / STORE
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=store.parent, delete=False) as made:  # mode 0600
+            json.dump(dict(list(files.items())[-FILES_MAX:]), made, indent=1)
+            made.flush()
+            os.fsync(made.fileno())
+        Path(made.name).replace(store)
+    except OSError as error:
+        raise LedgerError(f"cannot write {store}: {error.strerror}") from None
 
 
 def _named_hosts(settings: ConfigFile) -> list[str]:

@@ -6,7 +6,7 @@
     socks_bridge       an HTTP proxy on loopback before a SOCKS proxy of the parent's
     connection_policy  who may use the proxy, what is decrypted, and the outbound proxy
     bypass             connections that bypassed the proxy
-    child              the environment of the command, and its process
+    child              the project of the command, its environment, and its process
 
 In: the parent's environment and the command. Out: its exit code, and bypassed connections.
 Uses: of the ledger: model, settings, text.

@@ -1,4 +1,4 @@
-"""Edge. The command: its environment, its process, its signals and its exit code.
+"""Edge. The command: its project, its environment, its process, its signals and its exit code.
 
 The environment is the parent's, with variables that send LLM traffic to the recorder. Only
 variables that redirect traffic are set, and none that would change a client's behaviour. A base URL
@@ -12,15 +12,20 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from addon.run.command.hosts import local_base_urls, origin_of
+from ledger.settings.small_files import first_bytes
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit codes of a shell."""
 END_SECONDS_MAX = 5.0
 """For a command whose proxy has stopped, between SIGTERM and SIGKILL."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+NAME_CHARACTERS_MAX = 100
+HEAD_BYTES_MAX = 4_096
+"""A HEAD is one line; a longer file is not a HEAD."""
 
 
 class CommandCannotStartError(Exception):
@@ -119,3 +124,34 @@ def node_options(before: str, preload: str) -> str:
     """
     quoted = preload.replace("\\", "\\\\").replace('"', '\\"')
     return f'{before} --require "{quoted}"'.strip()
+
+
+def workspace_of(folder: Path) -> tuple[str | None, str | None]:
+    """The project that a folder is in, and its git branch. Never raises.
+
+    The project is the name of the repository's folder; outside of one, of the folder itself. No
+    branch: a commit is checked out, or there is no repository. Both are read from the folder and
+    from `.git/HEAD`, without starting git: a repository can be prepared so that git runs an
+    attacker's commands.
+    """
+    for place in (folder, *folder.parents):
+        head = _head_of(place / ".git")
+        if head is not None:
+            branch = head.partition("ref: refs/heads/")[2].strip()
+            return place.name[:NAME_CHARACTERS_MAX] or None, branch[:NAME_CHARACTERS_MAX] or None
+    return folder.name[:NAME_CHARACTERS_MAX] or None, None
+
+
+def _head_of(git: Path) -> str | None:
+    """The text of HEAD; None if this is not a repository. In a worktree, `.git` is a file that
+    names the folder."""
+    try:
+        if git.is_file():
+            text = first_bytes(git, HEAD_BYTES_MAX).decode("utf-8", "replace")
+            named = text.partition("gitdir:")[2].strip()
+            git = git.parent / named if named else git
+        if not (git / "HEAD").is_file():  # a pipe would be waited for
+            return None
+        return first_bytes(git / "HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace")
+    except (OSError, ValueError):  # ValueError: a worktree's file names a path with a zero byte
+        return None

@@ -3,13 +3,10 @@
 In: a call of `tokentee run` without a command. Out: N processes that record into one ledger, one
 log on stderr, one `/metrics`.
 
-    supervisor     starts, replaces and stops the workers; the signals
-    plan           a call -> the start parameters of a worker
+    supervisor     a call -> the start parameters; starts, replaces and stops the workers; signals
     listeners      the sockets, which the supervisor holds open for all, and who accepts next
-    worker_process one worker in the supervisor's process
-    messages       the messages between supervisor and worker
-    log            the lines of all workers, each whole
-    metrics        health and metrics of all workers
+    worker_process the workers in the supervisor's process: processes, log, health and metrics
+    worker_messages  the messages between supervisor and worker
     __main__       the process itself: `python -m ...run.workers`
     worker_addon   what a worker does beside recording: it reports, and retires
 Uses: proxy, proxy.host, run, run.call, run.command, telemetry; of the ledger: model, text.

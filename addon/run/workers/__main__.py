@@ -16,9 +16,11 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[1]))
     with control.makefile("rb", buffering=0) as lines:
-        from addon.run.workers.worker_messages import LINE_BYTES_MAX, job_of
+        import msgspec
 
-        job = job_of(lines.readline(LINE_BYTES_MAX))
+        from addon.run.workers.worker_messages import LINE_BYTES_MAX, WorkerJob
+
+        job = msgspec.json.decode(lines.readline(LINE_BYTES_MAX), type=WorkerJob)
     with uncollected_imports():
         from addon.run.workers.worker_addon import run_worker
     return run_worker(job, control)

@@ -25,15 +25,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mitmproxy.proxy.mode_specs import ReverseMode
+
 from addon.run import standalone
-from addon.run.call.arguments import Call
+from addon.run.call.arguments import Address, Call
+from addon.run.command import authorities
 from addon.run.master import parsed_options
 from addon.run.workers.listeners import ConnectionCounts, Listeners
-from addon.run.workers.log import Log
-from addon.run.workers.plan import WorkerPlan, plan_of
 from addon.run.workers.worker_messages import WorkerJob
-from addon.run.workers.worker_metrics import GroupMetrics
-from addon.run.workers.worker_process import WorkerProcess, ending_of
+from addon.run.workers.worker_process import GroupMetrics, Log, WorkerProcess, ending_of
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.text.figures import seconds_text
 
@@ -48,17 +48,66 @@ START_SECONDS_MAX = 100.0
 STOP_SECONDS_MAX = 25.0
 """A worker's own bounds, together: 5 s for open answers, 4 s each for captures and the ledger, 1 s
 for telemetry; and as much again for a busy machine."""
-
-
 KILL_SECONDS_MAX = 30.0
 """A killed process ends at once, unless it waits for a disk."""
 PROCESSES_FOR_SLOT_MAX = 3
 """One that accepts, one that retires, and one that is being started."""
-
-
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Signals with which others end a process, such as a kernel without memory. They do not mean that
 the start failed."""
+TCP_SCHEMES = ("http", "https", "tls", "tcp")
+"""Schemes of reverse proxies whose connections several processes can accept."""
+SAVING = ("-w", "--save-stream-file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """The parameters that are the same for all workers."""
+
+    words: tuple[str, ...]
+    addresses: tuple[Address, ...]
+    trusted: Path
+    notes: tuple[str, ...]
+    """Lines for the log."""
+    quiet: bool
+
+
+def plan_of(call: Call, folder: Path) -> WorkerPlan:
+    """The plan. `folder`: for the file of authorities. Raises WrongCallError for an option that
+    several workers cannot support, or that mitmproxy refuses.
+
+    mitmproxy's own parser reads the words and its configuration file, so that the supervisor
+    listens at the addresses where each worker would.
+    """
+    words = standalone.words_of(call)
+    opts, quiet = parsed_options(words)
+    if "save_stream_file" in opts.deferred or any(word.startswith(SAVING) for word in words):
+        raise WrongCallError(
+            "save_stream_file (-w) does not go with --workers: all workers would write one file; "
+            "--set tee_capture=FOLDER keeps whole exchanges of all workers"
+        )
+    if not opts.server:
+        raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
+    addresses = []
+    for mode, address in standalone.modes_of(opts).items():
+        if isinstance(mode, ReverseMode):
+            accepts_tcp = mode.scheme in TCP_SCHEMES
+        else:
+            accepts_tcp = mode.transport_protocol == "tcp"
+        if address is None or not accepts_tcp:
+            raise WrongCallError(
+                f"--mode {mode.full_spec} does not go with --workers: only regular, reverse, "
+                "upstream, socks5 and transparent proxies over TCP can share their address"
+            )
+        addresses.append(address)
+    trusted, troubles = authorities.write_trusted(folder, os.environ)
+    return WorkerPlan(
+        words=words,
+        addresses=tuple(addresses),
+        trusted=trusted,
+        notes=(*standalone.warnings(opts), *troubles),
+        quiet=quiet,
+    )
 
 
 class WorkerCannotStartError(Exception):
@@ -117,7 +166,10 @@ class Supervisor:
         opts, _ = parsed_options(self._plan.words)
         standalone.check_addresses(opts)
         self._listeners.open(self._plan.addresses)
-        self._handle_signals()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         for line in self._plan.notes:
             self._log.warning(line)
         try:
@@ -184,8 +236,8 @@ class Supervisor:
         """Start a process for an empty slot, with retries."""
         unready = 0
         while not self._stopping.is_set():
-            pause_seconds = self._pause_before(slot)
-            if pause_seconds:
+            if slot.deaths > 1:
+                pause_seconds = min(PAUSE_SECONDS * 2 ** (slot.deaths - 2), PAUSE_SECONDS_MAX)
                 pause = seconds_text(pause_seconds)
                 self._log.warning(f"worker {slot.number} is started again in {pause}")
                 await asyncio.wait([self._spawn(self._stopping.wait())], timeout=pause_seconds)
@@ -212,11 +264,6 @@ class Supervisor:
                 if process.exit_code is None:
                     slot.current = process
                     return
-
-    def _pause_before(self, slot: Slot) -> float:
-        if slot.deaths < 2:
-            return 0.0
-        return float(min(PAUSE_SECONDS * 2 ** (slot.deaths - 2), PAUSE_SECONDS_MAX))
 
     def _on_exit(self, process: WorkerProcess) -> None:
         """Handle the end of a process, requested or not."""
@@ -245,12 +292,6 @@ class Supervisor:
         self._spawn(self._fill(slot))
 
     # Signals
-
-    def _handle_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
 
     def _on_stop(self) -> None:
         if self._stopping.is_set():

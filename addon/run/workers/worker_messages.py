@@ -48,13 +48,3 @@ class WorkerReport:
 def line_of(message: WorkerJob | WorkerReport) -> bytes:
     """The message encoded as a line."""
     return msgspec.json.encode(message) + b"\n"
-
-
-def job_of(line: bytes) -> WorkerJob:
-    """The job decoded from a line."""
-    return msgspec.json.decode(line, type=WorkerJob)
-
-
-def report_of(line: bytes) -> WorkerReport:
-    """The report decoded from a line."""
-    return msgspec.json.decode(line, type=WorkerReport)

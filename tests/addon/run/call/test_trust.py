@@ -1,4 +1,4 @@
-"""A config file that was found may set what is harmless; every other key needs trust."""
+"""A config file that was found may set what is harmless; every other key needs config_file."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from addon.run.call import config_file, trust
+from addon.run.call import config_file
 from addon.run.call.settings import ConfigFile
 from ledger.budgets import budgets_file as budgets_files
 from ledger.model.errors import LedgerError
@@ -37,7 +37,7 @@ ALERT = '[[alert]]\ncommand = ["touch", "pwned"]\n'
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(trust, "config_directory", lambda: tmp_path / "config")
+    monkeypatch.setattr(config_file, "config_directory", lambda: tmp_path / "config")
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -58,7 +58,7 @@ def test_only_a_harmless_key_holds_unasked(key: str, capsys: pytest.CaptureFixtu
     """A key that is added later has no value here, and this test says so."""
     text = VALUES[key]
     holds = getattr(found(text), key) != getattr(ConfigFile(), key)
-    assert holds is (key in trust.HARMLESS)
+    assert holds is (key in config_file.HARMLESS)
     said = capsys.readouterr().err
     assert ("is not trusted" in said) is not holds
     assert holds or key in said
@@ -73,14 +73,14 @@ def test_trust_ends_with_any_change(key: str, folder: Path):
     path = Path(config_file.NAME)
     (folder / "budgets.toml").write_text(BUDGET + ALERT)
     assert getattr(found(VALUES[key]), key) == getattr(ConfigFile(), key)
-    trust.remember(path, trust.digest_of(path, config_file.load(path)))
+    config_file.remember(path, config_file.digest_of(path, config_file.load(path)))
     assert getattr(found(VALUES[key]), key) != getattr(ConfigFile(), key)
     changed: Any = found(VALUES[key] + "\nlog = 'exchanges'")
     assert getattr(changed, key) == getattr(ConfigFile(), key)
     if key == "budgets":
         (folder / "budgets.toml").write_text(BUDGET + ALERT.replace("touch", "rm"))
         assert found(VALUES[key]).budgets is None
-    trust.remember(path, None)
+    config_file.remember(path, None)
     assert getattr(found(VALUES[key]), key) == getattr(ConfigFile(), key)
 
 
@@ -96,7 +96,7 @@ def test_budgets_that_change_while_a_proxy_runs_count_no_more(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = folder / "budgets.toml"
-    digest = trust.file_digest(path)
+    digest = config_file.file_digest(path)
     assert digest is not None
     monkeypatch.setenv(budgets_files.DIGEST_VARIABLE, digest)
     assert budgets_files.load(str(path)).budgets
@@ -107,12 +107,12 @@ def test_budgets_that_change_while_a_proxy_runs_count_no_more(
 
 def test_a_damaged_list_is_one_error(tmp_path: Path):
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / trust.STORE).write_text("[1")
+    (tmp_path / "config" / config_file.STORE).write_text("[1")
     with pytest.raises(LedgerError, match="remove it"):
-        trust.remembered()
+        config_file.remembered()
 
 
 def test_the_list_is_its_owners_alone(tmp_path: Path):
-    trust.remember(Path("x.toml"), "ab")
-    assert (tmp_path / "config" / trust.STORE).stat().st_mode & 0o777 == 0o600
-    assert list(trust.remembered().values()) == ["ab"]
+    config_file.remember(Path("x.toml"), "ab")
+    assert (tmp_path / "config" / config_file.STORE).stat().st_mode & 0o777 == 0o600
+    assert list(config_file.remembered().values()) == ["ab"]

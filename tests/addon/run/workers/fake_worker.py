@@ -11,14 +11,16 @@ import sys
 import time
 from pathlib import Path
 
-from addon.run.workers.worker_messages import RETIRE, WorkerReport, job_of, line_of
+import msgspec
+
+from addon.run.workers.worker_messages import RETIRE, WorkerJob, WorkerReport, line_of
 from addon.telemetry.health import Health
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     lines = control.makefile("rb", buffering=0)
-    job = job_of(lines.readline())
+    job = msgspec.json.decode(lines.readline(), type=WorkerJob)
     does = Path(os.environ["TOKENTEE_FAKE"]).read_text()
     print(f"index {job.index}: {does}", file=sys.stderr, flush=True)
     if does == "die":

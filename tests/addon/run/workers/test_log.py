@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from addon.run.workers import log as module
-from addon.run.workers.log import LineSplitter, Log
+from addon.run.workers import worker_process as module
+from addon.run.workers.worker_process import LineSplitter, Log
 
 
 def written(log: Log, out: io.StringIO) -> list[str]:

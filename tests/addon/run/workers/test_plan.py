@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from addon.run.call.arguments import parse
-from addon.run.workers.plan import plan_of
+from addon.run.workers.supervisor import plan_of
 from ledger.model.errors import WrongCallError
 
 

@@ -16,11 +16,9 @@ import pytest
 
 from addon.run.call.arguments import Call, parse
 from addon.run.workers import supervisor as module
-from addon.run.workers import worker_metrics as metrics_module
 from addon.run.workers import worker_process
-from addon.run.workers.log import Log
 from addon.run.workers.supervisor import Supervisor, run_workers
-from addon.run.workers.worker_process import ending_of
+from addon.run.workers.worker_process import Log, ending_of
 from ledger.model.errors import WrongCallError
 from tests.proxy.test_mitmweb import free_port
 
@@ -238,7 +236,7 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
         assert (status, found["problems"]) == (503, ["worker 1 does not run"])
         assert (found["dropped"], found["worker_restarts"]) == (2, 1), "what it dropped stays"
         assert played.supervisor._metrics.dropped_observations() == 4
-        monkeypatch.setattr(metrics_module, "SILENT_SECONDS_MAX", 0.0)
+        monkeypatch.setattr(worker_process, "SILENT_SECONDS_MAX", 0.0)
         _, found = await asyncio.to_thread(readyz)
         assert any("worker 2 has not reported for" in each for each in found["problems"])
 
