@@ -54,7 +54,7 @@ COMMANDS = (
         ),
         (
             "path",
-            "path",
+            "run",
             "path_command",
             'Print the script\'s path: mitmdump -s "$(tokentee path)"',
         ),

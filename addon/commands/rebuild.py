@@ -15,7 +15,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -72,8 +71,41 @@ def rebuild_command(
     Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
     or none of it is in the ledger.
     """
-    code = main(paths, ledger=ledger, url=url, prices=prices, dry_run=dry_run)
-    raise typer.Exit(code)
+    files = files_of(paths, bodies_too=url is not None)
+    book = PriceBook.load(prices)
+    billing = names_file.load(None).billing_of
+    console = console_on_stderr()
+    tally, refused = RebuildTally(), list[str]()
+    with existing_ledger(ledger) as engine:
+
+        def read(step: str, tally: RebuildTally) -> Iterator[Again]:
+            find = partial(corrections.find, engine)
+            with files_progress(console, step, files) as advance:
+                both = pairs(files, find, tally.found, url=url, advance=advance)
+                yield from read_again(both, book, tally, billing)
+
+        deque(read("reading", tally), maxlen=0)
+        _show(console, tally)
+        if dry_run:
+            console.print("nothing was written")
+        elif tally.changes or tally.has_limits:
+            added = limits = 0
+            for batch in itertools.batched(read("writing", RebuildTally()), BATCH):
+                further = [each.further for each in batch if each.further is not None]
+                done, not_taken = corrections.add_readings(engine, further)
+                added += done
+                refused += not_taken
+                stated = [each.limits for each in batch if each.limits is not None]
+                limits += corrections.add_quotas(engine, stated)
+            if limits:
+                console.print(f"{limits} rows of limits were added")
+            if tally.changes:
+                console.print(
+                    f"{added} readings were added; the ones before stay in the table readings"
+                )
+            for line in refused[:SHOWN_MAX]:
+                console.print(escape(f"refused: {line}"))
+    raise typer.Exit(1 if tally.altered or refused or not tally.found.is_whole else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,47 +155,6 @@ class Again:
     """The exchange, if its answer stated limits, which may not be booked."""
 
 
-def main(
-    paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: str | None, dry_run: bool
-) -> int:
-    """Show the changes, and add them unless this is a dry run; returns the exit code."""
-    files = files_of(paths, bodies_too=url is not None)
-    book = PriceBook.load(prices)
-    billing = names_file.load(None).billing_of
-    console = console_on_stderr()
-    tally, refused = RebuildTally(), list[str]()
-    with existing_ledger(ledger) as engine:
-
-        def read(step: str, tally: RebuildTally) -> Iterator[Again]:
-            find = partial(corrections.find, engine)
-            with files_progress(console, step, files) as advance:
-                both = pairs(files, find, tally.found, url=url, advance=advance)
-                yield from read_again(both, book, tally, billing)
-
-        deque(read("reading", tally), maxlen=0)
-        _show(console, tally)
-        if dry_run:
-            console.print("nothing was written")
-        elif tally.changes or tally.has_limits:
-            added = limits = 0
-            for batch in itertools.batched(read("writing", RebuildTally()), BATCH):
-                further = [each.further for each in batch if each.further is not None]
-                done, not_taken = corrections.add_readings(engine, further)
-                added += done
-                refused += not_taken
-                stated = [each.limits for each in batch if each.limits is not None]
-                limits += corrections.add_quotas(engine, stated)
-            if limits:
-                console.print(f"{limits} rows of limits were added")
-            if tally.changes:
-                console.print(
-                    f"{added} readings were added; the ones before stay in the table readings"
-                )
-            for line in refused[:SHOWN_MAX]:
-                console.print(escape(f"refused: {line}"))
-    return 1 if tally.altered or refused or not tally.found.is_whole else 0
-
-
 def read_again(
     both: Iterable[tuple[Recorded, Booked]],
     book: PriceBook,
@@ -186,7 +177,8 @@ def read_again(
             further = None
         else:
             further = reading, charge(exchange, reading, book)
-            tally.changes[exchange.dialect, _model_of(exchange)] += _change(booked, *further)
+            model = printable(exchange.model or "(none)")
+            tally.changes[exchange.dialect, model] += _change(booked, *further)
         tally.has_limits = tally.has_limits or bool(limits)
         if further or limits:
             yield Again(
@@ -197,27 +189,19 @@ def read_again(
 def _further(again: Reading, booked: Booked) -> Reading | None:
     """The reading to add; None if its figures are booked."""
     reading = replace(again, exchange_id=booked.exchange.id, opened_at=booked.exchange.opened_at)
-    differences = corrections.differences(booked.reading, reading)
-    return replace(reading, reason=_changes_text(differences)) if differences else None
-
-
-def _changes_text(found: Mapping[str, tuple[Any, Any]]) -> str:
-    """The changes in one line; for a long value only the fact that it changed."""
+    # For a long value only the fact that it changed.
     changes = ", ".join(
         f"{name} {_text(before)} -> {_text(now)}" if name in _SHORT else name
-        for name, (before, now) in found.items()
+        for name, (before, now) in corrections.differences(booked.reading, reading).items()
     )
-    return f"rebuilt by meter {METER_VERSION}: {changes}"
+    reason = f"rebuilt by meter {METER_VERSION}: {changes}"
+    return replace(reading, reason=reason) if changes else None
 
 
 _SHORT = frozenset(
     {name for name in READING_COLUMNS if name.endswith(("_tokens", "_picousd"))}
     | {"usage_source", "is_byok", "tool_units"}
 )
-
-
-def _model_of(exchange: Exchange) -> str:
-    return printable(exchange.model or "(none)")
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,5 @@
-"""Wiring. `tokentee run`: a recording proxy, alone or around a command."""
+"""Wiring. `tokentee run`: a recording proxy, alone or around a command; `tokentee path`: where its
+script for other mitmproxies is."""
 
 import os
 import sys
@@ -12,6 +13,7 @@ from addon.run.imports import uncollected_imports
 if TYPE_CHECKING:
     from addon.run.call.arguments import Call
 
+SCRIPT = Path(__file__).parent.parent / "tee.py"
 HELP = """\
 Usage: tokentee run [OPTIONS] [--] COMMAND ...  record what a command sends
        tokentee run [OPTIONS]                   a recording proxy, until Ctrl-C
@@ -103,6 +105,16 @@ def run(words: Sequence[str]) -> int:
         else:
             from addon.run.standalone import run_proxy as start
     return start(call)
+
+
+def path_command() -> None:
+    """Print the path of the script for mitmdump, mitmweb and mitmproxy.
+
+    mitmdump -s "$(tokentee path)" --mode reverse:https://api.openai.com@127.0.0.1:8080
+
+    mitmproxy has to be installed in the same environment as tokentee, as it is by default.
+    """
+    sys.stdout.write(f"{SCRIPT}\n")
 
 
 def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,21 +106,8 @@ def verify_command(
     Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
     any.
     """
-    raise typer.Exit(
-        main(
-            paths or [],
-            ledger=ledger,
-            url=url,
-            begin=scope_of(since, None, None, timezone=timezone).since,
-        )
-    )
-
-
-def main(
-    paths: Sequence[Path], *, ledger: str | None, url: str | None, begin: datetime | None
-) -> int:
-    """Print every breach; 0 if there is none, 1 if there is."""
-    files = files_of(paths, bodies_too=url is not None)
+    begin = scope_of(since, None, None, timezone=timezone).since
+    files = files_of(paths or [], bodies_too=url is not None)
     console = console_on_stderr()
     with existing_ledger(ledger) as engine:
         broken = 0
@@ -136,7 +122,7 @@ def main(
             broken += _show_recorded(console, counts, breaches, found)
             broken += not found.is_whole
     console.print("everything holds" if not broken else f"{broken} breaches")
-    return 1 if broken else 0
+    raise typer.Exit(1 if broken else 0)
 
 
 def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Iterator[Line]:

@@ -4,9 +4,7 @@ Pure:
     scene     the request, the answer and the expected row of one scene
               (`seeds.toml` has those of five gateways, as data)
 Edge:
-    upstream  the five systems on loopback
-    proxy     a real mitmdump with the addon, in front of them
-    client    sends a scene's request as the official SDK would
+    traffic   five systems on loopback, a real mitmdump in front of them, clients as SDKs are
     show      the rows of the ledger: read, compared, shown
 Wiring:
     play      runs everything in order; compares the ledger with the bytes that upstream sent

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from addon.demo import client, proxy, show, upstream
+from addon.demo import show, traffic
 from addon.demo.scene import Scene
 from ledger.figures import queries
 from ledger.reports import report_tables
@@ -89,18 +89,20 @@ async def play_all(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
         by_title = {scene.title: scene for scene in scenes}
         assert len(by_title) == len(scenes)
         upstreams = {
-            provider: await running.enter_async_context(upstream.serving(by_title))
+            provider: await running.enter_async_context(traffic.serving(by_title))
             for provider in providers
         }
         progress.print("Starting mitmdump -s addon/tee.py in front of local systems …")
         confdir = running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-mitmproxy-"))
-        ports = await running.enter_async_context(proxy.recording(ledger, Path(confdir), upstreams))
+        ports = await running.enter_async_context(
+            traffic.recording(ledger, Path(confdir), upstreams)
+        )
         bodies = {}
         for provider in providers:
             own = [scene for scene in scenes if scene.provider == provider]
             progress.print(f"Sending {len(own)} requests to {provider} …")
             for scene in own:
-                bodies[scene.title] = await client.play(scene, ports[provider])
+                bodies[scene.title] = await traffic.play(scene, ports[provider])
         progress.print("Stopping mitmdump and reading the ledger …\n")
     return bodies
 

@@ -1,21 +1,92 @@
-"""Edge. The kinds of deployment: the files of each, the sources of their text, and writing them."""
+"""Edge. The kinds of deployment: the files of each, the sources of their text, and writing them.
 
+Grafana's dashboards are made of their panels (`files/*-panels.toml`), which are placed on the grid
+row by row.
+"""
+
+import json
 import os
 import shutil
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from addon.deploy import dashboards
 from ledger.settings.small_files import first_bytes
 
 type Text = Callable[[], str]
 EXTRAS = "[postgresql,otel]"
 HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108  # ProtectHome, PrivateTmp
 """Folders that the unit hides from its service."""
+GRID_COLUMNS = 24
+PANEL_HEIGHT = 8
+"""Of Grafana's grid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One panel and its query."""
+
+    title: str
+    query: str
+    kind: str = "timeseries"
+    unit: str = "short"
+    width: int = 12
+
+
+DASHBOARDS: Mapping[str, tuple[str, str]] = {
+    "ledger": ("Tokentee: spend", "grafana-postgresql-datasource"),
+    "metrics": ("Tokentee: proxies", "prometheus"),
+}
+"""Dashboard -> its title and the kind of its source: a ledger in PostgreSQL, or the metrics of the
+proxies, which Prometheus collects."""
+
+
+def panels_of(name: str) -> list[Panel]:
+    """The panels of a dashboard, in their order."""
+    return [Panel(**panel) for panel in tomllib.loads(_file(f"{name}-panels.toml"))["panel"]]
+
+
+def dashboard(name: str) -> str:
+    """Grafana's JSON of a dashboard."""
+    title, kind = DASHBOARDS[name]
+    source = {"type": kind, "uid": f"tokentee-{name}"}
+    placed = []
+    left, top = 0, 0
+    for number, panel in enumerate(panels_of(name), start=1):
+        if left + panel.width > GRID_COLUMNS:
+            left, top = 0, top + PANEL_HEIGHT
+        target: dict[str, object] = {"expr": panel.query, "legendFormat": "__auto"}
+        if name == "ledger":
+            form = "table" if panel.kind in ("table", "stat") else "time_series"
+            target = {"format": form, "rawQuery": True, "rawSql": panel.query}
+        placed.append(
+            {
+                "id": number,
+                "title": panel.title,
+                "type": panel.kind,
+                "datasource": source,
+                "gridPos": {"x": left, "y": top, "w": panel.width, "h": PANEL_HEIGHT},
+                "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
+                "targets": [{"refId": "A", "datasource": source, **target}],
+            }
+        )
+        left += panel.width
+    document = {
+        "uid": source["uid"],
+        "title": title,
+        "tags": ["tokentee"],
+        "timezone": "utc",
+        "schemaVersion": 39,
+        "refresh": "1m",
+        "time": {"from": "now-7d", "to": "now"},
+        "panels": placed,
+    }
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _version() -> str:
@@ -58,8 +129,8 @@ _VALUES: Mapping[str, Text] = {
     "@VERSION@": _version,
 }
 _GRAFANA: Mapping[str, Text] = {
-    "grafana/dashboards/tokentee-postgresql.json": dashboards.ledger,
-    "grafana/dashboards/tokentee-prometheus.json": dashboards.metrics,
+    "grafana/dashboards/tokentee-postgresql.json": partial(dashboard, "ledger"),
+    "grafana/dashboards/tokentee-prometheus.json": partial(dashboard, "metrics"),
     "grafana/provisioning/dashboards/tokentee.yaml": _template("grafana-dashboards.yaml"),
     "grafana/provisioning/datasources/tokentee.yaml": _template("grafana-datasources.yaml"),
 }

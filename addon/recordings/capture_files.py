@@ -118,19 +118,16 @@ class CaptureFiles:
             append(path, line_of(exchange))
             self.failure = None
         except Exception as error:  # noqa: BLE001  # one exchange must not end the thread
-            self._count_failure(error)
+            self.dropped += 1
+            known = (error.strerror or str(error)) if isinstance(error, OSError) else None
+            self.failure = f"captures cannot be written: {known or type(error).__name__}"
+            if time.monotonic() >= self._log_after:
+                self._log_after = time.monotonic() + LOG_SECONDS
+                logger.warning(
+                    "tokentee: %s (%s); %d dropped so far", self.failure, self.folder, self.dropped
+                )
         finally:
             self.budget.release(size)
-
-    def _count_failure(self, error: Exception) -> None:
-        self.dropped += 1
-        why = error.strerror or str(error) if isinstance(error, OSError) else type(error).__name__
-        self.failure = f"captures cannot be written: {why}"
-        if time.monotonic() >= self._log_after:
-            self._log_after = time.monotonic() + LOG_SECONDS
-            logger.warning(
-                "tokentee: %s (%s); %d dropped so far", self.failure, self.folder, self.dropped
-            )
 
 
 def _log(level: str, line: str) -> None:

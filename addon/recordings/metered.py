@@ -170,7 +170,8 @@ def _read_answer(
     response = Response(status=item.status, headers=header_map(item.response_headers))
     # An error answer that was buffered completely was not edited.
     edits = edits and not may_refuse(response, injected=edits)
-    tap = exchange.answer(response, edits=edits, clock=_no_clock)
+    # The body is read at once: its times come from the recording or are unknown.
+    tap = exchange.answer(response, edits=edits, clock=lambda: 0.0)
     for at in range(0, len(item.response_body), PIECE_BYTES):
         tap.callable(item.response_body[at : at + PIECE_BYTES])
     if reached_end:
@@ -229,8 +230,3 @@ def _end_of(booked: Exchange) -> End:
         case Outcome.UPSTREAM_CUT if booked.error_type == TRANSPORT:
             return End.UPSTREAM_BROKE
     return End.FINISHED
-
-
-def _no_clock() -> float:
-    """Recorded bodies are read at once: their times come from the recording or are unknown."""
-    return 0.0

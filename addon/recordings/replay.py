@@ -133,10 +133,6 @@ class Replay:
             self._read_batch(batch, name)
             self._advance(part, batch[-1].read_bytes // part.parts)
 
-    def finish(self) -> None:
-        """Wait until everything that was queued is committed or refused."""
-        self._collect(0)
-
     def _read_batch(self, batch: Sequence[RecordedEntry], file: str) -> None:
         known = self._known([entry.id for entry in batch if entry.id])
         derived: list[Recorded] = []
@@ -151,7 +147,12 @@ class Replay:
                 self._take(item, file)
         for item in self._without_known(derived):
             self._take(item, file)
-        self._queue_metered()
+        # Queued at once. The writer writes what it finds: one by one, it would write many small
+        # batches, each with an fsync.
+        for exchange, reading in self._metered:
+            self._in_flight.append((self._ledger.settle(exchange, reading), exchange))
+        self._metered.clear()
+        self.collect(IN_FLIGHT_MAX)
 
     def _known(self, ids: Sequence[str]) -> Set[str]:
         found = self._lookup(ids).keys() if ids else set()
@@ -214,31 +215,20 @@ class Replay:
         )
         return partial(metered.meter, rules=rules)
 
-    def _queue_metered(self) -> None:
-        """Queue a batch at once. The writer writes what it finds: one by one, it would write many
-        small batches, each with an fsync."""
-        for exchange, reading in self._metered:
-            self._in_flight.append((self._ledger.settle(exchange, reading), exchange))
-        self._metered.clear()
-        self._collect(IN_FLIGHT_MAX)
-
-    def _collect(self, left_max: int) -> None:
+    def collect(self, left_max: int) -> None:
         """Count resolved receipts until at most this many are in flight."""
         while len(self._in_flight) > left_max:
             while self._in_flight and self._in_flight[0][0].is_resolved:
                 receipt, exchange = self._in_flight.popleft()
                 self._ids.discard(receipt.exchange_id)
-                self._count(receipt, exchange)
+                if not receipt.committed:
+                    self.tally.add_refused(exchange.id, exchange.capture or "", receipt.error)
+                    continue
+                assert exchange.outcome is not None
+                self.tally.new += 1
+                self.tally.by_dialect[exchange.dialect, exchange.outcome] += 1
             if len(self._in_flight) > left_max:
                 self._commits.wait()
-
-    def _count(self, receipt: Receipt, exchange: Exchange) -> None:
-        if not receipt.committed:
-            self.tally.add_refused(exchange.id, exchange.capture or "", receipt.error)
-            return
-        assert exchange.outcome is not None
-        self.tally.new += 1
-        self.tally.by_dialect[exchange.dialect, exchange.outcome] += 1
 
 
 def _batches(found: Iterable[RecordedEntry]) -> Iterator[list[RecordedEntry]]:
@@ -340,7 +330,7 @@ def replay_with(
         waiting.update(pool.submit(_replay_share, job, share) for share in others)
         for part in own:
             replay.read(part)
-        replay.finish()
+        replay.collect(0)
         left = waiting
         while left:
             _, left = wait(left, PROGRESS_SECONDS, FIRST_EXCEPTION)
@@ -440,7 +430,7 @@ def opened(
             advance=advance,
         )
         yield replay
-        replay.finish()
+        replay.collect(0)
     finally:
         known.close()
         ledger.close(CLOSE_SECONDS_MAX)

@@ -65,7 +65,12 @@ def replay_with_client(
     client: Any, job: ReplayJob, files: Sequence[ArchiveFile], *, log: Log, advance: Advance
 ) -> ReplayTally:
     """Read the files with the workers of a `distributed.Client`; returns the result."""
-    part_job = _part_job(job, log=log)
+    # The target is created or migrated before anything is read.
+    node = own_node()
+    ledger = recording.open_ledger(job.ledger_url, node=node, log=log)
+    ledger.close(CLOSE_SECONDS_MAX)
+    prices = small_files.read_text(Path(job.prices), "price file") if job.prices else None
+    part_job = PartJob(node=node, secret=ledger.secret, url=job.url, prices=prices)
     parts = parts_of(files, part_bytes=PART_BYTES, parts_max=PARTS_MAX)
     merger = PartsMerger(job.ledger_url)
     tally = ReplayTally()
@@ -160,7 +165,13 @@ def _why(error: Exception) -> str:
 def _merge(merger: PartsMerger, result: PartResult, tally: ReplayTally, name: str) -> None:
     with tempfile.TemporaryDirectory(prefix="tokentee-merge-") as temporary:
         path = Path(temporary) / "part.sqlite3"
-        _unpack(result, path)
+        unpacked = 0
+        with path.open("wb") as file:
+            for piece in zstandard.ZstdDecompressor().read_to_iter(result.ledger):
+                unpacked += len(piece)
+                if unpacked > LEDGER_BYTES_MAX:
+                    raise LedgerError(f"a part unpacks to more than {LEDGER_BYTES_MAX >> 30} GiB")
+                file.write(piece)
         merged = merger.merge(path)
     read = result.tally  # the worker counted against its own ledger
     read.new = merged.new.total()
@@ -169,15 +180,6 @@ def _merge(merger: PartsMerger, result: PartResult, tally: ReplayTally, name: st
     for one in merged.refused:
         read.add_refused(one.key[1], name, one.error)
     tally.add(read)
-
-
-def _part_job(job: ReplayJob, *, log: Log) -> PartJob:
-    # The target is created or migrated before anything is read.
-    node = own_node()
-    ledger = recording.open_ledger(job.ledger_url, node=node, log=log)
-    ledger.close(CLOSE_SECONDS_MAX)
-    prices = small_files.read_text(Path(job.prices), "price file") if job.prices else None
-    return PartJob(node=node, secret=ledger.secret, url=job.url, prices=prices)
 
 
 def _threads(client: Any) -> int:
@@ -267,17 +269,6 @@ def _read_part(part: ArchivePart, job: PartJob) -> PartResult:
             f"{part.file.name} holds too many exchanges for one part: cut it into smaller files"
         )
     return PartResult(ledger=packed, tally=tally, lines=lines)
-
-
-def _unpack(result: PartResult, path: Path) -> None:
-    """Write a worker's ledger to a file."""
-    with path.open("wb") as file:
-        unpacked = 0
-        for piece in zstandard.ZstdDecompressor().read_to_iter(result.ledger):
-            unpacked += len(piece)
-            if unpacked > LEDGER_BYTES_MAX:
-                raise LedgerError(f"a part unpacks to more than {LEDGER_BYTES_MAX >> 30} GiB")
-            file.write(piece)
 
 
 def _empty_wal(url: str) -> None:

@@ -26,7 +26,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from addon.telemetry.health import Health, MetricFiles, problems
-from addon.telemetry.observed import Observed
+from addon.telemetry.observer import Observed
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.model.quota import PPM, Quota
 

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from addon.telemetry.observed import Observed
+from addon.telemetry.observer import Observed
 from ledger.model.money import PICOUSD_PER_USD
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,10 @@ class Otlp:
     def __init__(self, endpoint: str) -> None:
         """`endpoint`: the base URL, as OTEL_EXPORTER_OTLP_ENDPOINT has it; headers, certificates
         and compression come from the environment, as the specification has it."""
-        _throttle(logging.getLogger("opentelemetry"))
+        library = logging.getLogger("opentelemetry")
+        if not any(isinstance(handler, _Throttle) for handler in library.handlers):
+            library.addHandler(_Throttle())
+            library.propagate = False
         base = endpoint.rstrip("/")
         # Without it, a receiver reads the sums of two processes as one sum that goes up and down:
         # https://opentelemetry.io/docs/specs/semconv/resource/#service
@@ -178,9 +181,3 @@ class _Throttle(logging.Handler):
         if now >= self._next_at:
             self._next_at = now + LOG_SECONDS
             logger.warning("tokentee: OpenTelemetry: %s", record.getMessage()[:MESSAGE_LENGTH_MAX])
-
-
-def _throttle(library: logging.Logger) -> None:
-    if not any(isinstance(handler, _Throttle) for handler in library.handlers):
-        library.addHandler(_Throttle())
-        library.propagate = False

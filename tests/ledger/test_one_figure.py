@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.engine import Engine
 
-from addon.deploy import dashboards
+from addon.deploy.kinds import panels_of
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
-from addon.telemetry.observed import observed
+from addon.telemetry.observer import observed
 from ledger.budgets.budgets import Budget
 from ledger.budgets.spending import statuses
 from ledger.commands import mcp_server
@@ -333,7 +333,7 @@ def by_grafana(engine: Engine) -> Answers:
     """The numbers of the dashboard over a ledger."""
     found: dict[str, Any] = {}
     with engine.connect() as connection:
-        for panel in dashboards.panels_of("ledger"):
+        for panel in panels_of("ledger"):
             if panel.kind == "stat":
                 query = panel.query
                 if engine.dialect.name == "sqlite":

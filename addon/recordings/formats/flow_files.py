@@ -177,8 +177,7 @@ def end_of_error(message: str) -> End:
 
 def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
     try:
-        record = _record(file, start, length)
-        state = _state_of(record, _members(record))
+        state = _state_of(_record(file, start, length))
         if state.get("type") != "http":
             return Skipped(where, Why.NOT_HTTP)
         return _exchange(state, where)
@@ -188,8 +187,9 @@ def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
         return Unreadable(where, f"not a flow of mitmproxy 12 or older ({type(error).__name__})")
 
 
-def _state_of(record: bytes, members: _Members) -> Mapping[str, _Value]:
+def _state_of(record: bytes) -> Mapping[str, _Value]:
     """The flow's state in a record. Raises RecordingError or errors of the migration."""
+    members = _members(record)
     state = {name: _content(record, *span, 1) for name, span in members.items() if name in _NEEDED}
     if state.get("version") == VERSION:
         return state

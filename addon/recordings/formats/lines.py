@@ -230,16 +230,11 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         is_end_certain=line.end in _ENDS,
         cause=line.cause,
         usage_injected=bool(line.usage_injected),
-        is_llm=_is_capture(line),
+        # We wrote it: a line with our id, the answer as it came, and its chunks.
+        is_llm=line.id is not None and bool(response.encoded) and response.chunks is not None,
         messages=messages,
         cuts=cuts,
     )
-
-
-def _is_capture(line: _Line) -> bool:
-    """Whether we wrote the line: it has our id, the answer as it came, and its chunks."""
-    response = line.response
-    return line.id is not None and bool(response.encoded) and response.chunks is not None
 
 
 def _times(

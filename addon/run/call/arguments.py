@@ -155,16 +155,10 @@ def _mitmproxys(word: str, rest: list[str]) -> list[str]:
     """An option of mitmproxy's with its value, taken from `rest`; empty if it is not one."""
     if word in VALUES:
         return [word, _value_of(word, rest)]
-    is_whole = word.partition("=")[0] in VALUES or word[:2] in VALUES or _is_known(word, FLAGS)
-    return [word] if is_whole else []
-
-
-def _is_known(name: str, known: frozenset[str]) -> bool:
-    """Whether the option is known, also for combined one-letter flags: `-qn`."""
-    if name in known:
-        return True
-    is_cluster = len(name) > 2 and name[0] == "-" and name[1] != "-"
-    return is_cluster and all(f"-{letter}" in known for letter in name[1:])
+    has_value = word.partition("=")[0] in VALUES or word[:2] in VALUES
+    is_cluster = len(word) > 2 and word[0] == "-" != word[1]  # one-letter flags: `-qn`
+    is_flag = word in FLAGS or (is_cluster and {f"-{letter}" for letter in word[1:]} <= FLAGS)
+    return [word] if has_value or is_flag else []
 
 
 def _value_of(word: str, rest: list[str]) -> str:

@@ -124,11 +124,17 @@ def options_of(settings: ConfigFile, path: Path, environment: Mapping[str, str])
     def named(file: str | None) -> str | None:
         return None if file is None else str(beside(path.parent, file))
 
+    named_hosts = [*settings.hosts]
+    for upstream in settings.upstream:
+        if upstream.provider is not None:
+            parts = urlsplit(upstream.url)
+            port = f":{parts.port}" if parts.port else ""
+            named_hosts.append(f"{parts.hostname}{port}={upstream.provider}")
     values: dict[str, str | None] = {
         "ledger_url": ledger_url(settings, path),
         "ledger_commit": settings.commit,
         "tee_inject": settings.inject,
-        "tee_hosts": ",".join([*settings.hosts, *_named_hosts(settings)]),
+        "tee_hosts": ",".join(named_hosts),
         "tee_capture": named(settings.capture),
         "tee_prices": named(settings.prices),
         "tee_tags": ",".join(f"{key}={value}" for key, value in settings.tags.items()),
@@ -243,14 +249,3 @@ def remember(path: Path, digest: str | None) -> None:
         Path(made.name).replace(store)
     except OSError as error:
         raise LedgerError(f"cannot write {store}: {error.strerror}") from None
-
-
-def _named_hosts(settings: ConfigFile) -> list[str]:
-    """Upstreams whose provider the file names, in the format of `tee_hosts`."""
-    found = []
-    for upstream in settings.upstream:
-        if upstream.provider is not None:
-            parts = urlsplit(upstream.url)
-            port = f":{parts.port}" if parts.port else ""
-            found.append(f"{parts.hostname}{port}={upstream.provider}")
-    return found

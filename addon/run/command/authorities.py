@@ -84,10 +84,11 @@ class Trust:
 def read_trust(environment: Mapping[str, str]) -> Trust:
     """Read the certificates that the environment names, and the default roots."""
     troubles = []
+    store = [path for path in map(Path, SYSTEM_BUNDLES) if path.is_file()][:1]
     folders = filter(None, environment.get("SSL_CERT_DIR", "").split(":"))
     parts = [
         Path(certifi.where()).read_bytes(),
-        *_system_store(),
+        *map(_read, store),
         *(_read_folder(Path(folder)) for folder in folders),
     ]
     named = {}
@@ -179,14 +180,6 @@ def write(folder: Path, parts: Iterable[bytes]) -> Path:
     path = folder / f"ca-{hashlib.sha256(content).hexdigest()[:16]}.pem"
     path.write_bytes(content)
     return path
-
-
-def _system_store() -> list[bytes]:
-    for name in SYSTEM_BUNDLES:
-        path = Path(name)
-        if path.is_file():
-            return [_read(path)]
-    return []
 
 
 def _read(path: Path) -> bytes:

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ledger.text.figures import counted
+
 PERIOD_SECONDS = 0.2
 """An LLM request lasts longer than that; reading /proc takes about 1 ms."""
 TABLE_BYTES_MAX = 512 * 2**10
@@ -126,22 +128,18 @@ def warnings(seen: Mapping[Address, int], names: Mapping[str, str]) -> list[str]
         elif port in LOCAL_SERVERS:
             local[host, port] += count
     lines = [
-        f"{_connections(count)} to {name} went past the recorder: a client that ignores "
+        f"{counted(count, 'connection')} to {name} went past the recorder: a client that ignores "
         "HTTPS_PROXY may have made requests that are not in the ledger"
         for name, count in past.items()
     ]
     for (host, port), count in local.items():
         shown = f"[{host}]" if ":" in host else host
         lines.append(
-            f"{_connections(count)} to {LOCAL_SERVERS[port]} at {shown}:{port} went past the "
-            "recorder: traffic on loopback is not led through it. To record it: tokentee run "
+            f"{counted(count, 'connection')} to {LOCAL_SERVERS[port]} at {shown}:{port} went past "
+            "the recorder: traffic on loopback is not led through it. To record it: tokentee run "
             f"--set tee_hosts={shown}:{port} -- COMMAND"
         )
     return lines
-
-
-def _connections(count: int) -> str:
-    return "1 connection" if count == 1 else f"{count} connections"
 
 
 def _address(text: str) -> Address:

@@ -97,7 +97,8 @@ class Bridge:
         try:
             beyond = await self._connect(*target)
         except (OSError, ProxyError, ValueError) as error:
-            writer.write(_status(502, f"{self._beyond.url}: {_reason_of(error)}"))
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            writer.write(_status(502, f"{self._beyond.url}: {reason}"))
             return
         there_reader, there_writer = await asyncio.open_connection(sock=beyond, limit=BUFFER_BYTES)
         try:
@@ -106,8 +107,13 @@ class Bridge:
                 both.create_task(_pass_on(reader, there_writer))
                 both.create_task(_pass_on(there_reader, writer))
         except* OSError:
+            # An ordinary close would look like the end of the data.
             for each in (writer, there_writer):
-                _reset(each)
+                with contextlib.suppress(OSError):
+                    each.get_extra_info("socket").setsockopt(
+                        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                    )
+                each.transport.abort()
         finally:
             there_writer.close()
 
@@ -133,14 +139,6 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.write_eof()
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
-    """Reset a connection: an ordinary close would look like the end of the data."""
-    connection = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
-
-
 def _connect_target(head: bytes) -> tuple[str, int] | None:
     """Host and port of a CONNECT request; None for any other."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
@@ -156,8 +154,3 @@ def _status(code: int, reason: str) -> bytes:
     ending = "" if code == 200 else "Content-Length: 0\r\nConnection: close\r\n"
     text = printable(reason).encode("ascii", "replace").decode()[:REASON_CHARS_MAX]
     return f"HTTP/1.1 {code} {text}\r\n{ending}\r\n".encode()
-
-
-def _reason_of(error: Exception) -> str:
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return text or type(error).__name__

@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from addon.deploy import dashboards, kinds
+from addon.deploy import kinds
 from addon.deploy.kinds import write
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
@@ -187,7 +187,7 @@ def test_prometheus_scrapes_a_proxy_and_answers_every_panel(tmp_path):
             time.sleep(0.2)
         assert _query(port, "tokentee_ready")[0]["value"][1] == "1"
         assert _query(port, 'up{job="tokentee"}')[0]["value"][1] == "1"
-        for panel in dashboards.panels_of("metrics"):
+        for panel in kinds.panels_of("metrics"):
             assert _query(port, panel.query) is not None, panel.query
     finally:
         server.terminate()

@@ -104,7 +104,7 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
     ledger = _NotedLedger(events, commits)
     one = replay.Replay(cast(Ledger, ledger), node="test", commits=commits, lookup=lambda _ids: {})
     one.read(ArchivePart(file=ArchiveFile.local(path)))
-    one.finish()
+    one.collect(0)
     batch = ["metered"] * 3 + ["queued"] * 3
     assert events == [*batch, *batch, "metered", "queued"]
     assert one.tally.new == 7

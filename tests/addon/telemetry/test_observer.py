@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from addon.telemetry import observer as module
-from addon.telemetry.observed import observed
-from addon.telemetry.observer import Observer
+from addon.telemetry.observer import Observer, observed
 from ledger.model.charge import Charge
 from ledger.store.processes import supervision
 from tests.addon.telemetry.made import exchange, line, reading
