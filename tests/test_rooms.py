@@ -73,7 +73,6 @@ ARROWS: dict[str, set[str]] = {
     "ledger.budgets": BUDGETS,
     "ledger.why": WHY,
     "ledger.commands": COMMANDS,
-    "ledger.commands.money": COMMANDS,
     "ledger": LEDGER,
     "addon.framing": FRAMING,
     "addon.dialects": DIALECTS | {"addon.dialects.*"},

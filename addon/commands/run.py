@@ -88,7 +88,7 @@ def run(words: Sequence[str]) -> int:
     given = dict(os.environ)
     call = _with_config(call, given)
     if call.live:
-        from ledger.commands.top import top
+        from ledger.commands.now import top
 
         top(ledger=set_options(call.options).get("ledger_url"))
         return 0

@@ -1,7 +1,13 @@
-"""Commands about the ledger, one file each, and their shared parts.
+"""Commands about the ledger, and their shared parts.
 
     options, output   options and the scope that they select; printing
-    money/            commands about prices, statements and limits
+    report            report, digest
+    requests          requests, show
+    now               top, statusline, limits
+    serve             serve, mcp
+    prices            prices, reprice
+    why               cache, context, what-if
+    db                db, sync
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
 Uses: budgets, exports, figures, maintenance, model, pages, pages.live, pricing, reconcile, reports,

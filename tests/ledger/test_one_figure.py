@@ -21,7 +21,7 @@ from addon.telemetry.metrics import Metrics
 from addon.telemetry.observer import observed
 from ledger.budgets.budgets import Budget
 from ledger.budgets.spending import statuses
-from ledger.commands import mcp_server
+from ledger.commands import serve
 from ledger.exports import focus
 from ledger.exports.export import DATASETS, Wanted
 from ledger.figures import activity
@@ -252,7 +252,7 @@ def by_exact_report(engine: Engine) -> Answers:
 
 def by_mcp(engine: Engine) -> Answers:
     """What an agent is told."""
-    total = json.loads(mcp_server.Answers(engine).report(by=["key", "session"]))["total"]
+    total = json.loads(serve.Answers(engine).report(by=["key", "session"]))["total"]
     names = ("requests", "errors", *SUMMED)
     return {name: total[name] for name in names if not name.startswith("estimated_")}
 

@@ -7,7 +7,6 @@ cost until something is written. The slow parts of a page have routes of their o
 
 import asyncio
 import hashlib
-import secrets
 import socket
 import time
 from collections import OrderedDict
@@ -333,11 +332,6 @@ def listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {reason}; name another with --port, 0 for any"
         ) from error
     return made
-
-
-def new_token() -> str:
-    """A token for one run of the server."""
-    return secrets.token_urlsafe(24)
 
 
 class Connection(H11Protocol):

@@ -1,4 +1,4 @@
-"""`tokentee requests`, as it is called."""
+"""`tokentee requests`, `show` and `export`, as they are called."""
 
 import csv
 import io
@@ -56,3 +56,37 @@ def test_filters_narrow(run):
 def test_what_is_wrong_is_named(run, words, said):
     with pytest.raises(LedgerError, match=said):
         run("requests", *words)
+
+
+def test_one_request_is_explained(run):
+    result = run("show", "b1")
+    assert "compaction.output" in result.stdout
+    assert "Model                     claude-haiku-4-5" in result.stdout
+    found = json.loads(run("show", "b1", "-f", "json").stdout)
+    assert found["cost_usd"] == 0.003255
+    assert [line["line"] for line in found["charges"]][:2] == ["cache_read", "cache_write_1h"]
+
+
+def test_a_request_without_usage_is_explained(run):
+    assert "No charges: nothing was reported to charge." in run("show", "a3").stdout
+
+
+def test_an_id_that_begins_with_a_dash_goes_after_two(run):
+    with pytest.raises(LedgerError, match="no exchange has the id or response id '-wK2'"):
+        run("show", "--", "-wK2")
+    assert "goes after `--`" in " ".join(run("show", "--help").stdout.split())
+
+
+"""`tokentee export`, as it is called."""
+
+
+def test_an_export_tells_of_its_files(run, tmp_path):
+    result = run("export", str(tmp_path / "out"), "--what", "focus", "-f", "csv")
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        f"{tmp_path}/out/day=2026-11-02/focus.csv: 10 rows",
+        "10 rows in all",
+        "left out for want of a price: 3 lines; FOCUS knows no unknown cost",
+    ]
+    result = run("export", str(tmp_path / "out"), "--until", "2020-01-01")
+    assert result.stderr == "nothing to export in this period\n"

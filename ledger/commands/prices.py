@@ -1,4 +1,5 @@
-"""Wiring. `tokentee prices update`, `history`, `rollback`: newer price lists, when asked for."""
+"""Wiring. `tokentee prices`: the prices of a model, the check of a price file, newer price lists
+when asked for; and `tokentee reprice`: price booked readings again."""
 
 import hashlib
 import ipaddress
@@ -6,24 +7,139 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import typer
 
-from ledger.commands.options import LedgerOption, Prices
-from ledger.commands.output import print_line
+from ledger.commands.options import (
+    LedgerOption,
+    NamesOption,
+    Only,
+    Prices,
+    Since,
+    TimezoneOption,
+    Until,
+    scope_of,
+)
+from ledger.commands.output import print_line, print_table
 from ledger.model.errors import LedgerError
 from ledger.text.figures import seconds_text
 from ledger.text.printable import printable
 
-if TYPE_CHECKING:
-    from ledger.pricing.snapshots import PriceList
+prices = typer.Typer(
+    no_args_is_help=True,
+    help="Show the prices of a model; check a price file; read newer price lists.",
+)
+
+
+@prices.command("check")
+def check_prices(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A price file (TOML).")],
+) -> None:
+    """List the problems of a price file; exit code 1 if there are any."""
+    from ledger.pricing import overrides
+    from ledger.text.figures import counted
+
+    found, problems = overrides.check(file)
+    for problem in problems:
+        print_line(f"{file}: {problem}")
+    if problems:
+        raise typer.Exit(1)
+    count = f"{counted(len(found.entries), 'price')}, {counted(len(found.gateways), 'gateway')}"
+    if found.litellm:
+        count += f", {counted(len(found.litellm.models), 'model')} of LiteLLM's"
+    typer.echo(f"{file}: {count}; sha256:{found.digest}")
+
+
+@prices.command("show")
+def show_prices(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model as the wire names it.")],
+    *,
+    host: Annotated[str, typer.Option(metavar="HOST", help="The host it is asked at.")] = "",
+    provider: Annotated[
+        str, typer.Option(metavar="NAME", help="The provider, as the ledger names it.")
+    ] = "",
+    tier: Annotated[
+        str | None, typer.Option(metavar="TIER", help="The service tier of the answer.")
+    ] = None,
+    at: Annotated[str, typer.Option(metavar="WHEN", help="The moment of the request.")] = "now",
+    prices: Prices = None,
+) -> None:
+    """Show the price of each line of a model.
+
+    At a host and a moment, with the source of each price.
+    """
+    from ledger.model.providers import VENDOR
+    from ledger.pricing.price_lists import PriceQuestion
+    from ledger.pricing.prices import PriceBook
+    from ledger.reports.price_tables import sheet_table, sheet_title
+    from ledger.text import period
+
+    moment = period.moment(at, datetime.now(UTC))
+    question = PriceQuestion(
+        origin=f"https://{host}" if host else "",
+        provider=provider or host or VENDOR,
+        response_model=model,
+    )
+    sheet = PriceBook.load(prices).look_up(question, tier=tier, at=moment)
+    if not sheet.rates and sheet.rest is None:
+        print_line(sheet.absent)
+        raise typer.Exit(1)
+    if sheet.partial:
+        for reason in sheet.partial:
+            print_line(reason)
+        raise typer.Exit(1)
+    print_table(sheet_table(sheet), sheet_title(sheet, model, moment))
+
+
+def reprice(
+    *,
+    since: Since = None,
+    until: Until = None,
+    only: Only = None,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason, stored with every added charge.")
+    ] = "repriced",
+    unpriced: Annotated[
+        bool, typer.Option("--unpriced", help="Only requests with a line without a price.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the changes without making them.")
+    ] = False,
+    prices: Prices = None,
+    timezone: TimezoneOption = None,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Price booked usage again. Superseding charges are added; the old ones stay."""
+    from ledger.figures.queries import existing_ledger
+    from ledger.maintenance import reprice as repricing
+    from ledger.pricing.prices import PriceBook
+    from ledger.reports.price_tables import difference
+    from ledger.text.figures import counted
+
+    book = PriceBook.load(prices)
+    scope, now = scope_of(since, until, only, names, timezone), datetime.now(UTC)
+    with existing_ledger(ledger) as engine:
+        changes = repricing.changes(engine, book, scope, now=now, only_unpriced=unpriced)
+        if not changes:
+            print_line("nothing changes: every line has the price it would get today")
+            return
+        print_table(difference(changes))
+        if dry_run:
+            print_line("nothing was written")
+            return
+        added = repricing.apply(engine, book, scope, now=now, reason=reason, only_unpriced=unpriced)
+        print_line(
+            f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges"
+        )
+
 
 FETCH_SECONDS_MAX = 120
 CHUNK_BYTES = 256 * 1024
@@ -45,10 +161,19 @@ class PriceChange(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether a price more than doubles or halves."""
-        return any(_is_large(old, new) for old, new in _pairs(self.before, self.after))
+        """Whether a price more than doubles or halves: the base, or that of the highest step."""
+        old, new = (
+            each if isinstance(each, tuple) else (each,) for each in (self.before, self.after)
+        )
+        highest = (each[-1][1] if each[1:] else each[0] for each in (old, new))
+        return any(
+            max(pair) > RATIO_MAX * min(pair)
+            for pair in ((old[0], new[0]), tuple(highest))
+            if all(isinstance(each, int | Decimal) for each in pair)
+        )
 
 
+@prices.command("update")
 def update(
     source: Annotated[
         str | None,
@@ -77,11 +202,17 @@ def update(
     It is in force for requests from now on, and from the next start of a proxy. What is booked
     stays as it is; `tokentee reprice --unpriced` prices what had no price.
     """
-    from ledger.pricing import snapshots
-    from ledger.pricing.snapshots import Snapshots
+    from genai_prices.update_prices import DEFAULT_UPDATE_URL
 
-    name = source or _default_url()
-    data = _fetched(name) if "://" in name else _file(name)
+    from ledger.pricing import published, snapshots
+    from ledger.pricing.snapshots import LIST_BYTES_MAX, Snapshots
+    from ledger.settings import small_files
+
+    name = source or DEFAULT_UPDATE_URL
+    if "://" in name:
+        data = _fetched(name)
+    else:
+        data = small_files.read_bytes(Path(name), "price list", bytes_max=LIST_BYTES_MAX)
     digest = hashlib.sha256(data).hexdigest()
     if sha256 is not None and sha256.strip().lower() != digest:
         raise LedgerError(f"{name} has the digest {digest}, not {sha256[:80]}; nothing changes")
@@ -91,7 +222,12 @@ def update(
     if current is not None and current.digest == digest:
         print_line(f"nothing changes: {current.source} is in force")
         return
-    changes = list(_changes(_figures_in_force(current, found.kind, now), found.figures(now)))
+    before: Figures = {}
+    if current is not None and current.kind == found.kind:
+        before = current.figures(now)
+    elif found.kind == "genai-prices":
+        before = published.installed().figures(now)
+    changes = list(_changes(before, found.figures(now)))
     large = _show(changes, show_all=show_all)
     print_line(_would_price(ledger, prices, kept, found, now))
     if large and not accept:
@@ -107,6 +243,7 @@ def update(
     print_line(f"in force from {now:%Y-%m-%d %H:%M:%S} UTC: {found.source}")
 
 
+@prices.command("history")
 def history(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The model as the wire names it.")],
     *,
@@ -142,6 +279,7 @@ def history(
         raise typer.Exit(1)
 
 
+@prices.command("rollback")
 def rollback() -> None:
     """Put the price list before into force again, from now on."""
     from ledger.pricing.snapshots import Snapshots, now_in_seconds
@@ -149,19 +287,6 @@ def rollback() -> None:
     entry = Snapshots().rollback(now=now_in_seconds())
     shown = f"{entry.kind} sha256:{entry.digest[:12]}" if entry.digest else "the installed package"
     print_line(f"in force from {entry.since:%Y-%m-%d %H:%M:%S} UTC: {shown}")
-
-
-def _default_url() -> str:
-    from genai_prices.update_prices import DEFAULT_UPDATE_URL
-
-    return DEFAULT_UPDATE_URL
-
-
-def _file(name: str) -> bytes:
-    from ledger.pricing.snapshots import LIST_BYTES_MAX
-    from ledger.settings import small_files
-
-    return small_files.read_bytes(Path(name), "price list", bytes_max=LIST_BYTES_MAX)
 
 
 class _OnlyHttps(urllib.request.HTTPRedirectHandler):
@@ -216,15 +341,6 @@ def _check_url(url: str) -> None:
         raise LedgerError(f"{url[:200]} is not an https:// URL; download it, and name the file")
 
 
-def _figures_in_force(current: "PriceList | None", kind: str, now: datetime) -> Figures:
-    """The prices that a list of this kind replaces."""
-    from ledger.pricing import published
-
-    if current is not None and current.kind == kind:
-        return current.figures(now)
-    return published.installed().figures(now) if kind == "genai-prices" else {}
-
-
 def _changes(before: Figures, after: Figures) -> Iterator[PriceChange]:
     for model in sorted(before.keys() | after.keys()):
         old, new = before.get(model, {}), after.get(model, {})
@@ -258,22 +374,6 @@ def _text(price: object) -> str:
         base, *steps = price
         return ", ".join([str(base), *(f"{each} above {start}" for start, each in steps)])
     return "-" if price is None else str(price)
-
-
-def _pairs(before: object, after: object) -> Iterator[tuple[object, object]]:
-    """Prices that can be compared: the base of each, and the highest step."""
-    old = before if isinstance(before, tuple) else (before,)
-    new = after if isinstance(after, tuple) else (after,)
-    yield old[0], new[0]
-    yield (old[-1][1] if old[1:] else old[0]), (new[-1][1] if new[1:] else new[0])
-
-
-def _is_large(old: object, new: object) -> bool:
-    if not isinstance(old, int | Decimal) or not isinstance(new, int | Decimal):
-        return False
-    if not old or not new:
-        return old != new
-    return max(old, new) > RATIO_MAX * min(old, new)
 
 
 def _would_price(

@@ -1,6 +1,7 @@
-"""`tokentee top`, as it is called."""
+"""`tokentee top`, and one line, whatever stands on standard input, and whether there is a ledger."""
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -9,11 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from typer.testing import CliRunner
 
-from ledger.commands import top
+from addon.cli import application
+from ledger.commands import now
 from ledger.reports import activity_text
+from tests.ledger.figures.test_limits import answered, play, stated
+from tests.ledger.written import NOON
 
 
 def test_once_and_as_one_line(run):
@@ -74,6 +80,49 @@ def test_an_interrupt_that_python_drops_ends_it_all_the_same(monkeypatch):
 
     monkeypatch.setattr(activity_text, "lines", lambda *_: ["shown"])
     monkeypatch.setattr(sys, "unraisablehook", lambda lost: dropped.append(lost.exc_type))
-    top._live(ask)  # type: ignore[arg-type]
+    now._live(ask)  # type: ignore[arg-type]
     assert dropped == [KeyboardInterrupt]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+CLAUDE = {
+    "hook_event_name": "Status",
+    "session_id": "s1",
+    "model": {"id": "claude-opus-4-1", "display_name": "Opus"},
+    "cost": {"total_cost_usd": 0.01234},
+}
+
+
+def line(url, text="", *words):
+    call = ["statusline", "--ledger", url, *words]
+    done = CliRunner().invoke(application(), call, input=text)
+    assert done.exit_code == 0, done.output
+    (found,) = done.stdout.splitlines()
+    return found
+
+
+@pytest.fixture
+def url(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    now = datetime.now(UTC)
+    minutes = int((now - NOON).total_seconds() // 60)
+    limit = stated(42, now + timedelta(hours=2, minutes=30))
+    play(url, [answered("1", minutes, "s1", "k", [limit])]).dispose()
+    return url
+
+
+def test_the_session_that_claude_code_names(url):
+    found = line(url, json.dumps(CLAUDE))
+    assert found.startswith(
+        "session $0.0000000010, 1 request · today $0.0000000010 · 5h 42% (resets"
+    )
+    assert line(url, "", "--session", "s1") == found
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"session_id": 7}', '{"session_id": "x"}'])
+def test_any_other_input_leaves_the_session_out(url, text):
+    assert line(url, text).startswith("today $")
+
+
+def test_without_a_ledger_it_says_so(tmp_path):
+    assert line(f"sqlite:///{tmp_path / 'none.sqlite3'}").startswith("tokentee: ")

@@ -1,10 +1,63 @@
-"""`tokentee reconcile`, as it is called."""
+"""`tokentee budget` and `reconcile`, as they are called."""
 
 import json
 
 import pytest
 
 from ledger.model.errors import LedgerError
+
+
+@pytest.fixture
+def budgets(tmp_path):
+    path = tmp_path / "budgets.toml"
+
+    def make(usd):
+        path.write_text(
+            f'[[budget]]\nname = "all"\nusd = {usd}\nperiod = "month"\n[[alert]]\nlog = true\n'
+        )
+        return str(path)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def november(monkeypatch):
+    from datetime import UTC, datetime
+
+    class Then(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2026, 11, 16, tzinfo=UTC)
+
+    monkeypatch.setattr("ledger.commands.budget.datetime", Then)
+
+
+def test_budgets_are_shown_and_checked(run, budgets):
+    result = run("budget", "--budgets", budgets(1))
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "Budgets"
+    assert result.stdout.splitlines()[-1].split()[:2] == ["all", "2026-11"]
+    assert "they never stop traffic" in result.stderr
+    assert run("budget", "check", "--budgets", budgets(1)).exit_code == 0
+    result = run("budget", "check", "--budgets", budgets(0.001), "-f", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["budgets"][0]["state"] == "over"
+
+
+def test_alerts_are_sent_once(run, budgets, own_ledger):
+    result = run("budget", "alert", "--budgets", budgets("0.000001"), url=own_ledger)
+    assert result.exit_code == 0
+    assert "tokentee: budget all, 2026-11: 6000% used" in result.stderr
+    assert result.stderr.endswith("sent: 1 alert\n")
+    result = run("budget", "alert", "--budgets", budgets("0.000001"), url=own_ledger)
+    assert result.stderr == "sent: 0 alerts\n"
+
+
+def test_without_a_file(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("TOKENTEE_BUDGETS", raising=False)
+    with pytest.raises(LedgerError, match=r"there are no budgets: write .*budgets.toml"):
+        run("budget")
 
 
 def test_a_statement_that_agrees_and_one_that_does_not(run, own_ledger, tmp_path):

@@ -9,8 +9,8 @@ import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.server.fastmcp.exceptions import ToolError
 
-from ledger.commands import mcp_server
-from ledger.commands.mcp_server import (
+from ledger.commands import serve
+from ledger.commands.serve import (
     ANSWER_BYTES_MAX,
     ERROR_CHARACTERS_MAX,
     ROWS_MAX,
@@ -92,7 +92,7 @@ def test_without_its_package_it_says_which_extra():
 
 
 def test_questions_out_of_bounds_are_bounded():
-    assert [mcp_server._within(count) for count in (-1, 0, 7, 10**9)] == [1, 1, 7, ROWS_MAX]
+    assert [serve._within(count) for count in (-1, 0, 7, 10**9)] == [1, 1, 7, ROWS_MAX]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_error_is_one_short_line_without_sql(ledger, tool, words):
     engine = open_read_only(ledger)
     try:
         with pytest.raises(ToolError) as refused:
-            mcp_server._said(getattr(Answers(engine), tool))(**words)
+            serve._said(getattr(Answers(engine), tool))(**words)
     finally:
         engine.dispose()
     text = str(refused.value)

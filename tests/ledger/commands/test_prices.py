@@ -1,4 +1,5 @@
-"""`tokentee prices update`, `history` and `rollback`, as they are called; no network but loopback."""
+"""`tokentee prices` and `reprice`, as they are called; newer price lists: read as data, shown first,
+installed and rolled back."""
 
 import hashlib
 import json
@@ -13,6 +14,52 @@ from ledger.pricing import snapshots
 from ledger.pricing.prices import PriceBook
 from ledger.pricing.snapshots import Snapshots
 from tests.ledger.priced import amounts, cost, exchange, fill, reading, settled
+
+"""`tokentee prices`, as it is called."""
+
+
+def test_a_price_file_is_checked(run, tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_text('[[price]]\nmodel = "x"\nfree = true\n')
+    result = run("prices", "check", str(path))
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{path}: 1 price, 0 gateways; sha256:")
+    path.write_text('litellm = "none.json"\n[[price]]\nmodle = "x"\n')
+    result = run("prices", "check", str(path))
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 2
+    assert "line 3: price 1: modle: unknown" in result.stderr
+
+
+def test_a_price_is_shown_with_its_source(run):
+    result = run("prices", "show", "o3", "--at", "2025-06-09")
+    lines = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.strip()}
+    assert lines["output"][1] == "40"
+    assert "openai/o3" in result.stdout
+    result = run("prices", "show", "gpt-5", "--host", "api.openai.com", "--tier", "scale")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "service_tier 'scale': no price for it is known" in result.stderr
+
+
+"""`tokentee reprice`, as it is called."""
+
+
+def test_repricing_is_shown_first_and_then_done(run, own_ledger, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 9 }\n')
+    with_prices = ["reprice", "--prices", str(prices)]
+    result = run(*with_prices, "--dry-run", url=own_ledger)
+    assert "$0.000005" in result.stdout
+    assert result.stderr == "nothing was written\n"
+    result = run(*with_prices, "--reason", "contract 7", url=own_ledger)
+    assert result.stderr.startswith("added: 1 charge;")
+    assert "contract 7" in " ".join(run("show", "e1", url=own_ledger).stdout.split())
+    assert "Superseded, in no total:" in run("show", "e1", url=own_ledger).stdout
+    result = run(*with_prices, url=own_ledger)
+    assert (result.stdout, result.stderr) == (
+        "",
+        "nothing changes: every line has the price it would get today\n",
+    )
 
 
 def genai(price=1.25, **more):
