@@ -12,7 +12,7 @@ from typing import Any
 
 from ledger.budgets.budgets import Budget
 from ledger.model.money import usd
-from ledger.reports.layout import Amount, Cell, Column, Table
+from ledger.reports.layout import Amount, Column, Table, amount_of
 from ledger.text.figures import counted, money, percent
 from ledger.text.period import Span
 
@@ -84,7 +84,20 @@ def table(statuses: list[BudgetStatus]) -> Table:
             Column(name="forecast", heading="Forecast", drop=2),
             Column(name="state", heading="State", is_number=False),
         ),
-        rows=tuple(_cells(status) for status in statuses),
+        rows=tuple(
+            (
+                status.budget.name,
+                period_text(status),
+                Amount(picousd=status.budget.limit_picousd),
+                Amount(
+                    picousd=status.spent_picousd, mark="≥ " if status.requests_without_price else ""
+                ),
+                percent(status.used_percent / 100),
+                amount_of(status.forecast_picousd, "~"),
+                status.state,
+            )
+            for status in statuses
+        ),
     )
 
 
@@ -132,20 +145,6 @@ def notes(statuses: list[BudgetStatus]) -> list[str]:
         if status.covered_value_picousd
     ]
     return [*told, "budgets are advisory: they never stop traffic"] if statuses else told
-
-
-def _cells(status: BudgetStatus) -> tuple[Cell, ...]:
-    forecast = status.forecast_picousd
-    mark = "≥ " if status.requests_without_price else ""
-    return (
-        status.budget.name,
-        period_text(status),
-        Amount(picousd=status.budget.limit_picousd),
-        Amount(picousd=status.spent_picousd, mark=mark),
-        percent(status.used_percent / 100),
-        None if forecast is None else Amount(picousd=forecast, mark="~"),
-        status.state,
-    )
 
 
 def period_text(status: BudgetStatus) -> str:

@@ -78,7 +78,7 @@ def show_prices(
     from ledger.model.providers import VENDOR
     from ledger.pricing.price_lists import PriceQuestion
     from ledger.pricing.prices import PriceBook
-    from ledger.reports.price_tables import sheet_table, sheet_title
+    from ledger.reports.explain import sheet_table, sheet_title
     from ledger.text import period
 
     moment = period.moment(at, datetime.now(UTC))
@@ -121,7 +121,7 @@ def reprice(
     from ledger.figures.queries import existing_ledger
     from ledger.maintenance import reprice as repricing
     from ledger.pricing.prices import PriceBook
-    from ledger.reports.price_tables import difference
+    from ledger.reports.explain import difference
     from ledger.text.figures import counted
 
     book = PriceBook.load(prices)

@@ -197,7 +197,7 @@ def order(by: tuple[str, ...], times: Iterable[str]) -> Callable[[Row], tuple[An
 
     if by and by[0] in times:
         return name
-    return lambda row: (*_by_cost(row), name(row))
+    return lambda row: (*by_cost(row.figures), name(row))
 
 
 def top_of(rows: list[Row], top: int | None) -> list[Row]:
@@ -205,7 +205,7 @@ def top_of(rows: list[Row], top: int | None) -> list[Row]:
     to the total."""
     if top is None or len(rows) <= top:
         return rows
-    ranked = sorted(range(len(rows)), key=lambda place: (*_by_cost(rows[place]), place))
+    ranked = sorted(range(len(rows)), key=lambda place: (*by_cost(rows[place].figures), place))
     kept, rest = sorted(ranked[:top]), [rows[place] for place in ranked[top:]]
     return [
         *(rows[place] for place in kept),
@@ -218,5 +218,6 @@ def top_of(rows: list[Row], top: int | None) -> list[Row]:
     ]
 
 
-def _by_cost(row: Row) -> tuple[int, int]:
-    return -(row.figures.cost_picousd or 0), -row.figures.requests
+def by_cost(figures: Figures) -> tuple[int, int]:
+    """A key to sort by: the highest cost first, then the most requests."""
+    return -(figures.cost_picousd or 0), -figures.requests

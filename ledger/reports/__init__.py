@@ -1,6 +1,6 @@
 """Reports: figures and single requests as tables and text.
 
-    report_tables, activity_text, price_tables, explain, name_suggestions
+    report_tables, activity_text, explain, name_suggestions
                      figures, prices, a request -> tables
     layout, render   a table -> text, CSV, JSON, Markdown
     lookup           one request with all of its rows in the ledger

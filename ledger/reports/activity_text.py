@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
-from ledger.figures.activity import SPEED_SECONDS, Activity, RunningRequest
-from ledger.figures.figures import Figures, Key
+from ledger.figures.activity import SPEED_SECONDS, Activity
+from ledger.figures.figures import Figures, Key, by_cost
 from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, layout, wrapped
 from ledger.reports.report_tables import cost_cell, covered_cell
@@ -27,8 +26,7 @@ STYLES = (
 
 def lines(activity: Activity, width: int, height: int | None = None) -> list[str]:
     """The screen: a summary, running requests, today's sessions and models."""
-    found = list(_lines(activity, width))
-    return found if height is None else found[:height]
+    return list(_lines(activity, width))[:height]
 
 
 def one_line(activity: Activity) -> str:
@@ -111,27 +109,20 @@ def _running_table(activity: Activity) -> Table:
             Column(name="state", heading="State", is_number=False),
         ),
         rows=tuple(
-            _running_row(each, activity.now) for each in activity.running[:ROWS_RUNNING_MAX]
+            (
+                each.model or NONE,
+                each.provider,
+                each.session or NONE,
+                until_text(activity.now, each.opened_at),
+                {True: "answering", False: "waiting", None: "running"}[each.is_answered],
+            )
+            for each in activity.running[:ROWS_RUNNING_MAX]
         ),
     )
 
 
-def _running_row(each: RunningRequest, now: datetime) -> tuple[str, str, str, str, str]:
-    state = {True: "answering", False: "waiting", None: "running"}[each.is_answered]
-    return (
-        each.model or NONE,
-        each.provider,
-        each.session or NONE,
-        until_text(now, each.opened_at),
-        state,
-    )
-
-
 def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
-    by_cost = sorted(
-        groups.items(),
-        key=lambda item: (-(item[1].cost_picousd or 0), -item[1].requests, item[0][0] or ""),
-    )
+    ranked = sorted(groups.items(), key=lambda item: (*by_cost(item[1]), item[0][0] or ""))
     is_covered = any(f.covered for f in groups.values())
     return Table(
         columns=(
@@ -147,7 +138,7 @@ def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
                 *(key[0] or NONE, f.requests, f.input_tokens, f.output_tokens, cost_cell(f)),
                 *([covered_cell(f)] if is_covered else ()),
             )
-            for key, f in by_cost[:ROWS_MAX]
+            for key, f in ranked[:ROWS_MAX]
         ),
     )
 

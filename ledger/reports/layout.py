@@ -44,6 +44,11 @@ class Amount:
     """Of the currency, whose 10^-12 the amount counts."""
 
 
+def amount_of(picousd: int | None, mark: str = "") -> Amount | None:
+    """An amount, if it is known."""
+    return None if picousd is None else Amount(picousd=picousd, mark=mark)
+
+
 type Cell = str | int | Decimal | bool | Amount | None
 
 
@@ -200,7 +205,12 @@ def wrapped(text: str, width: int, indent: str = "") -> str:
 
 def aligned(texts: list[str]) -> list[str]:
     """Numbers with aligned decimal points; other texts end at the last digit."""
-    fractions = [len(text) - text.rindex(".") if _is_decimal(text) else 0 for text in texts]
+    fractions = [
+        len(text) - text.rindex(".")
+        if "." in text and _is_number(text) and text[text.rindex(".") + 1 :].isdigit()
+        else 0
+        for text in texts
+    ]
     widest = max(fractions, default=0)
     return [
         text + " " * (widest - fraction) if _is_number(text) else text
@@ -210,10 +220,6 @@ def aligned(texts: list[str]) -> list[str]:
 
 def _is_number(text: str) -> bool:
     return any(character.isdigit() for character in text) and not text.endswith(("s", "%"))
-
-
-def _is_decimal(text: str) -> bool:
-    return "." in text and _is_number(text) and text[text.rindex(".") + 1 :].isdigit()
 
 
 def _width(texts: Sequence[str]) -> int:
@@ -277,11 +283,8 @@ def _cut(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     end = (width - 1) // 3
-    return f"{set_cell_size(text, width - 1 - end).rstrip()}…{_end(text, end)}"
-
-
-def _end(text: str, width: int) -> str:
-    return set_cell_size(text[::-1], width).rstrip()[::-1]
+    last = set_cell_size(text[::-1], end).rstrip()[::-1]
+    return f"{set_cell_size(text, width - 1 - end).rstrip()}…{last}"
 
 
 def _words(text: str, width: int, indent: str = "") -> list[str]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from ledger.figures.limits import Limit
 from ledger.figures.plans import PlanMonth
-from ledger.reports.layout import Amount, Cell, Column, Table, layout
+from ledger.reports.layout import Column, Table, amount_of, layout
 from ledger.text.figures import percent, until_text
 from ledger.text.printable import printable
 
@@ -36,21 +36,19 @@ def plan_table(months: Sequence[PlanMonth]) -> Table:
             Column(name=name, heading=name, is_number=place > 1)
             for place, name in enumerate(headings)
         ),
-        rows=tuple(_plan_cells(each) for each in months),
-    )
-
-
-def _plan_cells(one: PlanMonth) -> tuple[Cell, ...]:
-    mark = "≥ " if one.is_lower_bound else ""
-    value, price, ratio = one.list_value_picousd, one.picousd_per_month, one.ratio
-    return (
-        one.plan,
-        one.month,
-        one.requests,
-        None if value is None else Amount(picousd=value, mark=mark),
-        None if price is None else Amount(picousd=price),
-        None if ratio is None else f"{mark}{ratio:.2f}",
-        one.windows_hit,
+        rows=tuple(
+            (
+                one.plan,
+                one.month,
+                one.requests,
+                amount_of(one.list_value_picousd, mark),
+                amount_of(one.picousd_per_month),
+                None if one.ratio is None else f"{mark}{one.ratio:.2f}",
+                one.windows_hit,
+            )
+            for one in months
+            for mark in ["≥ " if one.is_lower_bound else ""]
+        ),
     )
 
 

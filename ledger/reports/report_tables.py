@@ -8,7 +8,7 @@ from typing import Any
 
 from ledger.figures.figures import Figures, Report, Row, Times, plus
 from ledger.model.money import usd
-from ledger.reports.layout import Amount, Cell, Column, Table, key_text, with_sign
+from ledger.reports.layout import Amount, Cell, Column, Table, amount_of, key_text, with_sign
 from ledger.store.scope import NONE
 from ledger.text.figures import count, counted, money, pair_text, percent
 from ledger.text.origins import shown_origin
@@ -87,7 +87,10 @@ def flat(report: Report) -> Table:
 
 def screen(report: Report) -> Table:
     """The table for a screen; columns in which every figure is absent or 0 are left out."""
-    headings = [heading_of(word) for word in report.by]
+    headings = [
+        printable(word[4:] if word.startswith("tag:") else word.capitalize()).replace("_", " ")
+        for word in report.by
+    ]
     headings += [heading for heading, _ in _shown(report.total)]
     rows = [[*_labels(report, row), *(cell for _, cell in _shown(row))] for row in report.rows]
     words = len(report.by)
@@ -197,12 +200,6 @@ def notes(report: Report) -> Iterator[str]:
         yield f"still open, in no figure: {counted(report.open_requests, 'request')}"
 
 
-def heading_of(word: str) -> str:
-    """The heading of a dimension's column."""
-    name = word.removeprefix("tag:").replace("_", " ")
-    return printable(name if word.startswith("tag:") else name.capitalize())
-
-
 def _estimates(total: Figures, sign: str) -> str:
     tokens = [
         f"~{count(number)} {kind}"
@@ -299,12 +296,17 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "Further", plus(f.extra_input_tokens, f.extra_output_tokens)
     yield "Cost", cost_cell(f)
     yield "Covered", covered_cell(f)
-    yield "Estimated", _amount(f.estimated_cost_picousd, "~")
-    yield "Saved", _amount(f.saved_picousd)
+    yield "Estimated", amount_of(f.estimated_cost_picousd or None, "~")
+    yield "Saved", amount_of(f.saved_picousd or None)
     yield "No price", f.without_price
-    yield "First token", _spread(times.first_token_ms_p50, times.first_token_ms_p95)
-    yield "Duration", _spread(times.duration_ms_p50, times.duration_ms_p95)
-    yield "Tok/s", _speed(tokens_per_second(f))
+    for heading, middle, high in (
+        ("First token", times.first_token_ms_p50, times.first_token_ms_p95),
+        ("Duration", times.duration_ms_p50, times.duration_ms_p95),
+    ):
+        yield heading, None if middle is None or high is None else pair_text(middle, high)
+    speed = tokens_per_second(f)
+    # Of a slow model the tenths tell something, of any other they are noise.
+    yield "Tok/s", speed if speed is None or speed < 10 else round(speed)
 
 
 def cost_cell(figures: Figures) -> Cell:
@@ -324,40 +326,23 @@ def covered_cell(figures: Figures) -> Cell:
     return Amount(picousd=figures.covered_value_picousd, mark="≥ " if figures.unlisted else "")
 
 
-def _amount(picousd: int | None, mark: str = "") -> Amount | None:
-    return None if not picousd else Amount(picousd=picousd, mark=mark)
-
-
 def _sign(report: Report) -> str:
     return report.currency.sign if report.currency else "$"
 
 
-def _spread(middle: int | None, high: int | None) -> str | None:
-    """p50/p95 in one unit."""
-    return None if middle is None or high is None else pair_text(middle, high)
-
-
-def _speed(tokens_per_second: Decimal | None) -> Cell:
-    """Of a slow model the tenths tell something, of any other they are noise."""
-    if tokens_per_second is None or tokens_per_second < 10:
-        return tokens_per_second
-    return round(tokens_per_second)
-
-
-def _labels(report: Report, row: Row) -> list[Cell]:
+def _labels(report: Report, row: Row) -> Iterator[Cell]:
     if row.merged:
-        return [f"({counted(row.merged, 'more', 'more')})", *[""] * (len(report.by) - 1)]
-    return [_label(report, word, part, row) for word, part in zip(report.by, row.key, strict=True)]
-
-
-def _label(report: Report, word: str, part: str | None, row: Row) -> str:
-    if part is None:
-        return NONE
-    if _is_in_part(report, word, part):
-        return part + IN_PART
-    if word == "origin":
-        return shown_origin(part)
-    return row.name or key_text(part, row.hint) if word == "key" else part
+        yield from (f"({row.merged:,} more)", *[""] * (len(report.by) - 1))
+        return
+    for word, part in zip(report.by, row.key, strict=True):
+        if part is None:
+            yield NONE
+        elif _is_in_part(report, word, part):
+            yield part + IN_PART
+        elif word == "key":
+            yield row.name or key_text(part, row.hint)
+        else:
+            yield shown_origin(part) if word == "origin" else part
 
 
 def _is_in_part(report: Report, word: str, part: str | None) -> bool:

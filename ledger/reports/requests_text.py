@@ -8,7 +8,7 @@ from typing import Any
 from ledger.figures.request_list import COLUMNS, ListedRequest
 from ledger.model.exchange import NO_MODEL
 from ledger.model.money import usd_text
-from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning, with_sign
+from ledger.reports.layout import Cell, Column, Table, amount_of, unique_beginning, with_sign
 from ledger.settings.rates import Currency
 from ledger.text.figures import duration_text
 
@@ -123,4 +123,4 @@ def _cost(one: ListedRequest) -> Cell:
         return one.billing
     else:
         picousd, mark = one.cost_picousd, "≥ " if is_part else ""
-    return None if picousd is None else Amount(picousd=picousd, mark=mark)
+    return amount_of(picousd, mark)
