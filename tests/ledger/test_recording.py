@@ -12,7 +12,7 @@ import pytest
 from ledger.maintenance import keeper
 from ledger.model.errors import LedgerError
 from ledger.store.engines.sqlite_file import REVISION
-from tests.ledger.written import file_of, settled, writing
+from tests.ledger.written import file_of, settled, wait_until, writing
 
 RECORD = """
 import sys
@@ -119,12 +119,7 @@ class TestKeeperOfAProxy:
 
     def test_sums_are_made_by_a_process_of_their_own(self, url, started):
         process = started(url)
-        for _ in range(600):
-            if not keeper.a_day_waits(file_of(url), datetime.now(UTC)):
-                break
-            time.sleep(0.1)
-        else:
-            pytest.fail("no sums")
+        wait_until(lambda: not keeper.a_day_waits(file_of(url), datetime.now(UTC)))
         assert process.communicate("stop\n", timeout=60)[0] == "False None\nTrue\n"
 
     def test_what_that_process_says_is_logged(self, url, started):

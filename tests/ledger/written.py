@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -108,6 +108,14 @@ COST = 60 * 10 + 40 * 1 + 20 * 50
 """Of `reading`, as `priced` has it."""
 
 
+def wait_until(is_so: Callable[[], object], why: Callable[[], object] = lambda: "too late") -> None:
+    """Ask again and again, for a minute at most; `why` says what is wrong then."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.002)
+
+
 @dataclass
 class Written:
     """A ledger that runs, and what it said."""
@@ -120,12 +128,9 @@ class Written:
     def open(self, exchange: Exchange) -> None:
         """Open it, and wait until its row is committed."""
         self.ledger.open(exchange)
-        deadline = time.monotonic() + 30
         with contextlib.closing(sqlite3.connect(self.ledger.file)) as connection:
             query = "SELECT 1 FROM exchanges WHERE id = ?"
-            while not connection.execute(query, (exchange.id,)).fetchall():
-                assert time.monotonic() < deadline, "an open row was not written"
-                time.sleep(0.001)
+            wait_until(lambda: connection.execute(query, (exchange.id,)).fetchall())
 
     def settle(self, exchange: Exchange, read: Reading | None = None) -> Receipt:
         """Settle it, and wait for what becomes of it."""

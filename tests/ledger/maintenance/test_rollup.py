@@ -23,6 +23,7 @@ from tests.ledger.written import (
     row,
     rows,
     settled,
+    wait_until,
     whole,
     writing,
 )
@@ -324,10 +325,7 @@ def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capf
     monkeypatch.setattr(STEPS[step], step, fail)
     kept = keeper.Keeper(url, log=lambda *_: None)
     kept.start()
-    for _ in range(3_000):
-        if rows(url, "SELECT * FROM daily"):
-            break
-        kept._stopping.wait(0.01)
+    wait_until(lambda: rows(url, "SELECT * FROM daily"))
     assert kept.health().is_working
     kept.stop(30)
     assert (left, len(rows(url, "SELECT * FROM daily"))) == ([], 1)

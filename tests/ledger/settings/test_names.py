@@ -122,6 +122,22 @@ def test_what_a_key_is_called():
             "line 6: name 2: team: entry 1 decides it already",
         ),
         ('[[name]]\nhost = "x"\nteam = "x"\nfrom = "soon"', "line 4: name 1: from: "),
+        ('[[plan]]\nname = "a"\n', "line 1: plan 1: plan: one of key, key_hint, host, agent must"),
+        ('[[plan]]\nname = ""\nhost = "a"\n', "line 2: plan 1: name: empty"),
+        ('[[plan]]\nname = "a"\nhost = ""\nagent = "x"\n', "line 3: plan 1: host: empty"),
+        (
+            '[[plan]]\nname = "a"\nhost = "a"\nusd_per_month = -1\n',
+            "line 4: plan 1: usd_per_month: -1 is not an amount",
+        ),
+        (
+            '[[plan]]\nname = "a"\nhost = "a"\nusd_per_month = inf\n',
+            "line 4: plan 1: usd_per_month: Infinity is not an amount",
+        ),
+        (
+            '[[plan]]\nname = "a"\nhost = "a"\nfrom = 2026-11-02\nuntil = 2026-11-02\n',
+            "line 5: plan 1: until: it is not after from",
+        ),
+        ('[[plan]]\nname = "a"\nhost = "a"\nbilling = "paid"\n', "line 4: plan 1: billing:"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text, problem):
@@ -179,31 +195,6 @@ def test_how_the_operator_says_that_an_exchange_is_billed(facts, expected):
     assert problems == []
     assert names.billing_of(opened("a", **facts)) == expected
     assert names.plans[0].usd_per_month == 200
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ('[[plan]]\nname = "a"\n', "line 1: plan 1: plan: one of key, key_hint, host, agent must"),
-        ('[[plan]]\nname = ""\nhost = "a"\n', "line 2: plan 1: name: empty"),
-        ('[[plan]]\nname = "a"\nhost = ""\nagent = "x"\n', "line 3: plan 1: host: empty"),
-        (
-            '[[plan]]\nname = "a"\nhost = "a"\nusd_per_month = -1\n',
-            "line 4: plan 1: usd_per_month: -1 is not an amount",
-        ),
-        (
-            '[[plan]]\nname = "a"\nhost = "a"\nusd_per_month = inf\n',
-            "line 4: plan 1: usd_per_month: Infinity is not an amount",
-        ),
-        (
-            '[[plan]]\nname = "a"\nhost = "a"\nfrom = 2026-11-02\nuntil = 2026-11-02\n',
-            "line 5: plan 1: until: it is not after from",
-        ),
-        ('[[plan]]\nname = "a"\nhost = "a"\nbilling = "paid"\n', "line 4: plan 1: billing:"),
-    ],
-)
-def test_what_is_wrong_with_a_plan(text, problem):
-    assert str(read(text)[1][0]).startswith(problem)
 
 
 TEXT = '[[name]]\nhost = "x"\nteam = "search"\n'

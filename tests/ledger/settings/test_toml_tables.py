@@ -111,15 +111,6 @@ def test_nesting_is_bounded():
     assert str(problem).startswith("line 1: item 1: name: not a text")
 
 
-def test_known_tables_are_no_problem():
-    text = "price = 1\ngatewy = 2\nlitellm = 3\n"
-    document, _ = parse(text)
-    (problem,) = unknown_tables(text, document, ("price", "gateway", "litellm"))
-    assert problem.line == 2
-    assert problem.text.startswith("gatewy: unknown")
-    assert "gateway" in problem.text
-
-
 def test_an_exponent_beyond_all_decimals_is_no_figure():
     document, problems = parse("a = 1e99999999999999999999")
     assert problems == []

@@ -3,7 +3,6 @@ what it recorded arrives when the database answers again."""
 
 import re
 import threading
-import time
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +10,7 @@ import sqlalchemy as sa
 from ledger.store import db
 from ledger.store.processes import recovery
 from ledger.sync import merging, shipper, spool
-from tests.ledger.written import reading, rows, settled, writing
+from tests.ledger.written import reading, rows, settled, wait_until, writing
 from tests.proxy.relaying import Line
 
 pytestmark = pytest.mark.postgres
@@ -39,10 +38,7 @@ def forwarded(new_postgres, own_data_directory, monkeypatch):
 
 
 def wait_for(engine, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while rows(engine, "SELECT COUNT(*) FROM exchanges") != [(count,)]:
-        assert time.monotonic() < deadline, "nothing is shipped"
-        time.sleep(0.02)
+    wait_until(lambda: rows(engine, "SELECT COUNT(*) FROM exchanges") == [(count,)])
 
 
 def test_shipping_goes_on_when_a_silent_database_answers_again(forwarded):
@@ -52,12 +48,12 @@ def test_shipping_goes_on_when_a_silent_database_answers_again(forwarded):
         wait_for(engine, 1)
         forwarder.is_silent = True
         assert written.settle(settled("b")).committed
-        deadline = time.monotonic() + 60
         # Whichever was under way when it went silent: a statement, or connecting.
         silence = ("did not answer", "connection timeout expired")
-        while not any(word in line for line in written.lines() for word in silence):
-            assert time.monotonic() < deadline, written.lines()
-            time.sleep(0.02)
+        wait_until(
+            lambda: any(word in line for line in written.lines() for word in silence),
+            written.lines,
+        )
         assert written.ledger.health().threads[0].is_working
         forwarder.is_silent = False
         wait_for(engine, 2)

@@ -1,16 +1,22 @@
-"""kill -9 under load: what was said to be on disk is on disk, once, and the rest is visible."""
+"""kill -9 under load: what was said to be on disk is on disk, once, and the rest is visible. So it is
+where a ledger's file is moved, removed or replaced while processes write.
 
-import os
+https://www.sqlite.org/howtocorrupt.html#_unlinking_or_renaming_a_database_file_while_in_use
+"""
+
+import contextlib
 import random
-import select
-import signal
+import shutil
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.ledger.written import COST, row, rows, writing
+from tests.ledger.written import COST, file_of, reading, row, rows, settled, wait_until, writing
 
 pytestmark = pytest.mark.process
 
@@ -45,35 +51,41 @@ while True:
 """
 
 
-def kill_once(url, run: int, generator: random.Random) -> set[str]:
-    """Load a ledger, kill the process at a moment that nobody chose; what it said was on disk."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", LOAD, url, str(run)], stdout=subprocess.PIPE, bufsize=0
-    )
-    assert process.stdout is not None
-    said = b""
-    try:
-        while b"\n" not in said:
-            ready, _, _ = select.select([process.stdout], [], [], 60)
-            assert ready, "the load did not begin"
-            said += os.read(process.stdout.fileno(), 1 << 16)
-        end = time.monotonic() + generator.uniform(0, 0.25)
-        while (left := end - time.monotonic()) > 0:
-            if select.select([process.stdout], [], [], left)[0]:
-                said += os.read(process.stdout.fileno(), 1 << 16)
-    finally:
-        process.send_signal(signal.SIGKILL)
-    said += process.stdout.read()
-    process.wait()
-    process.stdout.close()
-    return {line.decode() for line in said.split(b"\n")[:-1]}
+class Load:
+    """A process that writes, and says what was reported as committed."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.reported: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", LOAD, url, name], stdout=subprocess.PIPE, text=True
+        )
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout:
+            for line in self._process.stdout:
+                if line.endswith("\n"):  # else it was killed meanwhile
+                    self.reported.append(line.strip())
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
 
 
 def rounds(url, count: int, seed: int) -> None:
     generator = random.Random(seed)
     promised: set[str] = set()
     for run in range(count):
-        promised |= kill_once(url, run, generator)
+        load = Load(url, str(run))
+        try:
+            wait_for([load], 1)
+            time.sleep(generator.uniform(0, 0.25))  # a moment that nobody chose
+        finally:
+            load.kill()
+        promised |= set(load.reported)
         with writing(url, node=f"host/check/{run}"):
             pass
         kept = {name for (name,) in rows(url, "SELECT id FROM exchanges WHERE state='settled'")}
@@ -97,3 +109,112 @@ def test_kill_9_loses_nothing_that_was_promised(new_sqlite):
 @pytest.mark.timeout(900)
 def test_kill_9_a_hundred_times(new_sqlite):
     rounds(new_sqlite(), 100, seed=2)
+
+
+def ids_in(path: Path) -> set[str]:
+    """The settled exchanges of a whole file."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",), path
+        return {
+            name for (name,) in connection.execute("SELECT id FROM exchanges WHERE state='settled'")
+        }
+
+
+def wait_for(loads: list[Load], more: int) -> None:
+    wanted = [len(load.reported) + more for load in loads]
+    wait_until(lambda: all(len(load.reported) >= n for load, n in zip(loads, wanted, strict=True)))
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("how", ["mv", "rm", "restore"])
+@pytest.mark.parametrize("writers", [1, 2, 3])
+def test_nothing_reported_is_lost(new_sqlite, tmp_path: Path, writers: int, how: str):
+    url = new_sqlite()
+    path = file_of(url)
+    backup, moved = tmp_path / "backup.sqlite3", path.with_name("moved.sqlite3")
+    shutil.copy(path, backup)
+    loads = [Load(url, f"w{number}") for number in range(writers)]
+    try:
+        wait_for(loads, 200)
+        before = [len(load.reported) for load in loads]
+        if how == "mv":
+            path.rename(moved)
+        elif how == "rm":
+            path.unlink()
+        else:
+            backup.rename(path)
+        wait_for(loads, 400)
+    finally:
+        for load in loads:
+            load.kill()
+    found = ids_in(path) | (ids_in(moved) if how == "mv" else set())
+    for load, number in zip(loads, before, strict=True):
+        # What was reported before a file was removed, went with it. A report may be under way when
+        # the file goes, so some batches around that moment are of either side.
+        since = 0 if how == "mv" else number + 64 * 4
+        assert set(load.reported[since:]) - found == set()
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("writers", "what"),
+    [(1, "another ledger"), (3, "VACUUM INTO")]
+    + [
+        pytest.param(writers, what, marks=pytest.mark.soak)
+        for writers in (1, 3)
+        for what in ("another database", "its own copy", ".backup", "no database")
+    ],
+)
+def test_nothing_is_reported_into_a_file_that_was_overwritten(
+    new_sqlite, tmp_path: Path, writers: int, what: str
+):
+    url = new_sqlite()
+    path = file_of(url)
+    source = tmp_path / "source.sqlite3"
+    if what == "another ledger":
+        other = new_sqlite()
+        with writing(other) as written:
+            for number in range(2_000):  # it has more pages than the one that is overwritten
+                exchange = settled(f"other{number}")
+                written.ledger.settle(exchange, reading(exchange))
+        shutil.copy(file_of(other), source)
+    elif what == "another database":
+        with contextlib.closing(sqlite3.connect(source)) as connection:
+            connection.execute("CREATE TABLE other (text TEXT)")
+    elif what == "no database":
+        source.write_bytes(b"no database" * 100_000)
+    idle = contextlib.ExitStack()
+    idle.enter_context(writing(url))  # that has nothing to write must let go of the file, too
+    loads = [Load(url, f"w{number}") for number in range(writers)]
+    try:
+        wait_for(loads, 100)
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            if what == "its own copy":
+                shutil.copy(path, source)
+                wait_for(loads, 1_000)
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            wait_for(loads, 10)
+            if what == "VACUUM INTO":
+                connection.execute(f"VACUUM INTO '{source}'")
+            elif what == ".backup":
+                with contextlib.closing(sqlite3.connect(source)) as target:
+                    connection.backup(target)
+        before = [len(load.reported) for load in loads]
+        with source.open("rb") as copied, path.open("r+b") as target:
+            target.truncate()
+            shutil.copyfileobj(copied, target, 65_536)
+        if what == "no database":
+            time.sleep(4)
+            for load, number in zip(loads, before, strict=True):
+                assert len(load.reported) <= number + 64 * 4
+            path.unlink()
+        wait_for(loads, 400)
+    finally:
+        for load in loads:
+            load.kill()
+        idle.close()
+    found = ids_in(path)
+    assert ("other7" in found) is (what == "another ledger")
+    for load, number in zip(loads, before, strict=True):
+        assert set(load.reported[number + 64 * 4 :]) - found == set()
