@@ -45,7 +45,6 @@ from tests.proxy.attack import (
     zstd_bomb,
 )
 from tests.proxy.body_attacks import ATTACKS as BODY_ATTACKS
-from tests.proxy.growing_attacks import ATTACKS as GROWING_ATTACKS
 from tests.proxy.http1_attacks import ATTACKS as HTTP1_ATTACKS
 from tests.proxy.upstream import Answer, Raw
 
@@ -321,7 +320,6 @@ ATTACKS = (
     ),
     *BODY_ATTACKS,
     *HTTP1_ATTACKS,
-    *GROWING_ATTACKS,
 )
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,13 @@ STOP_SECONDS_MAX = 100
 """As for a start: a process that refuses to start must import everything first."""
 
 _LISTENING = re.compile(r"listening at (127\.0\.0\.\d+):(\d+)")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 class DidNotStartError(AssertionError):

@@ -26,8 +26,7 @@ from tests.proxy.arena import (
 )
 from tests.proxy.attack import Attack
 from tests.proxy.attacks import ATTACKS, BY_NAME
-from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.test_mitmweb import free_port
+from tests.proxy.mitmdump import Mitmdump, free_port
 from tests.proxy.upstream import Answer, Raw, Request
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]

@@ -1,31 +1,27 @@
-"""What someone sees in mitmweb: comments with figures, bodies, no red mark of our making."""
+"""What someone sees: in mitmweb comments with figures, bodies, no red mark of our making; in
+`tokentee top` what waits, what is answered, and what has ended."""
 
 import json
-import socket
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from addon import cli
 from tests.proxy import rows
 from tests.proxy.client import Http1
-from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.pair import ANTHROPIC, OPENAI, exchange, headers_for, new_tag, speak
+from tests.proxy.mitmdump import Mitmdump, free_port
+from tests.proxy.pair import ANTHROPIC, OPENAI, exchange, headers_for, new_tag, pair, speak
 from tests.proxy.upstream import Answer, End, Request, Upstream
 from tests.proxy.wires.wire import asks
 
 pytestmark = pytest.mark.proxy
 
 PASSWORD = "open"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Web:
@@ -106,3 +102,26 @@ def test_a_client_that_leaves_when_it_has_all_makes_no_red_mark(web: Web) -> Non
     (flow,) = web.commented(1)
     assert flow["comment"] == "in 1 200 (1 024 cached) out 64 · $0.0024"
     assert "error" not in flow
+
+
+def states(proxy: Mitmdump) -> list[str]:
+    words = ["top", "--once", "--ledger", f"sqlite:///{proxy.ledger}"]
+    done = CliRunner().invoke(cli.application([cli.BY_NAME["top"]]), words, env={"COLUMNS": "100"})
+    assert done.exit_code == 0, done.output
+    words_of_lines = [line.split() for line in done.output.splitlines() if line]
+    return [line[-1] for line in words_of_lines if line[-1] in ("waiting", "answering")]
+
+
+def test_a_request_waits_and_then_is_answered(tmp_path: Path):
+    with pair(tmp_path, with_bare=False) as running:
+        gate = running.upstream.gate()
+        running.upstream.script = lambda request: replace(speak(OPENAI)(request), gate=gate)
+        with Http1(running.tee.address()) as client:
+            body = OPENAI.request(asked=None)
+            client.send("POST", OPENAI.target, headers_for(OPENAI, "x"), body)
+            assert rows.eventually(lambda: states(running.tee) == ["waiting"])
+            gate.release()
+            assert client.head().status == 200
+            assert rows.eventually(lambda: states(running.tee) == ["answering"])
+            gate.release(100)
+        assert rows.eventually(lambda: states(running.tee) == [])

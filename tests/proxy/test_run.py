@@ -1,7 +1,9 @@
-"""`tokentee run -- COMMAND`: the command runs as always, and its bill is printed."""
+"""`tokentee run -- COMMAND`: the command runs as always, and its bill is printed; also behind a SOCKS
+proxy that the environment names."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +15,8 @@ import pytest
 
 from tests.proxy import rows
 from tests.proxy.certificates import make_certificate, server_context
-from tests.proxy.connect_proxy import ConnectProxy
 from tests.proxy.pair import OPENAI, speak
+from tests.proxy.relaying import NOT_ALLOWED, ConnectProxy, SocksProxy
 from tests.proxy.upstream import Upstream
 
 pytestmark = pytest.mark.proxy
@@ -229,3 +231,89 @@ def add_log(entry):
     done = run(tmp_path, "-s", str(script), "--", sys.executable, "-c", CONNECTING)
     assert done.returncode == 0, done.stderr
     assert "client connect" in (tmp_path / "heard").read_text()
+
+
+SOCKS_CHILD = Path(__file__).parent / "scripts" / "socks_child.py"
+ASKED_BODY = OPENAI.request(asked=True).decode()
+ANSWER = b"".join(OPENAI.answer(asked=True)).decode()
+
+
+def call(folder, llm, plain, **environment):
+    """Exit code, what the command got for its two requests, and stderr."""
+    done = run(
+        folder, "--set", f"tee_hosts=localhost:{llm}", "--", sys.executable, str(SOCKS_CHILD), ASKED_BODY,
+        f"https://localhost:{llm}/v1/chat/completions",
+        f"http://localhost:{plain}/v1/chat/completions",
+        **environment,
+    )  # fmt: skip
+    assert done.stdout, done.stderr.decode()
+    return json.loads(done.stdout), done.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("pem"))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "credentials", "host"),
+    [
+        pytest.param("socks5h", "me:s3cret", "localhost", id="the-proxy-resolves"),
+        pytest.param("socks5", None, None, id="this-machine-resolves"),
+    ],
+)
+def test_a_stream_and_a_plain_request_pass_and_are_recorded(
+    tmp_path, pem, scheme, credentials, host
+):
+    with (
+        Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as llm,
+        Upstream(speak(OPENAI)) as plain,
+        SocksProxy(credentials=credentials) as proxy,
+    ):
+        found, stderr = call(
+            tmp_path, llm.port, plain.port, ALL_PROXY=proxy.url(scheme), SSL_CERT_FILE=str(pem)
+        )
+    assert found == [[200, ANSWER], [200, ANSWER]], stderr
+    assert [port for _, port in proxy.seen] == [llm.port, plain.port]
+    names = {name for name, _ in proxy.seen}
+    assert names == {host} if host else names <= {"127.0.0.1", "::1"}
+    for request in (*llm.requests, *plain.requests):
+        assert request.header("proxy-authorization") is None
+    assert plain.requests[0].target == "/v1/chat/completions"
+    recorded = rows.exchanges(tmp_path / "ledger.db")
+    assert [row["outcome"] for row in recorded] == ["complete", "complete"]
+    assert {row["response_bytes"] for row in recorded} == {len(ANSWER.encode())}
+    assert "s3cret" not in stderr
+    assert "Traceback" not in stderr
+
+
+def test_no_proxy_holds(tmp_path, pem):
+    with (
+        Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as llm,
+        Upstream(speak(OPENAI)) as plain,
+        SocksProxy() as proxy,
+    ):
+        found, stderr = call(
+            tmp_path, llm.port, plain.port, ALL_PROXY=proxy.url("socks5h"),
+            NO_PROXY=f"localhost:{llm.port}", SSL_CERT_FILE=str(pem),
+        )  # fmt: skip
+    assert found == [[200, ANSWER], [200, ANSWER]], stderr
+    assert proxy.seen == [("localhost", plain.port)]
+
+
+def test_a_proxy_that_refuses_or_is_gone_is_named_without_its_password(tmp_path, pem):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        gone = f"socks5h://me:s3cret@127.0.0.1:{closed.getsockname()[1]}"
+    with SocksProxy(credentials="me:s3cret", reply=NOT_ALLOWED) as proxy:
+        for url, reason in (
+            (proxy.url("socks5h"), "ruleset"),
+            (proxy.url("socks5h").replace("s3cret", "s4cret"), "authentication"),
+            (gone, "refused"),
+        ):
+            found, stderr = call(tmp_path, 9, 9, ALL_PROXY=url, SSL_CERT_FILE=str(pem))
+            for status, text in found:
+                assert status == 502
+                assert f"socks5h://127.0.0.1:{url.rpartition(':')[2]}: " in text
+                assert reason in text.lower()
+                assert "cret" not in text + stderr
+    assert set(proxy.wrong) == {"me:s4cret"}

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.addon.telemetry.test_otlp import Receiver, spans
-from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.test_mitmweb import free_port
+from tests.proxy.mitmdump import Mitmdump, free_port
 from tests.proxy.upstream import Answer, Upstream
 
 pytestmark = pytest.mark.proxy

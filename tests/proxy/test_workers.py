@@ -13,11 +13,10 @@ import pytest
 
 from tests.proxy import rows
 from tests.proxy.client import Ending, Http1
-from tests.proxy.mitmdump import START_SECONDS_MAX
+from tests.proxy.mitmdump import START_SECONDS_MAX, free_port
 from tests.proxy.pair import OPENAI, headers_for
 from tests.proxy.test_confirming import DONE, USAGE, as_json
 from tests.proxy.test_durability import answer
-from tests.proxy.test_mitmweb import free_port
 from tests.proxy.upstream import Answer, Upstream
 from tests.proxy.workers import Client, Workers, check_rows, loaded, wait_for_ends
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from addon.deploy.kinds import write
-from tests.addon.deploy.test_running import free_port
+from tests.proxy.mitmdump import free_port
 from tests.test_wheel import ROOT, uv_command
 
 pytestmark = [pytest.mark.process, pytest.mark.proxy, pytest.mark.timeout(400)]

@@ -1,11 +1,15 @@
-"""Waiting for a commit: as long as it takes, within a bound, and with one wake-up at a time."""
+"""Waiting for a commit, and long work that takes turns with the other tasks of the event loop."""
 
 import asyncio
 import threading
+import time
+from collections.abc import Generator
 
 import pytest
 
+from addon.metering.troubles import Troubles
 from addon.proxy import commits
+from addon.proxy.turns import in_turns
 from ledger.store.writing.jobs import Receipt
 
 
@@ -78,3 +82,41 @@ def test_a_commit_after_the_bound_is_no_error(monkeypatch: pytest.MonkeyPatch):
     notify([late, other])
     loop.callback()
     assert loop.calls == 1
+
+
+def work(count: int) -> Generator[None, None, bytes]:
+    for _ in range(count):
+        until = time.monotonic() + 0.002
+        while time.monotonic() < until:
+            pass
+        yield
+    return b"done"
+
+
+def test_others_run_between_the_steps():
+    seen: list[int] = []
+
+    async def other() -> None:
+        for number in range(10):
+            seen.append(number)
+            await asyncio.sleep(0)
+
+    async def scenario() -> bytes | None:
+        beside = asyncio.create_task(other())
+        found = await in_turns(work(20), Troubles())
+        assert beside.done()
+        return found
+
+    assert asyncio.run(scenario()) == b"done"
+    assert seen == list(range(10))
+
+
+def test_a_step_that_raises_is_noted(caplog: pytest.LogCaptureFixture):
+    def broken() -> Generator[None, None, bytes]:
+        yield
+        raise ValueError
+
+    troubles = Troubles()
+    assert asyncio.run(in_turns(broken(), troubles)) is None
+    assert "ValueError" in (troubles.text or "")
+    assert "it is not read" in caplog.text

@@ -1,4 +1,5 @@
-"""Starting, handing over at a reload, stopping; what is wrong at the end is one warning."""
+"""Starting, handing over at a reload, stopping; what is wrong at the end is one warning; and what is
+remembered of answers that are booked."""
 
 import asyncio
 import logging
@@ -10,6 +11,7 @@ from mitmproxy import http
 from mitmproxy.flow import Error
 from mitmproxy.hooks import DoneHook
 from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
+from msgspec.structs import replace
 
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests.messages import End
@@ -17,10 +19,12 @@ from addon.metering.troubles import Troubles
 from addon.proxy import exchanges as exchanges_module
 from addon.proxy import lifecycle
 from addon.proxy import recorder as recorder_module
+from addon.proxy import running as running_module
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Phase, Running, Session
 from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
+from tests.ledger.written import settled
 
 
 def thread(name, *, is_working=True):
@@ -241,3 +245,36 @@ def test_captures_go_where_the_settings_name_them(tmp_path):
     running.settings.capture = None
     lifecycle.set_captures(running, node="n")
     assert running.captures is None
+
+
+def new() -> Running:
+    nothing = SimpleNamespace()
+    return Running(settings=nothing, rules=nothing, ledger=nothing, price=nothing)  # type: ignore[arg-type]
+
+
+def answer(response_id: str | None):
+    return replace(settled("one"), response_id=response_id)
+
+
+def test_the_oldest_answer_is_forgotten_first(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(running_module, "BOOKED_MAX", 3)
+    running = new()
+    for number in range(5):
+        running.remember_booked(answer(f"r{number}"))
+    assert [running.is_new_result(answer(f"r{number}")) for number in range(5)] == [
+        True, True, False, False, False
+    ]  # fmt: skip
+
+
+def test_an_answer_without_an_id_is_always_new():
+    running = new()
+    running.remember_booked(answer(None))
+    assert running.is_new_result(answer(None))
+    assert not running.booked
+
+
+def test_the_same_id_at_another_origin_is_another_answer():
+    running = new()
+    running.remember_booked(answer("r"))
+    assert not running.is_new_result(answer("r"))
+    assert running.is_new_result(replace(answer("r"), origin="https://other.example"))

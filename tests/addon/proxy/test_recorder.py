@@ -1,6 +1,8 @@
 """The hooks, one after the other as mitmproxy calls them, and what the ledger has then."""
 
 import asyncio
+import gzip
+import json
 import logging
 from pathlib import Path
 
@@ -151,3 +153,30 @@ def test_a_usage_key_not_known_before_is_logged_once(
         asyncio.run(play())
     wanted = "tokentee: a usage key not known before: 'flux_tokens'"
     assert [line for line in caplog.messages if "not known before" in line] == [wanted]
+
+
+async def test_a_row_names_its_capture(ledger: Path, tmp_path: Path):
+    async with recording(ledger, tee_capture=str(tmp_path / "captures")) as (recorder, _):
+        flow = flow_of()
+        recorder.request(flow)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await recorder.response(flow)
+    ((capture, degraded),) = exchanges(ledger, "capture, degraded")
+    assert degraded is None
+    file, _, name = capture.partition("#")
+    (line,) = gzip.decompress(Path(file).read_bytes()).splitlines()
+    assert json.loads(line)["id"] == name
+
+
+async def test_a_row_says_that_captures_cannot_be_written(ledger: Path, tmp_path: Path):
+    async with recording(ledger, tee_capture=str(tmp_path / "captures")) as (recorder, _):
+        running = recorder._running
+        assert running is not None
+        assert running.captures is not None
+        running.captures.failure = "captures cannot be written: No space left on device"
+        flow = flow_of()
+        recorder.request(flow)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await recorder.response(flow)
+    ((degraded,),) = exchanges(ledger, "degraded")
+    assert degraded == "captures cannot be written: No space left on device"

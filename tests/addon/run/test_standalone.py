@@ -1,9 +1,18 @@
-"""A proxy alone: where it listens, and who is warned."""
+"""A proxy alone: where it listens, who is warned, and what its imports and its log cost."""
+
+import asyncio
+import gc
+import logging
+from pathlib import Path
 
 import pytest
+from mitmproxy import log, master, options
+from mitmproxy.proxy import server
 
+from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import parse
-from addon.run.master import parsed_options
+from addon.run.imports import uncollected_imports
+from addon.run.master import RecordingMaster, parsed_options
 from addon.run.standalone import warnings, words_of
 from ledger.model.errors import WrongCallError
 
@@ -53,3 +62,46 @@ def test_a_mode_that_is_none_is_a_wrong_call():
     opts, _ = parsed_options(["--mode", "reversed:x"])
     with pytest.raises(WrongCallError, match="--mode reversed:x: unknown mode"):
         warnings(opts)
+
+
+@pytest.mark.parametrize(
+    "is_skipped",
+    [pytest.param(True, id="alone"), pytest.param(False, id="with a script")],
+)
+def test_who_can_see_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_skipped: bool):
+    script = tmp_path / "script.py"
+    script.touch()
+    scripts = [] if is_skipped else [str(script)]
+    connections = logging.getLogger(server.__name__)
+    before = (connections.level, list(logging.getLogger().handlers))
+
+    async def ran_master(_self: master.Master) -> None:
+        events = [one for one in logging.getLogger().handlers if type(one) is log.LegacyLogEvents]
+        assert (not events) is is_skipped
+        assert (connections.level == logging.WARNING) is is_skipped
+
+    async def run() -> None:
+        made = RecordingMaster(options.Options(confdir=str(tmp_path)), [], Recorder())
+        made.options.update(termlog_verbosity="warn", scripts=scripts)
+        monkeypatch.setattr(master.Master, "run", ran_master)
+        await made.run()
+
+    try:
+        asyncio.run(run())
+    finally:
+        connections.setLevel(before[0])
+        logging.getLogger().handlers[:] = before[1]
+
+
+def test_what_is_made_meanwhile_is_never_walked() -> None:
+    with uncollected_imports():
+        assert not gc.isenabled()
+        made: list[object] = [[]]
+    assert gc.isenabled()
+    assert not any(seen is made for seen in gc.get_objects())
+
+
+def test_collector_works_again_after_an_import_that_failed() -> None:
+    with pytest.raises(ImportError), uncollected_imports():
+        raise ImportError
+    assert gc.isenabled()

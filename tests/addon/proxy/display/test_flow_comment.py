@@ -1,9 +1,11 @@
-"""Comments and pages of flows, by figures worked out by hand."""
+"""Comments and pages of flows, and lines of the log, by figures worked out by hand."""
 
 import pytest
 from msgspec.structs import replace
 
 from addon.metering.answers.transcript import ToolCall, Transcript
+from addon.metering.settlement import Settled
+from addon.proxy.display.exchange_log import line_of
 from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
 from ledger.model.exchange import Outcome
 from ledger.model.reading import UsageSource
@@ -100,3 +102,27 @@ def test_a_page_without_an_answer():
     cut = page_of(booked(), Transcript(is_cut=True))
     assert "(no text)" in cut
     assert "the rest is not shown" in cut
+
+
+LOGGED = settled("e", seconds=0.842)
+OF_LOGGED = reading(LOGGED)
+
+
+def test_a_line_names_model_tokens_cost_outcome_and_time():
+    line = line_of(Settled(LOGGED, OF_LOGGED), lambda *_: (charge("output", 1, 3_100_000_000),))
+    assert line == "model-1 in 100 (40 cached) out 20 $0.0031 complete 842 ms"
+
+
+def test_what_is_not_known_is_no_zero():
+    unknown = Settled(replace(LOGGED, settled_at=None), replace(OF_LOGGED, usage=Usage()))
+    unpriced, priced = charge("output", 1, None), charge("output", 1, 10**12)
+    assert line_of(unknown, lambda *_: ()) == "model-1 in - out - - complete -"
+    assert " unpriced " in line_of(unknown, lambda *_: (unpriced,))
+    assert " >= $1.00 " in line_of(unknown, lambda *_: (unpriced, priced))
+
+
+def test_hostile_text_cannot_reach_the_terminal():
+    exchange = replace(LOGGED, response_model="\x1b[2Jm\nx")
+    line = line_of(Settled(exchange, OF_LOGGED), lambda *_: ())
+    assert "\x1b" not in line
+    assert "\n" not in line

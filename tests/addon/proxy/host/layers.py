@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from h2.exceptions import ProtocolError
@@ -17,11 +18,17 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 
 from addon.proxy import wrapped as wrapping
 from addon.proxy.host import chunk_runs, message_types
-from tests.addon.proxy.host.places import place
+from addon.proxy.host.mechanisms import Place
 
 HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")
 OWN_FAILURES = (NotImplementedError, AssertionError, KeyError, ProtocolError)
 """Of mitmproxy itself, as for trailers over HTTP/1.1."""
+
+
+def place(addons: Any = None, *, takes_runs: Any = lambda _: False) -> Place:
+    """A place to install a mechanism in, without a whole master."""
+    master: Any = SimpleNamespace(addons=addons)
+    return Place(master=master, takes_runs=takes_runs)
 
 
 class Nobody:

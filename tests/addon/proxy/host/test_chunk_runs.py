@@ -21,7 +21,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 from addon.proxy.host import chunk_runs
 from addon.proxy.host.chunk_run import ChunkRun, chunks_of
 from addon.proxy.host.chunk_runs import take_chunks
-from tests.addon.proxy.host.places import place
+from tests.addon.proxy.host.layers import place
 
 
 def pieces_of(reads: list[bytes], *, taken_together: bool) -> list[bytes | str]:

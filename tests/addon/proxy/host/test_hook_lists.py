@@ -12,7 +12,7 @@ from mitmproxy.test import tflow
 
 from addon.proxy.host.hook_lists import HookLists, install
 from addon.proxy.host.sources import UnknownSourceError
-from tests.addon.proxy.host.places import place
+from tests.addon.proxy.host.layers import place
 
 
 class Noting:

@@ -13,7 +13,7 @@ from mitmproxy.test import tflow
 from wsproto import ConnectionType
 
 from addon.proxy.host import websocket_parts
-from tests.proxy.websocket_attacks import BINARY, CONTINUATION, PING, TEXT, frame
+from tests.proxy.test_websocket_attacks import BINARY, CONTINUATION, PING, TEXT, frame
 
 SENT = (
     frame(TEXT, "ä€".encode() * 5_000, ends=False)

@@ -11,7 +11,7 @@ import pytest
 from addon.run.command import socks_bridge
 from addon.run.command.outbound import Proxy
 from addon.run.command.socks_bridge import Bridge
-from tests.proxy.socks_proxy import SocksProxy
+from tests.proxy.relaying import SocksProxy
 
 
 def beyond(proxy, scheme="socks5h"):

@@ -1,14 +1,20 @@
-"""The sockets that the supervisor holds, and which worker takes the next connection."""
+"""What the supervisor is made of: the sockets, the log, and what workers are started with."""
 
 import errno
+import io
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from addon.run.call.arguments import parse
+from addon.run.workers import worker_process as module
 from addon.run.workers.listeners import ConnectionCounts, Listeners
-from ledger.model.errors import LedgerError
+from addon.run.workers.supervisor import plan_of
+from addon.run.workers.worker_process import LineSplitter, Log
+from ledger.model.errors import LedgerError, WrongCallError
 
 LOOPBACK = ("127.0.0.1", 0)
 
@@ -89,3 +95,102 @@ def test_the_worker_with_the_fewest_connections_takes_the_next(tmp_path: Path):
     assert not one.is_least(0)
     one.clear(3)
     assert one.is_least(0), "one that does not accept does not count"
+
+
+def written(log: Log, out: io.StringIO) -> list[str]:
+    return out.getvalue().splitlines()
+
+
+def test_lines_are_whole_however_they_are_cut():
+    out = io.StringIO()
+    log = Log(out)
+    one, two = LineSplitter(log, 1), LineSplitter(log, 2)
+    one.feed(b"first ha")
+    two.feed(b"of two\nand m")
+    one.feed(b"lf\n\n")
+    two.end()
+    one.end()
+    assert written(log, out) == ["worker 2: of two", "worker 1: first half", "worker 2: and m"]
+
+
+def test_json_lines_stay_json():
+    out = io.StringIO()
+    log = Log(out)
+    log.as_json = True
+    log.line_of_worker(3, b'{"time": "t", "message": "m"}')
+    log.warning("it ended")
+    of_worker, own = (json.loads(line) for line in written(log, out))
+    assert of_worker == {"worker": 3, "time": "t", "message": "m"}
+    assert (own["level"], own["message"]) == ("warning", "it ended")
+
+
+def test_a_line_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "LINE_BYTES_MAX", 4)
+    out = io.StringIO()
+    lines = LineSplitter(log := Log(out), 1)
+    lines.feed(b"abcdefghij")
+    assert written(log, out) == ["worker 1: abcd", "worker 1: efgh"]
+
+
+def test_quiet_keeps_warnings_and_a_closed_stderr_hurts_nobody():
+    out = io.StringIO()
+    log = Log(out)
+    log.quiet = True
+    log.info("started")
+    log.warning("ended")
+    assert written(log, out) == ["tokentee: ended"]
+
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError("gone")
+
+    Log(Gone()).warning("x")
+
+
+def plan(folder: Path, *words: str):
+    return plan_of(parse(["--set", f"confdir={folder}", *words]), folder)
+
+
+def test_the_addresses_are_those_that_mitmproxy_asks_for(tmp_path: Path):
+    assert plan(tmp_path).addresses == (("127.0.0.1", 8080),)
+    assert plan(tmp_path, "--listen", "0.0.0.0:81").addresses == (("0.0.0.0", 81),)
+    found = plan(tmp_path, "--mode", "reverse:https://api.openai.com@8001", "--mode", "socks5")
+    assert found.addresses == (("127.0.0.1", 8001), ("127.0.0.1", 1080))
+    assert found.trusted.is_file()
+
+
+def test_mitmproxys_configuration_file_counts(tmp_path: Path):
+    (tmp_path / "config.yaml").write_text("listen_port: 8123\nproxyauth: a:b\n")
+    assert plan(tmp_path).addresses == (("127.0.0.1", 8123),)
+
+
+def test_options_of_mitmproxys_addons_are_left_to_the_workers(tmp_path: Path):
+    found = plan(tmp_path, "--proxyauth", "a:b", "--upstream-auth", "c:d", "-s", "x.py")
+    assert found.words[-2:] == ("-s", "x.py")
+
+
+def test_only_errors_are_wanted(tmp_path: Path):
+    assert plan(tmp_path, "-q").quiet
+    assert not plan(tmp_path).quiet
+
+
+def test_strangers_who_can_reach_it_are_told(tmp_path: Path):
+    assert any("0.0.0.0" in note for note in plan(tmp_path, "--listen", "0.0.0.0:81").notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--mode", "wireguard"], "--mode wireguard does not go with --workers"),
+        (["--mode", "reverse:http3://h@9"], "does not go with --workers"),
+        (["--mode", "reversed:x"], "--mode reversed:x"),
+        (["-w", "flows"], "-w) does not go with --workers"),
+        (["--set", "save_stream_file=flows"], "-w) does not go with --workers"),
+        (["-n"], "--no-server does not go with --workers"),
+        (["--set", "listen_port=x"], "listen_port"),
+    ],
+)
+def test_what_workers_refuse(tmp_path: Path, words: list[str], says: str):
+    with pytest.raises(WrongCallError) as raised:
+        plan(tmp_path, *words)
+    assert says in str(raised.value)

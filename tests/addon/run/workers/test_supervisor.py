@@ -20,7 +20,7 @@ from addon.run.workers import worker_process
 from addon.run.workers.supervisor import Supervisor, run_workers
 from addon.run.workers.worker_process import Log, ending_of
 from ledger.model.errors import WrongCallError
-from tests.proxy.test_mitmweb import free_port
+from tests.proxy.mitmdump import free_port
 
 pytestmark = pytest.mark.process
 
