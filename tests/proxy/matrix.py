@@ -9,8 +9,7 @@ from typing import Any
 
 from tests.proxy.client import Ending
 from tests.proxy.upstream import Answer, End, Framing
-from tests.proxy.wires import WIRES
-from tests.proxy.wires.wire import Wire
+from tests.proxy.wires import WIRES, Wire
 
 
 class Ask(StrEnum):

@@ -12,8 +12,7 @@ from tests.proxy.certificates import client_context
 from tests.proxy.client import Http1, Http2, Received
 from tests.proxy.mitmdump import BARE, Mitmdump
 from tests.proxy.upstream import Answer, Request, Upstream
-from tests.proxy.wires import WIRES
-from tests.proxy.wires.wire import Wire, asks
+from tests.proxy.wires import WIRES, Wire, asks
 
 BY_NAME = {wire.name: wire for wire in WIRES}
 OPENAI = BY_NAME["openai"]

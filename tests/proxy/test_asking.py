@@ -16,7 +16,7 @@ from tests.proxy.client import Ending, Http1
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
 from tests.proxy.pair import OPENAI, Pair, connect, exchange, headers_for, new_tag, pair, speak
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
-from tests.proxy.wires.wire import asks
+from tests.proxy.wires import asks
 
 pytestmark = pytest.mark.proxy
 

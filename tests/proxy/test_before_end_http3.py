@@ -21,7 +21,7 @@ from tests.proxy.certificates import make_certificate
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.pair import BY_NAME, headers_for
 from tests.proxy.test_before_end import DOCUMENTS, GUEST, HOST, LOCKED_SECONDS, locked, tagged
-from tests.proxy.wires.wire import Wire, asks
+from tests.proxy.wires import Wire, asks
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(120)]
 

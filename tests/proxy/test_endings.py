@@ -28,7 +28,7 @@ from tests.proxy.pair import (
     tee_before,
 )
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
-from tests.proxy.wires.wire import Wire, asks
+from tests.proxy.wires import Wire, asks
 
 pytestmark = pytest.mark.proxy
 

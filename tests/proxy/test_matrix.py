@@ -22,8 +22,7 @@ from tests.proxy.matrix import LEAVING, Ask, Case, How, Http, cases
 from tests.proxy.mitmdump import BARE, SCRIPTS, TEE, Mitmdump
 from tests.proxy.pair import connect
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
-from tests.proxy.wires import WIRES
-from tests.proxy.wires.wire import Wire, asks
+from tests.proxy.wires import WIRES, Wire, asks
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(900)]
 

@@ -17,7 +17,7 @@ from tests.proxy.client import Http1
 from tests.proxy.mitmdump import Mitmdump, free_port
 from tests.proxy.pair import ANTHROPIC, OPENAI, exchange, headers_for, new_tag, pair, speak
 from tests.proxy.upstream import Answer, End, Request, Upstream
-from tests.proxy.wires.wire import asks
+from tests.proxy.wires import asks
 
 pytestmark = pytest.mark.proxy
 

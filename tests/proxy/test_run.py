@@ -125,44 +125,27 @@ def test_a_base_url_that_leads_to_this_machine_keeps_its_path(ran: Ran):
     assert ran.rows[1]["path"] == "/v1/chat/completions"
 
 
-def test_the_parents_proxy_is_used_with_its_credential(ran: Ran):
+def test_the_way_out_is_the_parents(ran: Ran):
+    """Its proxy is used with its credential, and its NO_PROXY holds; the child's leads nothing past."""
     assert any("CONNECT 127.0.0.1" in line for line in ran.proxy.seen)
     assert not any(line.startswith("407") for line in ran.proxy.seen)
-
-
-def test_no_proxy_of_the_parent_holds_on_the_way_out(ran: Ran):
     assert not any("localhost" in line for line in ran.proxy.seen)
-
-
-def test_no_proxy_of_the_child_leads_nothing_past(ran: Ran):
     entries = ran.found["environment"]["NO_PROXY"].split(",")
     assert ".internal" in entries
     assert "localhost" not in entries, "tee_hosts names it"
 
 
-def test_certificate_variables_are_merged(ran: Ran):
+def test_what_the_user_has_set_is_merged(ran: Ran):
+    """Bundles are gone with the run: the child has verified with them."""
     environment = ran.found["environment"]
-    own = ran.certificates.read_bytes()
     assert environment["SSL_CERT_FILE"] != str(ran.certificates)
     assert environment["SSL_CERT_FILE"] != environment["REQUESTS_CA_BUNDLE"]
-    assert own, "the bundle itself is gone with the run; the child has verified with it"
-
-
-def test_a_certificate_file_that_is_missing_gives_one_line(ran: Ran):
-    lines = [line for line in ran.stderr.splitlines() if "REQUESTS_CA_BUNDLE" in line]
-    assert len(lines) == 1
-    assert "missing.pem" in lines[0]
-    assert "No such file" in lines[0]
-
-
-def test_node_options_are_merged(ran: Ran):
-    words = ran.found["environment"]["NODE_OPTIONS"]
-    assert words.startswith("--max-old-space-size=200 --require ")
-
-
-def test_no_base_url_is_set_that_the_user_has_not_set(ran: Ran):
+    assert environment["NODE_OPTIONS"].startswith("--max-old-space-size=200 --require ")
     for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_API_BASE", "CO_API_URL"):
-        assert name not in ran.found["environment"]
+        assert name not in environment
+    (line,) = [line for line in ran.stderr.splitlines() if "REQUESTS_CA_BUNDLE" in line]
+    assert "missing.pem" in line
+    assert "No such file" in line
 
 
 def test_a_command_without_llm_traffic_says_so(tmp_path: Path):

@@ -13,7 +13,7 @@ from tests.proxy.client import Ending, Http1, Received
 from tests.proxy.matrix import ASKED, EVERY_ASK, Ask
 from tests.proxy.pair import ANTHROPIC, BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair
 from tests.proxy.upstream import Answer, Framing, Request
-from tests.proxy.wires.wire import Wire, asks
+from tests.proxy.wires import Wire, asks
 
 pytestmark = pytest.mark.proxy
 

@@ -2,16 +2,13 @@
 
 import http.client
 import json
-import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.addon.telemetry.test_otlp import Receiver, spans
+from tests.addon.telemetry.test_otlp import receiving, spans
 from tests.proxy.mitmdump import Mitmdump, free_port
 from tests.proxy.upstream import Answer, Upstream
 
@@ -28,16 +25,6 @@ ANSWER = json.dumps(
 ).encode()
 
 
-@pytest.fixture
-def receiver() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    server.got = {}  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
 def get(port: int, path: str) -> tuple[int, str]:
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         connection.request("GET", path)
@@ -52,18 +39,20 @@ def ask(address: tuple[str, int]) -> bytes:
         return connection.getresponse().read()
 
 
-def test_everything_at_once(tmp_path: Path, receiver: ThreadingHTTPServer) -> None:
+def test_everything_at_once(tmp_path: Path) -> None:
     port = free_port()
     options = {
         "tee_metrics": str(port),
-        "tee_otlp": f"http://127.0.0.1:{receiver.server_address[1]}",
         "tee_log_format": "json",
         "tee_log": "exchanges",
         "tee_hosts": "127.0.0.1=openai",
     }
     with (
+        receiving() as receiver,
         Upstream(lambda _: Answer(pieces=(ANSWER,), content_type="application/json")) as upstream,
-        Mitmdump(tmp_path, upstreams=[upstream.url], options=options) as proxy,
+        Mitmdump(
+            tmp_path, upstreams=[upstream.url], options={**options, "tee_otlp": receiver.url}
+        ) as proxy,
     ):
         assert get(port, "/readyz")[0] == 200
         assert ask(proxy.address()) == ANSWER

@@ -39,17 +39,18 @@ def health(*threads, trouble=None, dropped=0, set_aside=0):
     )
 
 
-def running_of(**parts: object) -> Any:
-    """Of a `Running`, the parts that are used."""
-    return SimpleNamespace(**parts)
-
-
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "of_captures", "said"),
     [
-        (health(thread("writer")), []),
+        (health(thread("writer")), (), []),
+        (
+            health(thread("writer")),
+            ("2 captures were not written",),
+            ["tokentee: recording ended with problems: 2 captures were not written"],
+        ),
         (
             health(thread("writer"), thread("shipper", is_working=False), dropped=2),
+            (),
             [
                 "tokentee: recording ended with problems: "
                 "the shipper does not work: RuntimeError('x'); 2 exchanges are not in the ledger"
@@ -57,6 +58,7 @@ def running_of(**parts: object) -> Any:
         ),
         (
             health(thread("writer"), trouble="disk full", set_aside=1),
+            (),
             [
                 "tokentee: recording ended with problems: "
                 "the ledger cannot be written: disk full; 1 items were set aside"
@@ -64,30 +66,16 @@ def running_of(**parts: object) -> Any:
         ),
     ],
 )
-def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, said):
+def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, said):
     closed: list[float] = []
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(
-            lifecycle.close(
-                running_of(captures=None, ledger=ledger, watching=None, undo=[], telling=None)
-            )
-        )
-    assert closed == [lifecycle.CLOSE_SECONDS_MAX]
-    assert caplog.messages == said
-
-
-def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
-    ledger = SimpleNamespace(close=lambda _: None, health=lambda: health(thread("writer")))
-    captures = SimpleNamespace(
-        close=lambda _: None, problems=lambda: ("2 captures were not written",)
-    )
-    running = running_of(captures=captures, ledger=ledger, watching=None, undo=[], telling=None)
+    captures = SimpleNamespace(close=lambda _: None, problems=lambda: of_captures)
+    parts: dict[str, Any] = {"watching": None, "undo": [], "telling": None}
+    running: Any = SimpleNamespace(captures=captures, ledger=ledger, **parts)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
-    assert caplog.messages == [
-        "tokentee: recording ended with problems: 2 captures were not written"
-    ]
+    assert closed == [lifecycle.CLOSE_SECONDS_MAX]
+    assert caplog.messages == said
 
 
 def new_running() -> Running:

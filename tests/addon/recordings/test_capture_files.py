@@ -60,15 +60,6 @@ def test_a_failure_is_said_once_and_the_next_exchange_is_written(
     assert (writing.failure, writing.budget.taken_bytes) == (None, 0)
 
 
-def test_a_poisoned_exchange_does_not_end_the_thread(tmp_path: Path):
-    writing = files(tmp_path)
-    writing.write(captured(writing.begin(), started_at="no time"))
-    path = writing.write(captured(writing.begin(), id="after"))
-    writing.close(10)
-    assert json.loads(gzip.decompress(path.read_bytes()))["id"] == "after"
-    assert writing.dropped == 1
-
-
 STEPS = ["line_of", "append", "warning"]
 
 

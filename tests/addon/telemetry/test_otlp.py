@@ -1,7 +1,9 @@
 """Spans and metrics as an OTLP receiver gets them."""
 
+import contextlib
 import logging
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -42,14 +44,20 @@ class Receiver(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def receiver():
+@contextlib.contextmanager
+def receiving() -> Iterator[ReceiverServer]:
     server = ReceiverServer()
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def receiver():
+    with receiving() as server:
+        yield server
 
 
 def value_of(any_value):

@@ -163,16 +163,6 @@ def test_a_worker_that_is_never_ready_is_killed(played: Played, monkeypatch: pyt
     assert "worker 1 is not ready after 200 ms and is killed" in played.log
 
 
-def test_a_worker_that_cannot_start_again_ends_everything(played: Played):
-    async def play(played: Played) -> None:
-        played.does.write_text("die")
-        os.kill(played.pids[1], signal.SIGKILL)
-        await played.until("worker 2 does not start: it ended before it was ready (exit code 3), 3")
-
-    assert played.run(play) == 1
-    assert "All workers are stopped" in played.log
-
-
 def test_a_worker_that_is_killed_while_it_starts_is_started_again(played: Played):
     async def play(played: Played) -> None:
         played.does.write_text("hang")
