@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from decimal import Decimal
 from typing import Any
 
@@ -202,10 +202,14 @@ def lookup(values: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def count_in(headers: Mapping[str, str], name: str) -> int | None:
-    """The count in a header; None if the header is missing or not a count."""
-    text = headers.get(name, "")
-    return count_of(int(text)) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+def counts_in(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:
+    """The counts in the headers of these names that have one, by keys of a usage object."""
+    found = {}
+    for name in names:
+        text = headers.get(name, "")
+        if text.isascii() and text.isdigit() and len(text) <= 18:
+            found[HEADER_PREFIX + name] = int(text)
+    return found
 
 
 def object_at(value: Any, key: str) -> dict[str, Any] | None:

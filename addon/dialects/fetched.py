@@ -100,11 +100,7 @@ def _add_to_group(groups: dict[str, dict[str, Any]], model: str, usage: Usage) -
     key = f"{model} above {step}" if step else model
     if key not in groups and len(groups) >= MODELS_MAX:
         return False
-    _sum(groups.setdefault(key, {"model": model} if step else {}), usage)
-    return True
-
-
-def _sum(sums: dict[str, Any], usage: Usage) -> None:
+    sums = groups.setdefault(key, {"model": model} if step else {})
     sums["results"] = sums.get("results", 0) + 1
     for column in TOKENS:
         count = getattr(usage, column)
@@ -114,6 +110,7 @@ def _sum(sums: dict[str, Any], usage: Usage) -> None:
         units = sums.setdefault("units", {})
         for unit, count in usage.tool_units.items():
             units[unit] = units.get(unit, 0) + count
+    return True
 
 
 def _dialect_of(answer: dict[str, Any]) -> Dialect:

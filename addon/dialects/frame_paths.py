@@ -50,12 +50,6 @@ class FramePaths:
             facts.token_seen = True
         if any(lookup(body, path) is True for path in self.ends):
             facts.ended = True
-        self._read_usage(facts, body)
-        error = _first(body, self.errors)
-        if error or event == "error":
-            record_error(facts, error or body, body)
-
-    def _read_usage(self, facts: Facts, body: dict[str, Any]) -> None:
         final = facts.ended or facts.finish_reason is not None or facts.is_document
         usage = _first(body, self.usages)
         if isinstance(usage, dict) and usage:
@@ -66,6 +60,9 @@ class FramePaths:
             reported |= counts_among(body, ())
             if reported:
                 facts.record_usage({**(facts.usage or {}), **reported}, final=final)
+        error = _first(body, self.errors)
+        if error or event == "error":
+            record_error(facts, error or body, body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

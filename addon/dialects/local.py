@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import HEADER_PREFIX, count_in, counts_among, object_at
+from addon.dialects.counts import HEADER_PREFIX, counts_among, counts_in, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
@@ -172,14 +172,8 @@ def read_tgi(facts: Facts, event: str, body: dict[str, Any]) -> None:
     _TGI_LAYOUT.read(facts, event, body)
     if object_at(body, "details") is not None and not facts.is_document:
         facts.ended = True
-    if not facts.is_document:
-        return
-    reported = {
-        key: count
-        for name, key in _TGI_HEADERS.items()
-        if (count := count_in(facts.headers, name)) is not None
-    }
-    if reported:
+    reported = counts_in(facts.headers, _TGI_HEADERS)
+    if facts.is_document and reported:
         facts.record_usage({**reported, **(facts.usage or {})}, final=True)
 
 

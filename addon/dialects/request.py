@@ -74,9 +74,10 @@ def read_request(
         streamed = _asks_for_stream(values, dialect)
     asked = lookup(values, "stream_options.include_usage")
     asks = dialect.asking is Asking.STREAM_OPTIONS
+    named = next(filter(None, (text_of(lookup(values, path)) for path in _MODEL_PATHS)), None)
     user, session = _identity_in(values)
     return RequestFacts(
-        model=_model(values) or text_of(headers.get(dialect.model_header)) or route.path_model,
+        model=named or text_of(headers.get(dialect.model_header)) or route.path_model,
         streamed=streamed,
         usage_asked=asked if asks and isinstance(asked, bool) else None,
         end_user=user,
@@ -109,10 +110,8 @@ def short_in_steps(body: bytes) -> Generator[None, None, ShortBody]:
     return ShortBody(shortener.peek())
 
 
-_MODEL_PATHS = ("model_id", "modelUri", "Model", "servingMode.modelId")
-"""Where requests of watsonx, Yandex, Tencent and Oracle name their model."""
-
-
+_MODEL_PATHS = ("model", "model_id", "modelUri", "Model", "servingMode.modelId")
+"""Where requests name their model; the later ones are of watsonx, Yandex, Tencent and Oracle."""
 _BILLING_PATHS = {
     SERVICE_TIER: ("service_tier.type", "service_tier", "serviceTier.type", "serviceTier"),
     # https://platform.claude.com/docs/en/manage-claude/data-residency, …/about-claude/pricing
@@ -146,13 +145,6 @@ def _billing(values: dict[str, Any], headers: Mapping[str, str]) -> dict[str, st
                 found[name] = text
                 break
     return found
-
-
-def _model(values: dict[str, Any]) -> str | None:
-    name = text_of(values.get("model"))
-    if name:
-        return name
-    return next((name for path in _MODEL_PATHS if (name := text_of(lookup(values, path)))), None)
 
 
 def _asks_for_stream(values: dict[str, Any], dialect: Dialect) -> bool:

@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -282,56 +282,37 @@ class RouteTable:
 
     def _match(self, method: str, host: str, path: str) -> Route | None:
         path = path.removesuffix("/") or path
+        name, separator, port = host.rpartition(":")
         for template, row in self._by_word.get(last_word(path), self._any_word):
             if method not in row.methods:
                 continue
             model = template.find(path)
             if model is None:
                 continue
-            provider = providers.TABLE.at(_name_of(host), path)
+            provider = providers.TABLE.at(name if separator and port.isdigit() else host, path)
             if row.providers and (provider is None or provider.name not in row.providers):
                 continue
-            return _route(row, path, model, provider)
+            if row.dialect is None:
+                return None
+            if not model and (deployment := _DEPLOYMENT.search(path)):
+                model = deployment[1]
+            is_fetch = "GET" in row.methods
+            is_known = provider is not None and not provider.hosts_are_shared
+            return Route(
+                dialect=row.dialect,
+                path_model=unquote(model) if model else None,
+                path_streamed=row.streamed,
+                host_is_known=is_known,
+                is_confirmed=is_known and not row.is_generic and not is_fetch,
+                is_fetch=is_fetch,
+            )
         return None
 
 
-def _route(
-    row: RouteRow, path: str, model: str, provider: providers.Provider | None
-) -> Route | None:
-    if row.dialect is None:
-        return None
-    if not model and (deployment := _DEPLOYMENT.search(path)):
-        model = deployment[1]
-    is_fetch = "GET" in row.methods
-    is_known = provider is not None and not provider.hosts_are_shared
-    return Route(
-        dialect=row.dialect,
-        path_model=unquote(model) if model else None,
-        path_streamed=row.streamed,
-        host_is_known=is_known,
-        is_confirmed=is_known and not row.is_generic and not is_fetch,
-        is_fetch=is_fetch,
-    )
-
-
-def _name_of(host: str) -> str:
-    """A host without a port."""
-    name, separator, port = host.rpartition(":")
-    return name if separator and port.isdigit() else host
-
-
-_ROUTES = RouteTable(ROWS)
-_WEBSOCKETS = RouteTable(WEBSOCKET_ROWS)
-
-
-def match(method: str, host: str, path: str) -> Route | None:
-    """The route of a request; None for what is no LLM call. `path` has no query."""
-    return _ROUTES.match(method, host, path)
-
-
-def match_websocket(host: str, path: str) -> Route | None:
-    """The route of a WebSocket session; None for what is no LLM session."""
-    return _WEBSOCKETS.match("POST", host, path)
+match = RouteTable(ROWS).match
+"""Of a request."""
+match_websocket = partial(RouteTable(WEBSOCKET_ROWS).match, "POST")
+"""Of a WebSocket session."""
 
 
 @cache

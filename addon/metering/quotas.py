@@ -44,6 +44,7 @@ RETRY_AFTER_MAX = timedelta(days=31)
 
 MINUTES_OF = {"second": None, "minute": 1, "hour": 60, "day": 1440, "month": None}
 """Minutes of a suffix of rate headers. A month has no fixed length; a second is no minute."""
+MINUTES_IN = {"d": 1440, "h": 60, "m": 1}
 _WINDOW = r"\d{1,3}[mhd](?:[_-][a-z0-9_]{1,16})?|overage"
 _LIMITED = r"(?:project-|input-|output-)?(?:tokens|requests|req|images)(?:-(?:prompt|generated))?"
 _PATTERNS = (
@@ -139,7 +140,14 @@ def quotas_of(headers: Mapping[str, str], *, arrived_at: datetime) -> tuple[Quot
         if len(value) <= VALUE_LENGTH_MAX and (stated := _stated(name)):
             key, field = stated
             groups.setdefault(key, {})[field] = value.strip()
-    _add_claim(groups, headers)
+    # The window that binds has the answer's own status and reset, unless it states its own. Some
+    # 429 answers state nothing else, so this tells which limit refused the request.
+    if claimed := _CLAIMS.get(headers.get(_CLAIM, "").strip()):
+        fields = groups.setdefault(("unified", claimed, ""), {})
+        for field in ("status", "reset"):
+            value = headers.get(f"anthropic-ratelimit-unified-{field}", "").strip()
+            if value and len(value) <= VALUE_LENGTH_MAX:
+                fields.setdefault(field, value)
     quotas: dict[tuple[QuotaKind, str], Quota] = {}
     # Plain windows come first, so that many windows of models cannot push them out.
     for family, window, limit in sorted(groups, key=lambda key: (len(key[2]), len(key[1]), key)):
@@ -200,30 +208,17 @@ def _stated(name: str) -> tuple[_Key, str] | None:
     return None
 
 
-def _add_claim(groups: dict[_Key, _Fields], headers: Mapping[str, str]) -> None:
-    """Give the window that binds the answer's own status and reset, unless it states its own.
-
-    Some 429 answers state nothing else, so this tells which limit refused the request.
-    """
-    window = _CLAIMS.get(headers.get(_CLAIM, "").strip())
-    if window is None:
-        return
-    fields = groups.setdefault(("unified", window, ""), {})
-    for field in ("status", "reset"):
-        value = headers.get(f"anthropic-ratelimit-unified-{field}", "").strip()
-        if value and len(value) <= VALUE_LENGTH_MAX:
-            fields.setdefault(field, value)
-
-
 def _unified(window: str, _limit: str, fields: _Fields, now: datetime) -> Quota | None:
     used = _number(fields.get("utilization"))
+    timed = _WINDOW_NAME.match(window)
+    status = fields.get("status", "")
     return _quota(
         window=window,
         window_name=window,
-        window_minutes=_minutes_of_name(window),
+        window_minutes=int(timed[1]) * MINUTES_IN[timed[2]] if timed else None,
         kind=QuotaKind.PLAN,
         used_ppm=_ppm(used, whole=Decimal(1)),
-        status=_status(fields.get("status")),
+        status=status if _STATUS.fullmatch(status) else None,
         resets_at=_moment(fields.get("reset"), now),
     )
 
@@ -270,11 +265,8 @@ def _copilot(name: str, _limit: str, fields: _Fields, now: datetime) -> Quota | 
     )
 
 
-def _api(name: str, _limit: str, fields: _Fields, now: datetime) -> Quota | None:
-    return _rate(name.removeprefix("ratelimit-"), "", fields, now)
-
-
 def _rate(name: str, _limit: str, fields: _Fields, now: datetime) -> Quota | None:
+    name = name.removeprefix("ratelimit-")
     limit, remaining = _count(fields.get("limit")), _count(fields.get("remaining"))
     endless = "-1" in (fields.get("limit"), fields.get("remaining"))
     if endless or (limit is None and remaining is None):
@@ -295,7 +287,7 @@ def _rate(name: str, _limit: str, fields: _Fields, now: datetime) -> Quota | Non
 
 _READERS: dict[str, Callable[[str, str, _Fields, datetime], Quota | None]] = {
     "unified": _unified,
-    "api": _api,
+    "api": _rate,
     "codex": _codex,
     "copilot": _copilot,
     "rate": _rate,
@@ -325,10 +317,6 @@ def _ppm(used: Decimal | None, *, whole: Decimal) -> int | None:
     ppm = int((used * 10**6 / whole).to_integral_value())
     assert 0 <= ppm <= USED_PPM_MAX, ppm
     return ppm
-
-
-def _status(text: str | None) -> str | None:
-    return text if text is not None and _STATUS.fullmatch(text) else None
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:
@@ -371,14 +359,7 @@ def _seconds(text: str | None) -> Decimal | None:
     return sum((part * scale for part, scale in zip(parts, scales, strict=True)), Decimal(0))
 
 
-def _minutes_of_name(window: str) -> int | None:
-    match = _WINDOW_NAME.match(window)
-    return int(match[1]) * {"m": 1, "h": 60, "d": 1440}[match[2]] if match else None
-
-
 def _label(minutes: int) -> str:
     """300 -> `5h`, 10080 -> `7d`, 90 -> `90m`."""
-    for unit, size in (("d", 1440), ("h", 60)):
-        if minutes % size == 0:
-            return f"{minutes // size}{unit}"
-    return f"{minutes}m"
+    unit = next(unit for unit, size in MINUTES_IN.items() if minutes % size == 0)
+    return f"{minutes // MINUTES_IN[unit]}{unit}"

@@ -86,11 +86,6 @@ class MeteredSession:
         """Settle the open responses when the connection ends."""
         return self._exchanges(self._wire.end(), how, at)
 
-    def _said(self) -> Body:
-        """All that the client has sent."""
-        is_whole = self._asked_bytes <= ASKED_BYTES_MAX
-        return Body(b"\n".join(self._asked)) if is_whole else NOT_KNOWN
-
     def _exchanges(
         self, happenings: Iterable[SessionEvent], how: End, at: datetime
     ) -> list[Exchange | Settled]:
@@ -124,7 +119,9 @@ class MeteredSession:
         of = self.handshake
         attempt = of.troubles.attempt
         settled = result_of(opened, end=how, status=of.status, meter=meter, now=at)
-        exchange = of.without_secrets(settled.exchange, self._said())
+        is_whole = self._asked_bytes <= ASKED_BYTES_MAX  # all that the client has sent is known
+        asked = Body(b"\n".join(self._asked)) if is_whole else NOT_KNOWN
+        exchange = of.without_secrets(settled.exchange, asked)
         in_headers, self._has_ended = not self._has_ended, True
         event, self._rate_limits = self._rate_limits, None
         limited = attempt(of.with_limits, exchange, event, at, in_headers=in_headers)

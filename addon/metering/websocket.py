@@ -38,6 +38,8 @@ PARSED_BYTES_MAX = KEPT_BYTES_MAX
 """A longer message is shortened before parsing; a parser reads this much in 5 ms."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
+_TELLING = (b'"response"', b'"error"', b'"session"', b"_transcription.completed")
+"""A message of the server is parsed if it has one of these."""
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
 """A message of Gemini Live is parsed if it has one of these, until the open turn has content."""
 _FIGURES = (b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"')
@@ -127,7 +129,12 @@ class WebSocketSession:
 
     def server_message(self, message: bytes) -> list[SessionEvent]:
         """The responses that a server's message opens and closes."""
-        if len(message) > MESSAGE_BYTES_MAX or not self._is_relevant(message):
+        # Deltas (nearly all messages) matter only until the first.
+        unspoken = any(not one.meter.token_seen for one in self._open_responses.values())
+        telling = (*_TELLING, b'.delta"') if unspoken else _TELLING
+        if len(message) > MESSAGE_BYTES_MAX or not (
+            any(mark in message for mark in telling) or json_values.has_escaped_key(message)
+        ):
             return []
         message = short_message(message)
         body = json_values.loads(message)
@@ -145,16 +152,6 @@ class WebSocketSession:
         self._waiting.clear()
         self._open_responses.clear()
         return [Closed(response.key, response.meter) for response in cut]
-
-    def _is_relevant(self, message: bytes) -> bool:
-        """Whether to parse a message. Deltas (nearly all messages) matter only until the first."""
-        if json_values.has_escaped_key(message) or any(
-            mark in message
-            for mark in (b'"response"', b'"error"', b'"session"', b"_transcription.completed")
-        ):
-            return True
-        unspoken = any(not one.meter.token_seen for one in self._open_responses.values())
-        return unspoken and b'.delta"' in message
 
     def _events_in(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         kind = body.get("type")

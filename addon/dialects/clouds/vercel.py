@@ -43,19 +43,15 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     elif kind == "error":
         record_error(facts, body.get("error") or body, body)
     elif kind == "finish" or facts.is_document:
-        _read_end(facts, body)
+        reason = body.get("finishReason")
+        facts.record_finish(reason.get("unified") if isinstance(reason, dict) else reason)
+        facts.record_id(lookup(body, "response.id"))
+        facts.record_model(lookup(body, "response.modelId"))
+        facts.record_usage(body.get("usage"), final=True)
+        facts.cost = lookup(body, "providerMetadata.gateway.cost")
         facts.ended = kind == "finish" or facts.ended
     if kind is None and body.get("error"):
         record_error(facts, body["error"], body)
-
-
-def _read_end(facts: Facts, body: dict[str, Any]) -> None:
-    reason = body.get("finishReason")
-    facts.record_finish(reason.get("unified") if isinstance(reason, dict) else reason)
-    facts.record_id(lookup(body, "response.id"))
-    facts.record_model(lookup(body, "response.modelId"))
-    facts.record_usage(body.get("usage"), final=True)
-    facts.cost = lookup(body, "providerMetadata.gateway.cost")
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

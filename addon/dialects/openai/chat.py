@@ -57,8 +57,11 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if "cost" in body:
         facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")
-    if usage is None:
-        usage = _usage_of_bot(body)
+    if usage is None and "bot_usage" in body:
+        # Volcengine's bots have an object for each model that ran, with the names of a chat's usage
+        # and the model beside them: https://www.volcengine.com/docs/82379/1526787
+        models = objects_at(body["bot_usage"], "model_usage")
+        usage = {"model_usage": models} if len(models) > 1 else next(iter(models), None)
     choices = objects_at(body, "choices")
     for choice in choices:
         _read_choice(facts, choice)
@@ -71,22 +74,14 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     # running figure (Perplexity, Databricks).
     facts.record_usage(usage, final=facts.finish_reason is not None or not choices)
     if "messages" in body or event == "response.message.done":
-        _read_gigachat(facts, event, body)
+        # GigaChat's v2 has messages instead of choices, and an end mark of its own:
+        # https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/gigachat-api
+        facts.record_created(body.get("created_at"))
+        facts.record_finish(body.get("finish_reason"))
+        facts.usage_final = facts.finish_reason is not None
+        facts.token_seen |= bool(objects_at(body, "messages"))
+        facts.ended |= event == "response.message.done"
     record_error_in(facts, event, body)
-
-
-def _read_gigachat(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """GigaChat's v2: `messages` instead of choices, and an end mark of its own.
-
-    https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/gigachat-api
-    """
-    facts.record_created(body.get("created_at"))
-    facts.record_finish(body.get("finish_reason"))
-    facts.usage_final = facts.finish_reason is not None
-    if objects_at(body, "messages"):
-        facts.token_seen = True
-    if event == "response.message.done":
-        facts.ended = True
 
 
 def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -104,33 +99,17 @@ def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.usage = openai_usage.added(before, facts.usage)
 
 
-def _usage_of_bot(body: dict[str, Any]) -> dict[str, Any] | None:
-    """The usage of Volcengine's bots, one object for each model that ran.
-
-    https://www.volcengine.com/docs/82379/1526787: `bot_usage.model_usage[]`, each with the names
-    of a chat's usage and the model beside them.
-    """
-    models = objects_at(object_at(body, "bot_usage"), "model_usage")
-    if not models:
-        return None
-    return models[0] if len(models) == 1 else {"model_usage": models}
-
-
 def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
     reason = choice.get("finish_reason")
     facts.record_finish(reason)
     if reason == "error" or choice.get("error"):
         record_error(facts, choice.get("error"))  # Sansa, OpenRouter
+    facts.token_seen = facts.token_seen or bool(choice.get("text"))
     for part in (choice.get("delta"), choice.get("message")):
-        if isinstance(part, dict) and "executed_tools" in part:
-            _read_executed(facts, objects_at(part, "executed_tools"))
-    if facts.token_seen:
-        return
-    if choice.get("text"):
-        facts.token_seen = True
-    for part in (choice.get("delta"), choice.get("message")):
-        if isinstance(part, dict) and any(part.get(key) for key in _CONTENT):
-            facts.token_seen = True
+        if isinstance(part, dict):
+            if "executed_tools" in part:
+                _read_executed(facts, objects_at(part, "executed_tools"))
+            facts.token_seen = facts.token_seen or any(part.get(key) for key in _CONTENT)
 
 
 def _read_executed(facts: Facts, tools: list[dict[str, Any]]) -> None:

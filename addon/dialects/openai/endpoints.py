@@ -25,7 +25,11 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.record_id(body.get("id"))  # an event has the id of its segment
     usage = body.get("usage")
     if usage is None and facts.provider == "gigachat":
-        usage = _usage_per_vector(body)
+        # A usage stands beside each vector; the sum is billed:
+        # https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/post-embeddings
+        beside = (object_at(one, "usage") or {} for one in objects_at(body, "data"))
+        total = sum_of(*(count_of(one.get("prompt_tokens")) for one in beside))
+        usage = {"prompt_tokens": total} if total is not None else None
     elif usage is None and facts.provider == "x_ai" and "duration" in body:
         # https://docs.x.ai/developers/model-capabilities/audio/speech-to-text: billed by its hours.
         usage = {"seconds": body["duration"]}
@@ -34,19 +38,6 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):
         facts.ended = True
     record_error_in(facts, event, body)
-
-
-def _usage_per_vector(body: dict[str, Any]) -> dict[str, Any] | None:
-    """GigaChat's embeddings have a usage beside each vector; the sum is billed.
-
-    https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/post-embeddings
-    """
-    counts = (
-        count_of((object_at(one, "usage") or {}).get("prompt_tokens"))
-        for one in objects_at(body, "data")
-    )
-    total = sum_of(*counts)
-    return {"prompt_tokens": total} if total is not None else None
 
 
 _RUN_NOT_FINISHED = ("queued", "in_progress", "cancelling")

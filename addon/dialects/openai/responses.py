@@ -82,18 +82,14 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
         facts.failed = True
     facts.units = _units(response)
     image = lookup(response, "tool_usage.image_gen")
-    model = _image_model(response)
+    # The response repeats the tools of the request, and the models of those that have one.
+    tools = (one for one in objects_at(response, "tools") if one.get("type") == "image_generation")
+    model = next((model for tool in tools if (model := text_of(tool.get("model")))), None)
     if isinstance(image, dict) and model:
         # The tool bills the tokens of its own model. Its calls and its tokens are no units then.
         facts.further = [("image_generation", model, image)]
         for unit in ("image_generations", *_IMAGE_TOKENS.values()):
             facts.units.pop(unit, None)
-
-
-def _image_model(response: dict[str, Any]) -> str | None:
-    """The model of the image tool, as the response repeats it from the request."""
-    tools = (one for one in objects_at(response, "tools") if one.get("type") == "image_generation")
-    return next((model for tool in tools if (model := text_of(tool.get("model")))), None)
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
@@ -111,11 +107,13 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 
 def _units(response: dict[str, Any]) -> dict[str, int]:
     """Units of OpenAI's own tools. Opening a found page does not count as a search."""
+    # Azure leaves a search that ran at `searching` in an answer that is completed.
+    left = "searching" if response.get("status") == "completed" else None
     ran = Counter(
         _SERVER_TOOLS[item["type"]]
         for item in objects_at(response, "output")
         if item.get("type") in _SERVER_TOOLS
-        and (item.get("status") in ("completed", None) or _is_left_searching(item, response))
+        and item.get("status") in ("completed", None, left)
         and (object_at(item, "action") or {}).get("type") in ("search", None)
     )
     reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
@@ -126,11 +124,6 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
     ):
         units["web_search_previews"] = units.pop("web_searches")
     return units
-
-
-def _is_left_searching(item: dict[str, Any], response: dict[str, Any]) -> bool:
-    """Azure leaves a search that ran at `searching` in an answer that is completed."""
-    return item.get("status") == "searching" and response.get("status") == "completed"
 
 
 RESPONSES = Dialect(

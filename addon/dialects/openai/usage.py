@@ -178,8 +178,13 @@ class _Reported(NamedTuple):
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures in the ledger's convention, by the arithmetic above."""
-    if objects_at(usage, "model_usage"):
-        return _usage_of_models(usage, facts)
+    if models := objects_at(usage, "model_usage"):
+        # A bot that ran several models: the first in the columns, the others beside it.
+        further = (
+            FurtherUsage(kind="bot", model=text_of(one.get("name")), usage=usage_of(one, facts))
+            for one in models[1:]
+        )
+        return replace(usage_of(models[0], facts), further=tuple(further))
     details = objects_at(usage, "x_details")
     if details:
         usage = {**usage, "x_details.0": details[0]}  # DashScope Responses
@@ -221,22 +226,6 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
         remarks=(*counts.remarks, *_remarks_on_total(reported, total_input, total_output)),
-    )
-
-
-def _usage_of_models(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """A bot that ran several models: the first in the columns, the others beside it."""
-    first, *others = objects_at(usage, "model_usage")
-    return replace(
-        usage_of(first, facts),
-        further=tuple(
-            FurtherUsage(
-                kind="bot",
-                model=text_of(one.get("name")),
-                usage=usage_of(one, facts),
-            )
-            for one in others
-        ),
     )
 
 

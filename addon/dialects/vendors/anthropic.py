@@ -136,7 +136,14 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
-        further=tuple(_further(iteration, facts) for iteration in _outside(usage)),
+        further=tuple(
+            FurtherUsage(
+                kind=str(one.get("type"))[:64],
+                model=text_of(one.get("model")),
+                usage=usage_of({**one, "iterations": None}, facts),
+            )
+            for one in _outside(usage)
+        ),
         remarks=counts.remarks,
     )
 
@@ -150,21 +157,12 @@ def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:
     iterations = objects_at(usage, "iterations")
     for inside in ("message", "fallback_message"):
         within = [one for one in iterations if one.get("type") == inside]
-        if within and all(_adds_up(key, within, usage) for key in _TOP_LEVEL):
+        if within and all(
+            sum(count_of(one.get(key)) or 0 for one in within) == (count_of(usage.get(key)) or 0)
+            for key in _TOP_LEVEL
+        ):
             return [one for one in iterations if one.get("type") != inside]
     return [one for one in iterations if one.get("type") != "message"]
-
-
-def _adds_up(key: str, parts: list[dict[str, Any]], usage: Mapping[str, Any]) -> bool:
-    return sum(count_of(part.get(key)) or 0 for part in parts) == (count_of(usage.get(key)) or 0)
-
-
-def _further(iteration: dict[str, Any], facts: Facts) -> FurtherUsage:
-    return FurtherUsage(
-        kind=str(iteration.get("type"))[:64],
-        model=text_of(iteration.get("model")),
-        usage=usage_of({**iteration, "iterations": None}, facts),
-    )
 
 
 MESSAGES = Dialect(

@@ -10,7 +10,6 @@ may name the model; otherwise the path's name is used.
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,8 +18,8 @@ from addon.dialects import shapes
 from addon.dialects.counts import (
     HEADER_PREFIX,
     Counts,
-    count_in,
     counts_among,
+    counts_in,
     lookup,
     object_at,
     objects_at,
@@ -88,7 +87,11 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         return
     if event == "chunk":
         facts.token_seen = True
-        inner = _inner(body)
+        encoded = body.get("bytes")
+        try:
+            inner = json_values.loads(base64.b64decode(encoded)) if encoded else None
+        except (TypeError, ValueError):  # no text, or no base64
+            inner = None
         if inner is None:
             return
         body = inner
@@ -100,7 +103,7 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         if facts.usage is None or "inputTextTokenCount" in facts.usage:
             facts.record_usage(metrics, final=True)
     if facts.is_document and facts.usage is None:
-        facts.record_usage(_usage_in_headers(facts), final=True)
+        facts.record_usage(counts_in(facts.headers, _HEADERS) or None, final=True)
     if facts.finish_reason is None:
         facts.record_finish(_finish_of_older_models(body))
 
@@ -118,16 +121,6 @@ def _finish_of_older_models(body: dict[str, Any]) -> object:
     for item in objects_at(body, "completions"):
         return (object_at(item, "finishReason") or {}).get("reason")
     return body.get("stop_reason") if "completion" in body else None
-
-
-def _inner(body: dict[str, Any]) -> dict[str, Any] | None:
-    encoded = body.get("bytes")
-    if not isinstance(encoded, str):
-        return None
-    try:
-        return json_values.loads(base64.b64decode(encoded))
-    except (binascii.Error, ValueError):
-        return None
 
 
 def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
@@ -151,30 +144,17 @@ def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
             facts.record_finish(body.get("stopReason"))
             facts.record_usage(body.get("usage"), final=True)
     elif "inputTextTokenCount" in body:
-        _read_titan_chunk(facts, body)
+        # Titan counts its input on the first chunk; the metrics of the last one replace it.
+        facts.record_finish(body.get("completionReason"))
+        if body["inputTextTokenCount"] is not None and _METRICS not in body:
+            usage = {"inputTextTokenCount": body["inputTextTokenCount"]}
+            facts.record_usage(usage, final=False)
     else:
         facts.record_id(body.get("id"))
         stop = object_at(body, "messageStop") or body
         for key in ("stopReason", "completionReason", "stop_reason", "finish_reason"):
             facts.record_finish(stop.get(key))
         facts.record_usage((object_at(body, "metadata") or {}).get("usage"), final=True)
-
-
-def _read_titan_chunk(facts: Facts, body: dict[str, Any]) -> None:
-    """Titan counts its input on the first chunk; the metrics of the last one replace it."""
-    facts.record_finish(body.get("completionReason"))
-    if body["inputTextTokenCount"] is not None and _METRICS not in body:
-        usage = {"inputTextTokenCount": body["inputTextTokenCount"]}
-        facts.record_usage(usage, final=False)
-
-
-def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
-    reported = {
-        HEADER_PREFIX + name: count
-        for name in _HEADERS
-        if (count := count_in(facts.headers, name)) is not None
-    }
-    return reported or None
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

@@ -21,6 +21,8 @@ from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage
 
+_NO_SPLIT = Usage(remarks=("total_tokens has no split into input and output",))
+"""No figures: a workflow reports one total."""
 _CONTENT = ("message", "agent_message", "text_chunk", "agent_thought")
 
 
@@ -68,11 +70,6 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     return structs.replace(found, reported_cost_picousd=cost or None)
 
 
-def workflow_usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:
-    """No figures: a workflow reports one total."""
-    return Usage(remarks=("total_tokens has no split into input and output",))
-
-
 CHAT = Dialect(
     name="dify.chat",
     operation="chat",
@@ -98,7 +95,7 @@ WORKFLOW = replace(
     name="dify.workflow",
     operation="invoke_agent",
     read=read_workflow,
-    usage_of=workflow_usage_of,
+    usage_of=lambda _usage, _facts: _NO_SPLIT,
     known_keys=frozenset({"total_tokens"}),
     marks=(Mark(b'"workflow_finished"'), Mark(b'"error"', (b'"error":null', b'"error": null'))),
     text_marks=(b'"text"',),

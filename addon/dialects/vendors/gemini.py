@@ -53,7 +53,15 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.record_finish(candidate.get("finishReason"))
         if objects_at(object_at(candidate, "content"), "parts"):
             facts.token_seen = True
-        _record_searches(facts, candidate)
+        # Grounding with Google Search is billed per query (Gemini 3) or per prompt, with Google
+        # Maps per prompt.
+        grounding = object_at(candidate, "groundingMetadata") or {}
+        for key, unit in _QUERIES.items():
+            queries = grounding.get(key)
+            if isinstance(queries, list) and queries:
+                facts.units[unit] = len(queries)
+        if any("maps" in chunk for chunk in objects_at(grounding, "groundingChunks")):
+            facts.units["maps_prompts"] = 1
     blocked = lookup(body, "promptFeedback.blockReason")
     if blocked is not None and facts.finish_reason is None:
         facts.record_finish(f"blocked:{blocked}")
@@ -61,18 +69,6 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.ended = facts.finish_reason is not None
     facts.finish_is_no_end = not facts.is_document
     facts.record_usage(body.get("usageMetadata"), final=facts.ended)
-
-
-def _record_searches(facts: Facts, candidate: dict[str, Any]) -> None:
-    """Count grounding with Google Search, billed per query (Gemini 3) or per prompt, and prompts
-    that Google Maps grounded."""
-    grounding = object_at(candidate, "groundingMetadata") or {}
-    for key, unit in _QUERIES.items():
-        queries = grounding.get(key)
-        if isinstance(queries, list) and queries:
-            facts.units[unit] = len(queries)
-    if any("maps" in chunk for chunk in objects_at(grounding, "groundingChunks")):
-        facts.units["maps_prompts"] = 1
 
 
 def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:

@@ -109,16 +109,16 @@ class Decoder:
         for piece in pieces:
             for given in layer(piece):
                 self._given_bytes[number] += len(given)
-                if self._gives_too_much(self._given_bytes[number]):
+                given_bytes = self._given_bytes[number]
+                if self.trouble is None and given_bytes > DECODED_BYTES_MAX:
+                    self.trouble = f"a body that decodes to more than {DECODED_BYTES_MAX} bytes"
+                elif (
+                    self.trouble is None and given_bytes > FREE_BYTES + RATIO_MAX * self._wire_bytes
+                ):
+                    self.trouble = f"a body that decodes to more than {RATIO_MAX} times its size"
+                if self.trouble is not None:
                     return
                 yield given
-
-    def _gives_too_much(self, given_bytes: int) -> bool:
-        if self.trouble is None and given_bytes > DECODED_BYTES_MAX:
-            self.trouble = f"a body that decodes to more than {DECODED_BYTES_MAX} bytes"
-        elif self.trouble is None and given_bytes > FREE_BYTES + RATIO_MAX * self._wire_bytes:
-            self.trouble = f"a body that decodes to more than {RATIO_MAX} times its size"
-        return self.trouble is not None
 
 
 def _gzip_layer() -> tuple[Decode, Ended]:
@@ -127,20 +127,18 @@ def _gzip_layer() -> tuple[Decode, Ended]:
     has_more = False
 
     def decode(data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), _GZIP_SLICE_BYTES):
-            yield from decode_slice(data[start : start + _GZIP_SLICE_BYTES])
-
-    def decode_slice(data: bytes) -> Iterator[bytes]:
         nonlocal inflater, has_more
-        while data:
-            if inflater.eof:
-                # Another member, or bytes that begin no member: padding and garbage are ignored.
-                if not data.startswith(b"\x1f"):
-                    has_more = has_more or bool(data.strip(b"\0"))
-                    return
-                inflater = zlib.decompressobj(_GZIP_WBITS)
-            yield inflater.decompress(data, PIECE_BYTES_MAX)
-            data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+        for start in range(0, len(data), _GZIP_SLICE_BYTES):
+            left = data[start : start + _GZIP_SLICE_BYTES]
+            while left:
+                if inflater.eof:
+                    # Another member, or bytes that begin none: padding and garbage are ignored.
+                    if not left.startswith(b"\x1f"):
+                        has_more = has_more or bool(left.strip(b"\0"))
+                        break
+                    inflater = zlib.decompressobj(_GZIP_WBITS)
+                yield inflater.decompress(left, PIECE_BYTES_MAX)
+                left = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
 
     return decode, lambda: inflater.eof and not has_more
 
@@ -158,8 +156,8 @@ def _deflate_layer() -> tuple[Decode, Ended]:
             if len(begun) < 2:
                 return
             data = begun
-            wbits = zlib.MAX_WBITS if _has_zlib_header(data) else -zlib.MAX_WBITS
-            inflater = zlib.decompressobj(wbits)
+            is_zlib = data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0
+            inflater = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
         for start in range(0, len(data), _GZIP_SLICE_BYTES):
             left = data[start : start + _GZIP_SLICE_BYTES]
             while left and not inflater.eof:
@@ -168,10 +166,6 @@ def _deflate_layer() -> tuple[Decode, Ended]:
             has_more = has_more or bool(left or inflater.unused_data)
 
     return decode, lambda: inflater is not None and inflater.eof and not has_more
-
-
-def _has_zlib_header(begun: bytes) -> bool:
-    return begun[0] & 15 == 8 and int.from_bytes(begun[:2], "big") % 31 == 0
 
 
 def _brotli_layer() -> tuple[Decode, Ended]:

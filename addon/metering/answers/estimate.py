@@ -32,12 +32,6 @@ def input_tokens_of(body: bytes) -> int | None:
     return max(1, text_bytes // BYTES_PER_TOKEN)
 
 
-def output_tokens_of(*, frames: int, text_bytes: int, calls: int) -> int:
-    """Output tokens of frames with this much text; a frame with text has at least one token."""
-    text = max(frames, text_bytes // BYTES_PER_TOKEN) if text_bytes else 0
-    return text + calls * TOKENS_PER_CALL
-
-
 def text_bytes_of(run: bytes, text_marks: tuple[bytes, ...]) -> int:
     """Bytes of generated text in a run of frames, escapes included."""
     return sum(map(len, _texts(text_marks).findall(run)))

@@ -76,7 +76,9 @@ class PassedText:
         frames -= self._frames_before
         # Padding hides the length of the text, so count one token per frame.
         text_bytes = frames if self._is_padded else self._bytes
-        return estimate.output_tokens_of(frames=frames, text_bytes=text_bytes, calls=self._calls)
+        # A frame with text has at least one token.
+        text = max(frames, text_bytes // estimate.BYTES_PER_TOKEN) if text_bytes else 0
+        return text + self._calls * estimate.TOKENS_PER_CALL
 
     def _measure(self) -> None:
         for run in self._unmeasured:

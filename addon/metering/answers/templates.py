@@ -73,10 +73,13 @@ class Ordinary:
                 return None
         if self.middles or self.has_loose_gap:
             lacks_middle = any(run.count(middle) != frames for middle in self.middles)
-            if lacks_middle or (self.has_loose_gap and _data_lines(run) != frames):
+            data_lines = run.count(b"\ndata:") + run.startswith(b"data:")
+            if lacks_middle or (self.has_loose_gap and data_lines != frames):
                 return None
         if self.openings:
-            return Seen(frames, sum(_text_bytes(run, opening) for opening in self.openings))
+            # From each opening to the next quote: the run has no escaped quotes.
+            texts = (text for opening in self.openings for text in run.split(opening)[1:])
+            return Seen(frames, sum([text.find(_QUOTE) for text in texts]))
         return Seen(frames, len(run) - frames * self.constant_bytes)
 
 
@@ -118,6 +121,7 @@ def learn(
     has_loose_gap = any(gap % 2 == 0 for gap in gaps)
     if has_loose_gap and b"data:" not in head:
         return None
+    openings = {_QUOTE.join([b"", *tokens[at - 2 : at], b""]) for at in texts}
     return Ordinary(
         head=head,
         tail=tail,
@@ -126,7 +130,7 @@ def learn(
         middles=tuple(_without_last_quote(one) for one in middles if one != _QUOTE),
         quotes=sum(constant.count(_QUOTE) for constant in (seam, *middles)),
         constant_bytes=len(seam),
-        openings=_openings(tokens, texts) if measures_text and len(gaps) > 1 else (),
+        openings=tuple(openings) if measures_text and len(gaps) > 1 else (),
         has_loose_gap=has_loose_gap,
     )
 
@@ -134,10 +138,6 @@ def learn(
 def _is_plain(frame: bytes) -> bool:
     """Whether a frame is short and has no escaped keys, which a byte search would miss."""
     return len(frame) <= FRAME_BYTES_MAX and not json_values.has_escaped_key(frame)
-
-
-def _data_lines(run: bytes) -> int:
-    return run.count(b"\ndata:") + run.startswith(b"data:")
 
 
 def _without_escaped_quotes(run: bytes) -> bytes:
@@ -189,12 +189,3 @@ def _without_last_quote(constant: bytes) -> bytes:
     """Drop the last quote: a needle that ends in a rarer byte is found twice as fast, and the quote
     is counted anyway."""
     return constant[:-1] if len(constant) > 1 and constant.endswith(_QUOTE) else constant
-
-
-def _openings(tokens: list[bytes], texts: list[int]) -> tuple[bytes, ...]:
-    return tuple({_QUOTE.join([b"", *tokens[at - 2 : at], b""]) for at in texts})
-
-
-def _text_bytes(run: bytes, opening: bytes) -> int:
-    """Bytes from each opening to the next quote; the run has no escaped quotes."""
-    return sum([part.find(_QUOTE) for part in run.split(opening)[1:]])

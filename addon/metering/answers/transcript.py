@@ -4,12 +4,13 @@ Metering does not use it: it reads the few keys that vendors use for generated t
 the rest. Never raises on any bytes.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from addon.framing import json_values
 from addon.framing.choice import framing_of
 
 TEXT_LENGTH_MAX = 200_000
@@ -25,44 +26,34 @@ class ToolCall:
     arguments: str = ""
 
 
-@dataclass(slots=True)
 class Transcript:
     """One answer."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: list[ToolCall] = field(default_factory=list)
-    is_cut: bool = False
-    """The answer had more text than is kept."""
-
-
-def transcript_of(body: bytes, content_type: str) -> Transcript:
-    """The transcript of a decoded answer."""
-    reader = _Reader()
-    for event, frame in _frames(body, content_type):
-        reader.read(event, frame)
-    return reader.done()
-
-
-class _Reader:
-    """Gathers the pieces of one answer."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._length = 0
-        self._is_cut = False
         self._calls: dict[object, ToolCall] = {}
+        self.is_cut = False
+        """The answer had more text than is kept."""
 
-    def done(self) -> Transcript:
-        return Transcript(
-            text="".join(self._text),
-            reasoning="".join(self._reasoning),
-            calls=list(self._calls.values()),
-            is_cut=self._is_cut,
-        )
+    @property
+    def text(self) -> str:
+        """What the model answered."""
+        return "".join(self._text)
+
+    @property
+    def reasoning(self) -> str:
+        """What it said of its reasoning."""
+        return "".join(self._reasoning)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tools that it called."""
+        return list(self._calls.values())
 
     def read(self, event: str, frame: Mapping[str, Any]) -> None:
+        """Add what one frame or document has."""
         kind = _text(frame.get("type")) or event
         for choice in _objects(frame.get("choices")):
             self._message(_object(choice.get("delta")) or _object(choice.get("message")), choice)
@@ -83,7 +74,7 @@ class _Reader:
         piece = _text(value)
         room = TEXT_LENGTH_MAX - self._length
         if len(piece) > room:
-            self._is_cut = True
+            self.is_cut = True
             piece = piece[:room]
         self._length += len(piece)
         (self._reasoning if is_reasoning else self._text).append(piece)
@@ -92,13 +83,13 @@ class _Reader:
         call = self._calls.get(key)
         if call is None:
             if len(self._calls) >= CALLS_MAX:
-                self._is_cut = True
+                self.is_cut = True
                 return
             call = self._calls[key] = ToolCall()
         call.name = call.name or _text(name)
         given = arguments if isinstance(arguments, str) else _json(arguments)
         room = max(0, TEXT_LENGTH_MAX - self._length)
-        self._is_cut |= len(given) > room
+        self.is_cut |= len(given) > room
         self._length += min(len(given), room)
         call.arguments += given[:room]
 
@@ -203,21 +194,19 @@ class _Reader:
             self._add(frame.get("response"))
 
 
-def _frames(body: bytes, content_type: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def transcript_of(body: bytes, content_type: str) -> Transcript:
+    """The transcript of a decoded answer."""
+    transcript = Transcript()
     framing = framing_of(content_type, body, is_over=True)
     assert framing is not None  # one is chosen for every body that is over
     for run in (framing.feed(body), framing.end()):
         for block in framing.split(run) if run else ():
             frame = framing.parse(block)
-            if frame is None:
-                continue
-            try:
-                value = orjson.loads(frame.data)
-            except orjson.JSONDecodeError:
-                continue
+            value = json_values.strict_loads(frame.data) if frame is not None else None
             for each in value if isinstance(value, list) else [value]:
-                if isinstance(each, dict):
-                    yield frame.event, each
+                if frame is not None and isinstance(each, dict):
+                    transcript.read(frame.event, each)
+    return transcript
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -26,13 +26,10 @@ def key_of(body: dict[str, Any], usage: dict[str, Any], depth: int = _DEPTH_MAX)
         if value is usage:
             return key
         if depth:
-            found = None
-            if type(value) is dict:
-                found = key_of(value, usage, depth - 1)
-            elif type(value) is list:
-                found = _key_in_list(value, usage, depth - 1)
-            if found is not None:
-                return found
+            inner = value[:_ITEMS_MAX] if type(value) is list else (value,)
+            for one in inner:
+                if type(one) is dict and (found := key_of(one, usage, depth - 1)) is not None:
+                    return found
     return None
 
 
@@ -54,12 +51,4 @@ def usage_text(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
             text = rest[:length]
             is_json = json_values.strict_loads(text.encode("utf-8", "surrogatepass")) is not None
             return text if is_json else None
-    return None
-
-
-def _key_in_list(items: list[Any], usage: dict[str, Any], depth: int) -> str | None:
-    for item in items[:_ITEMS_MAX]:
-        found = key_of(item, usage, depth) if type(item) is dict else None
-        if found is not None:
-            return found
     return None

@@ -20,9 +20,9 @@ from ledger.model.reading import Billing
 
 PLAN_HOSTS = ("chatgpt.com", "githubcopilot.com", "cloudcode-pa.googleapis.com")
 """Hosts that no API key is for; a name matches its subdomains, too."""
-PLAN_PATHS = ("/backend-api/codex/", "/api/coding/", "/coding/")
-"""Beginnings of paths that are for plans alone: of ChatGPT, of Z.ai and BigModel, of Kimi."""
-KIMI = "kimi.com"
+PLAN_PATHS = ("/backend-api/codex/", "/api/coding/")
+"""Beginnings of paths that are for plans alone: of ChatGPT, of Z.ai and BigModel."""
+KIMI, KIMI_PLAN_PATH = "kimi.com", "/coding/"
 LOCAL = ("ollama",)
 """Providers of models that also run at home, where nobody bills them."""
 OAUTH_BETA = "oauth-"
@@ -54,7 +54,9 @@ def of_request(
     host = host.lower().rstrip(".")
     if any(host == each or host.endswith(f".{each}") for each in PLAN_HOSTS):
         return Billing.PLAN
-    if _is_plan_path(host, path) or _is_claude_plan(headers, redacted):
+    if path.startswith(PLAN_PATHS) or (host.endswith(KIMI) and path.startswith(KIMI_PLAN_PATH)):
+        return Billing.PLAN
+    if _is_claude_plan(headers, redacted):
         return Billing.PLAN
     has_key = has_key or not redacted.isdisjoint(_KEYS)
     if has_key and provider not in LOCAL and TABLE.named(provider) is not None:
@@ -88,11 +90,6 @@ def _is_free(provider: str, answered: str | None, asked: str | None) -> bool:
     if asked is None or not asked.endswith(FREE_MODEL):
         return False
     return answered is None or not is_another(provider, asked, answered)
-
-
-def _is_plan_path(host: str, path: str) -> bool:
-    found = path.startswith(PLAN_PATHS[:2])
-    return found or (host.endswith(KIMI) and path.startswith(PLAN_PATHS[2]))
 
 
 def _is_claude_plan(headers: Mapping[str, str], redacted: frozenset[str]) -> bool:

@@ -136,8 +136,15 @@ def redact(
     hidden = bytearray(len(text))
     for found in _KEY_SHAPED.finditer(text):
         _hide(hidden, found.start(), found.end())
-    for start, end in _credential_runs(text, credentials):
-        _hide(hidden, start, end)
+    grams: set[str] = set()
+    left = CREDENTIALS_LENGTH_MAX
+    for word in credentials:
+        starts = range(min(len(word), left) - CREDENTIAL_RUN + 1)
+        grams.update(word[at : at + CREDENTIAL_RUN] for at in starts)
+        left = max(0, left - len(word))
+    for at in range(len(text) - CREDENTIAL_RUN + 1 if grams else 0):
+        if text[at : at + CREDENTIAL_RUN] in grams:
+            _hide(hidden, at, at + CREDENTIAL_RUN)
     if body.data:
         kept = tuple(keep)
         search = _Search(body.data)
@@ -180,26 +187,16 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
         yield pair.partition(":")[2]
 
 
-def _credential_runs(text: str, credentials: Iterable[str]) -> Iterator[tuple[int, int]]:
-    grams: set[str] = set()
-    left = CREDENTIALS_LENGTH_MAX
-    for word in credentials:
-        grams.update(
-            word[at : at + CREDENTIAL_RUN]
-            for at in range(min(len(word), left) - CREDENTIAL_RUN + 1)
-        )
-        left = max(0, left - len(word))
-    if grams:
-        for at in range(len(text) - CREDENTIAL_RUN + 1):
-            if text[at : at + CREDENTIAL_RUN] in grams:
-                yield at, at + CREDENTIAL_RUN
-
-
 class _Search:
     """Searches of one request body, with a bound over all of them."""
 
     def __init__(self, body: bytes) -> None:
-        self._body = _without_data(body)
+        if 2 * DATA_BLOCK_BYTES <= len(body) <= DATA_BYTES_MAX:
+            # Without blocks of base64 alone: pictures and documents.
+            starts = range(0, len(body), DATA_BLOCK_BYTES)
+            blocks = (body[at : at + DATA_BLOCK_BYTES] for at in starts)
+            body = b"".join(block for block in blocks if block.translate(None, _BASE64))
+        self._body = body
         self._left = SEARCHED_BYTES_MAX
         self.is_too_long = len(self._body) > BODY_BYTES_MAX
 
@@ -243,15 +240,6 @@ def _grams(data: bytes) -> Sequence[int]:
     """The bytes at each multiple of `GRAM_BYTES`, as numbers."""
     whole = memoryview(data)[: len(data) // GRAM_BYTES * GRAM_BYTES]
     return whole.cast("Q") if whole else ()
-
-
-def _without_data(body: bytes) -> bytes:
-    """A body without its blocks of base64 alone: pictures and documents."""
-    if len(body) < 2 * DATA_BLOCK_BYTES or len(body) > DATA_BYTES_MAX:
-        return body
-    starts = range(0, len(body), DATA_BLOCK_BYTES)
-    blocks = (body[at : at + DATA_BLOCK_BYTES] for at in starts)
-    return b"".join(block for block in blocks if block.translate(None, _BASE64))
 
 
 def _body_runs(text: str, search: _Search, run: int) -> Iterator[tuple[int, int]]:

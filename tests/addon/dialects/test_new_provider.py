@@ -52,14 +52,9 @@ LUMEN = Dialect(
 ROW = routes.RouteRow("/speak", LUMEN)
 
 
-@pytest.fixture
-def with_lumen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "_ROUTES", routes.RouteTable([*routes.ROWS, ROW]))
-
-
-@pytest.mark.usefixtures("with_lumen")
 def test_a_new_wire_format_is_one_file_and_one_row() -> None:
-    route = routes.match("POST", "api.lumen.example", "/any/prefix/speak")
+    table = routes.RouteTable([*routes.ROWS, ROW])
+    route = table.match("POST", "api.lumen.example", "/any/prefix/speak")
     assert route is not None
     meter = Meter(route.dialect, content_type="text/event-stream")
     for n in range(300):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from addon.dialects.routes import DIALECTS
 from addon.metering.answers import estimate
+from addon.metering.answers.passed_text import PassedText
 
 MARKS = (b'"content"', b'"arguments"')
 
@@ -33,8 +35,17 @@ def test_text_bytes(run: bytes, expected: int) -> None:
 def test_a_frame_is_a_token_at_least(
     frames: int, text_bytes: int, calls: int, expected: int
 ) -> None:
-    got = estimate.output_tokens_of(frames=frames, text_bytes=text_bytes, calls=calls)
-    assert got == expected
+    text = PassedText(DIALECTS["openai.chat"])
+    text.add(text_bytes)
+    text.keep(b'{"name":"f"}' * calls)
+    assert text.tokens(frames) == expected
+
+
+def test_without_marks_of_text_nothing_can_be_told() -> None:
+    text = PassedText(DIALECTS["openai.embeddings"])
+    text.keep(b'data: {"embedding":[0.1]}\n\n')
+    assert not text.is_measured
+    assert text.tokens(5) is None
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_bedrock_cohere_and_ollama():
     blocks = [{"text": "yes"}, {"toolUse": {"name": "f", "input": {}}}]
     bedrock = document({"output": {"message": {"content": blocks}}})
     assert (bedrock.text, len(bedrock.calls)) == ("yes", 1)
-    streamed = transcript._Reader()
+    streamed = transcript.Transcript()
     for kind, frame in (
         ("contentBlockStart", {"contentBlockIndex": 1, "start": {"toolUse": {"name": "f"}}}),
         ("contentBlockStart", {"contentBlockIndex": 0, "start": {}}),
@@ -136,8 +136,8 @@ def test_bedrock_cohere_and_ollama():
         ("contentBlockDelta", {"delta": {"reasoningContent": {"text": "hm"}}}),
     ):
         streamed.read(kind, frame)
-    assert streamed.done().calls == [ToolCall(name="f", arguments="{}")]
-    assert streamed.done().reasoning == "hm"
+    assert streamed.calls == [ToolCall(name="f", arguments="{}")]
+    assert streamed.reasoning == "hm"
     lines = [{"event_type": "text-generation", "text": "a"}, {"event_type": "stream-end"}]
     text = "\n".join(map(json.dumps, lines)).encode()
     assert transcript_of(text, "application/stream+json").text == "a"

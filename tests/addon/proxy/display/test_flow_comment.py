@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from addon.metering.answers.transcript import ToolCall, Transcript
+from addon.metering.answers.transcript import Transcript
 from addon.metering.settlement import Settled
 from addon.proxy.display.exchange_log import line_of
 from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
@@ -70,9 +70,10 @@ def test_the_responses_of_a_websocket_are_added_up():
 
 
 def test_a_page_has_the_answer_its_usage_and_its_lines():
-    transcript = Transcript(
-        text="Hello", reasoning="Hm", calls=[ToolCall(name="f", arguments="{}"), ToolCall()]
-    )
+    calls = [{"function": {"name": "f", "arguments": "{}"}}, {}]
+    message = {"content": "Hello", "reasoning": "Hm", "tool_calls": calls}
+    transcript = Transcript()
+    transcript.read("", {"choices": [{"message": message}]})
     page = page_of(booked(IN, charge("web_searches", 2, 10**10), UNKNOWN), transcript)
     for line in (
         "model-1 · example · openai.chat",
@@ -99,7 +100,9 @@ def test_a_page_without_an_answer():
     assert "degraded: KeyError in x" in page
     assert "usage source: none" in page
     assert "Answer" not in page
-    cut = page_of(booked(), Transcript(is_cut=True))
+    transcript = Transcript()
+    transcript.is_cut = True
+    cut = page_of(booked(), transcript)
     assert "(no text)" in cut
     assert "the rest is not shown" in cut
 
