@@ -155,6 +155,14 @@ class Meter:
             self.step_bytes *= 2
         self._parsed = 0
 
+    def skips(self, run: bytes) -> bool:
+        """Whether these bytes, the next ones, are whole ordinary frames, which are counted then;
+        otherwise they have to be fed."""
+        framing = self._framing
+        if framing is None or self._decoder is not None or framing.is_holding:
+            return False
+        return self._is_ordinary(run)
+
     def feed_events(self, run: bytes) -> None:
         """Read whole server-sent events, which the editor of an unencoded stream has framed."""
         if self._is_sse and not self._is_ordinary(run):
