@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from addon.agent_logs.call import Lines, LoggedAgent, LoggedCall, folder_name, moment, text_or_none
+from addon.dialects.counts import objects_at
 from addon.dialects.vendors.anthropic import MESSAGES
 
 SYNTHETIC = "<synthetic>"
@@ -29,8 +30,9 @@ def calls(lines: Lines) -> Iterator[LoggedCall]:
         if name is None or message.get("model") == SYNTHETIC:
             continue
         _, tools = waiting.pop(name, (line, set()))
-        # In place: an answer may have as many lines as it calls tools.
-        tools.update(_tool_calls(message))
+        # In place: an answer may have as many lines as it calls tools, and some are repeated.
+        blocks = objects_at(message, "content")
+        tools.update(str(each.get("id")) for each in blocks if each.get("type") == "tool_use")
         waiting[name] = (line, tools)
         if len(waiting) > OPEN_MAX:
             oldest = next(iter(waiting))
@@ -78,14 +80,3 @@ def _call(line: dict[str, Any], tools: set[str]) -> Iterator[LoggedCall]:
         tool_calls=len(tools),
         service_tier=text_or_none(usage.get("service_tier")),
     )
-
-
-def _tool_calls(message: dict[str, Any]) -> set[str]:
-    """Ids of the tools that these blocks call; each block has a line, and some are repeated."""
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else []
-    return {
-        str(block.get("id"))
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") == "tool_use"
-    }

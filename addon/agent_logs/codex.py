@@ -14,9 +14,12 @@ from datetime import datetime
 from typing import Any
 
 from addon.agent_logs.call import Lines, LoggedAgent, LoggedCall, folder_name, moment, text_or_none
+from addon.dialects.counts import lookup
 from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
 from addon.metering.quotas import quotas_of_event
 from ledger.model.quota import Quota
+
+_PARENT = "source.subagent.thread_spawn.parent_thread_id"
 
 
 def calls(lines: Lines) -> Iterator[LoggedCall]:
@@ -40,26 +43,28 @@ def calls(lines: Lines) -> Iterator[LoggedCall]:
             case "response_item", "function_call" | "custom_tool_call" | "local_shell_call":
                 tools += 1
             case "event_msg", "token_count":
-                info = payload.get("info")
-                last = info.get("last_token_usage") if isinstance(info, dict) else None
-                total = info.get("total_token_usage") if isinstance(info, dict) else None
+                last = lookup(payload, "info.last_token_usage")
+                total = lookup(payload, "info.total_token_usage")
                 at = moment(line.get("timestamp"))
                 session_id = text_or_none(session.get("id"))
                 if not isinstance(last, dict) or at is None or session_id is None or total == seen:
                     continue
+                client = text_or_none(session.get("originator"))
+                version = text_or_none(session.get("cli_version"))
                 seen = total
                 number += 1
                 yield LoggedCall(
                     agent=AGENT,
                     at=at,
                     session_id=session_id,
-                    parent_session_id=_parent(session),
+                    parent_session_id=text_or_none(lookup(session, _PARENT))
+                    or text_or_none(session.get("forked_from_id")),
                     number=number,
                     model=model,
                     usage=_usage(last),
                     project=folder_name(session.get("cwd")),
-                    git_branch=_branch(session),
-                    user_agent=_user_agent(session),
+                    git_branch=text_or_none(lookup(session, "git.branch")),
+                    user_agent=f"{client}/{version}" if client and version else client,
                     tool_calls=tools,
                     quotas=_quotas(payload.get("rate_limits"), at),
                 )
@@ -109,22 +114,3 @@ def _usage(last: dict[str, Any]) -> dict[str, Any]:
     if "reasoning_output_tokens" in last:
         usage["output_tokens_details"] = {"reasoning_tokens": last["reasoning_output_tokens"]}
     return usage
-
-
-def _parent(session: dict[str, Any]) -> str | None:
-    source = session.get("source")
-    subagent = source.get("subagent") if isinstance(source, dict) else None
-    spawned = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
-    parent = spawned.get("parent_thread_id") if isinstance(spawned, dict) else None
-    return text_or_none(parent) or text_or_none(session.get("forked_from_id"))
-
-
-def _branch(session: dict[str, Any]) -> str | None:
-    git = session.get("git")
-    return text_or_none(git.get("branch")) if isinstance(git, dict) else None
-
-
-def _user_agent(session: dict[str, Any]) -> str | None:
-    originator = text_or_none(session.get("originator"))
-    version = text_or_none(session.get("cli_version"))
-    return f"{originator}/{version}" if originator and version else originator

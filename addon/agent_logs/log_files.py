@@ -86,7 +86,8 @@ def read(path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
             while line := file.readline(LINE_BYTES_MAX):
                 if not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX:
                     skipped.lines += 1
-                    _skip_line(file)
+                    while (part := file.readline(LINE_BYTES_MAX)) and not part.endswith(b"\n"):
+                        pass
                     continue
                 value = json_values.loads(line) if line.strip() else None
                 if value is not None:
@@ -95,11 +96,6 @@ def read(path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
                     skipped.lines += 1
     except OSError:
         skipped.files += 1
-
-
-def _skip_line(file: Any) -> None:
-    while (part := file.readline(LINE_BYTES_MAX)) and not part.endswith(b"\n"):
-        pass
 
 
 def user_home() -> Path:

@@ -48,7 +48,9 @@ def members(data: bytes, start: int = 0) -> list[Member]:
             if depth == 0:
                 return []  # not an object
         elif kind == ord(":"):
-            value_start = _skip_blank(data, token.end())
+            value_start = token.end()
+            while value_start < len(data) and data[value_start] in _BLANK:
+                value_start += 1
         elif kind == ord(","):
             if key and value_start >= 0:
                 found.append(_member(data, key, value_start, token.start()))
@@ -92,9 +94,3 @@ def _member(data: bytes, key: tuple[bytes, int], value: int, stop: int) -> Membe
     while end > value and data[end - 1] in _BLANK:
         end -= 1
     return Member(key[0], key[1], value, end)
-
-
-def _skip_blank(data: bytes, index: int) -> int:
-    while index < len(data) and data[index] in _BLANK:
-        index += 1
-    return index

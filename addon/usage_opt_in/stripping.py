@@ -12,11 +12,11 @@ event is parsed.
 import itertools
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from addon.framing import json_values
 from addon.framing.sse import SSE
 from addon.usage_opt_in.json_members import members, spans_of
-from addon.usage_opt_in.ordinary_events import LEARNED_BYTES_MAX, OrdinaryEvent, learn
 
 PARSED_BYTES_MAX = 64 * 1024
 """Of one event. In a larger one (a picture in base64) usage is searched only in this many last
@@ -46,6 +46,50 @@ _FLAT_TAIL = re.compile(
 """Flat members and the brace that closes the payload. A `,"usage":null` with no more than that
 behind it is surely a member of the outermost object, and no parse is needed; OpenAI writes it so,
 with `obfuscation` behind it or nothing."""
+LEARNED_BYTES_MAX = 4 * 1024
+"""Size of one event; ordinary ones have 200 to 500 bytes."""
+_QUOTE = b'"'
+_BACKSLASH = ord("\\")
+_VALUE_BEGINS = (b':"', b': "')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrdinaryEvent:
+    """The constant bytes of an answer's ordinary events: a null is stripped without a search.
+
+    Nearly all events of a stream differ only in the generated text. `learn` compares two
+    consecutive events that lost a `"usage":null`, and stores the bytes before and after the text:
+
+        data: {"id":"x","choices":[{"delta":{"content":"Hel"},…}],"usage":null}\\n\\n
+        |-------------------- head --------------------|   |------- tail -------|
+
+    An event with this head and tail, and with no other quote, holds only a string between them. So
+    its null is at the same place in the tail.
+    """
+
+    head: bytes
+    tail: bytes
+    tail_bytes: int
+    least_bytes: int
+    quotes: int
+    """Number of quotes in an event."""
+    line_ends: int
+    kept_tail: bytes
+    """The tail without the stripped null."""
+    removed: bytes
+
+    def fits(self, data: bytes) -> bool:
+        """Whether this is one whole event, which differs in one string at most."""
+        return (
+            data.startswith(self.head)
+            and data.endswith(self.tail)
+            and len(data) >= self.least_bytes
+            and data.count(_QUOTE) == self.quotes
+            and data.count(b"\n") == self.line_ends
+            # The quote that begins the tail is not escaped, and CR ends lines as LF does.
+            and data[-self.tail_bytes - 1] != _BACKSLASH
+            and b"\r" not in data
+        )
 
 
 class Stripper:
@@ -165,7 +209,11 @@ class Stripper:
         if payload is None or "usage" not in payload:
             return block
         if is_usage_only(payload):
-            kept = b"".join(_beside_the_event(block))
+            # Comment and retry lines before its first field, where servers put keep-alives, belong
+            # to the connection, not to the event. They dispatch none and need no blank line.
+            lines = block.splitlines(keepends=True)
+            beside = itertools.takewhile(lambda line: line.startswith((b":", b"retry")), lines)
+            kept = b"".join(beside)
             self.removed.append(block if not kept else block[len(kept) :])
             return kept
         all_members = members(block, block.find(b"{"))
@@ -241,11 +289,48 @@ def is_usage_only(payload: dict[str, object]) -> bool:
     )
 
 
-def _beside_the_event(block: bytes) -> Iterable[bytes]:
-    """Comment and retry lines of a dropped event: they belong to the connection, not to the event.
+def learn(one: bytes, other: bytes, start: int, end: int) -> OrdinaryEvent | None:
+    """The constant parts of two events; None if a template would be unsafe or useless.
 
-    Only those before its first field, where servers put keep-alives; they dispatch no event and
-    need no blank line.
+    `other[start:end]` is stripped from the other event. Both are whole events with LF line ends.
     """
-    lines = block.splitlines(keepends=True)
-    return itertools.takewhile(lambda line: line.startswith((b":", b"retry")), lines)
+    head = other[: _common(one, other, from_end=False)]
+    head = head[: head.rfind(_QUOTE) + 1]
+    tail = other[len(other) - _common(one, other, from_end=True) :]
+    first_quote = tail.find(_QUOTE)
+    tail_at = len(other) - len(tail) + first_quote
+    if first_quote < 0 or not head.endswith(_VALUE_BEGINS) or not len(head) <= tail_at <= start:
+        return None
+    tail = other[tail_at:]
+    quotes = head.count(_QUOTE) + tail.count(_QUOTE)
+    line_ends = head.count(b"\n") + tail.count(b"\n")
+    if (
+        not quotes == one.count(_QUOTE) == other.count(_QUOTE)
+        or line_ends != other.count(b"\n")
+        or b"\r" in other
+        or not tail.endswith(b"\n\n")
+    ):
+        return None
+    return OrdinaryEvent(
+        head=head,
+        tail=tail,
+        tail_bytes=len(tail),
+        least_bytes=len(head) + len(tail),
+        quotes=quotes,
+        line_ends=line_ends,
+        kept_tail=other[tail_at:start] + other[end:],
+        removed=other[start:end],
+    )
+
+
+def _common(one: bytes, other: bytes, *, from_end: bool) -> int:
+    """The length of the common prefix or suffix of two texts."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if from_end:
+            is_same = one.endswith(other[len(other) - middle :])
+        else:
+            is_same = one.startswith(other[:middle])
+        low, high = (middle, high) if is_same else (low, middle - 1)
+    return low

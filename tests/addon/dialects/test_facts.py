@@ -1,4 +1,16 @@
+"""The facts of an answer, in all the spellings in use, and bounded: upstream wrote them."""
+
+from typing import Any
+
+import pytest
+
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import record_error, record_error_body, record_error_text
 from addon.dialects.facts import Facts, clean
+from addon.dialects.openai import responses
+from addon.dialects.routes import DIALECTS
+from addon.dialects.vendors import mistral
+from addon.dialects.vendors.anthropic import read
 
 
 def test_the_first_id_stays_and_another_makes_it_unstable() -> None:
@@ -68,3 +80,136 @@ def test_an_empty_finish_reason_is_said_by_a_document_alone():
     document.record_finish("stop")
     document.record_finish("")
     assert document.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "code", "message"),
+    [
+        pytest.param({"error": {"type": "t", "code": "c", "message": "m"}}, "t", "c", "m", id="openai"),
+        pytest.param({"type": "error", "error": {"type": "t", "message": "m"}}, "t", None, "m", id="anthropic"),
+        pytest.param({"error": {"code": 429, "message": "m", "status": "S"}}, "S", "429", "m", id="gemini"),
+        pytest.param({"error": {"code": "504", "message": "m", "type": "t"}}, "t", "504", "m", id="chuizi"),
+        pytest.param({"error": {"code": "c", "message": "m"}}, None, "c", "m", id="sansa"),
+        pytest.param({"code": "c", "error": "m"}, None, "c", "m", id="xai"),
+        pytest.param({"error": "m"}, None, None, "m", id="ollama"),
+        pytest.param({"error_type": "T", "id": "x", "message": "m"}, "T", None, "m", id="cohere"),
+        pytest.param({"object": "error", "type": "t", "message": "m", "code": "1500"}, "t", "1500", "m", id="mistral"),
+        pytest.param({"message": "m"}, None, None, "m", id="bedrock"),
+        pytest.param({"Message": "m"}, None, None, "m", id="bedrock-capital"),
+        pytest.param({"__type": "T", "message": "m"}, "T", None, "m", id="aws-json"),
+        pytest.param({"detail": "m"}, None, None, "m", id="fastapi"),
+        pytest.param({"errors": [{"message": "m", "code": 7}], "success": False}, None, "7", "m", id="cloudflare"),
+        pytest.param({"error": {"code": True, "message": 5}}, None, None, None, id="nonsense"),
+        pytest.param({"error": []}, None, None, None, id="empty"),
+    ],
+)  # fmt: skip
+def test_an_error_body(
+    body: dict[str, Any], kind: str | None, code: str | None, message: str | None
+) -> None:
+    facts = Facts()
+    record_error_body(facts, body)
+    assert facts.failed
+    assert (facts.error_type, facts.error_code, facts.error_message) == (kind, code, message)
+
+
+def test_the_type_may_stand_in_a_header() -> None:
+    facts = Facts(headers={"x-amzn-errortype": "ThrottlingException:http://internal/"})
+    record_error_body(facts, {"message": "m"})
+    assert facts.error_type == "ThrottlingException"
+
+
+def test_errors_are_bounded_and_clean() -> None:
+    facts = Facts()
+    record_error(
+        facts, {"type": "t" * 999, "code": "c" * 999, "message": "a\x00\ud800" + "m" * 9_999}
+    )
+    assert facts.error_type == "t" * 128
+    assert facts.error_code == "c" * 128
+    assert facts.error_message is not None
+    assert len(facts.error_message) == 1_000
+    assert "\x00" not in facts.error_message
+    facts.error_message.encode()
+
+
+def test_an_error_that_is_no_json() -> None:
+    facts = Facts()
+    record_error_text(facts, b"  upstream connect error \xff ")
+    assert facts.error_message == "upstream connect error \N{REPLACEMENT CHARACTER}"
+    page = Facts()
+    record_error_text(page, b"<html>502</html>")
+    assert page.failed
+    assert page.error_message is None
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "word"),
+    [
+        ({"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}, "tools"),
+        ({"cache_miss_reason": {"type": "unavailable"}}, "unavailable"),
+        ({"cache_miss_reason": None}, None),
+        ({"cache_miss_reason": {"type": 3}}, None),
+        ({"cache_miss_reason": "tools_changed"}, None),
+        (None, None),
+    ],
+)
+def test_the_cause_of_a_cache_miss(diagnostics, word):
+    message = {"id": "msg_1", "type": "message", "diagnostics": diagnostics, "usage": {}}
+    for event in (message, {"type": "message_start", "message": message}):
+        facts = Facts()
+        read(facts, "", event)
+        assert (facts.cache_diagnosis or "").startswith(word or "")
+        assert (facts.cache_diagnosis is None) is (word is None)
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "word"),
+    [
+        (
+            {"type": "cache_miss", "reason": "tools_changed", "cache_missed_tokens": 9},
+            "tools_changed",
+        ),
+        ({"type": "cache_hit"}, None),
+        ({"type": "cache_miss", "reason": ["x"]}, None),
+        (None, None),
+    ],
+)
+def test_the_cause_of_a_cache_miss_in_a_response(diagnostics, word):
+    facts = Facts()
+    responses.read_response(facts, {"id": "resp_1", "prompt_cache_diagnostics": diagnostics})
+    assert facts.cache_diagnosis == word
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_a_harmless_form_begins_with_its_needle(dialect: Dialect):
+    """It would be subtracted from needles that stand elsewhere."""
+    for mark in (*dialect.marks, *dialect.call_marks):
+        for form in mark.harmless:
+            assert form.startswith(mark.needle), mark
+            assert form.count(mark.needle) == 1, mark
+
+
+MARK = Mark(b'"usage"', (b'"usage":null', b'"usage": null'))
+
+
+@pytest.mark.parametrize(
+    ("run", "places"),
+    [
+        pytest.param(b"", [], id="empty"),
+        pytest.param(b'"usage":null "usage": null', [], id="harmless"),
+        pytest.param(b'"usage":1', [0], id="at-the-start"),
+        pytest.param(b'{"usage":null}{"usage":{}}{"usage": null}', [15], id="between"),
+        pytest.param(b'"usage":1,"usage":null,"usage":2', [23, 0], id="two"),
+    ],
+)
+def test_a_mark_stands_where_its_form_is_not_harmless(run: bytes, places: list[int]):
+    assert MARK.count(run) == len(places)
+    assert MARK.matches(run) is bool(places)
+    assert MARK.places(run, len(places)) == places
+
+
+def test_the_first_output_of_mistral_gives_a_stream_its_id() -> None:
+    facts = Facts()
+    for number in (1, 2):
+        mistral.read(facts, "message.output.delta", {"id": f"msg_{number}", "content": "x"})
+    assert facts.response_id == "msg_1"
+    assert not facts.id_unstable

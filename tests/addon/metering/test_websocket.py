@@ -1,4 +1,5 @@
-"""WebSocket sessions: each response is an exchange of its own, and nothing is left behind."""
+"""WebSocket sessions: each response, or turn of Gemini Live, is an exchange of its own, and nothing is
+left behind."""
 
 import json
 import tracemalloc
@@ -10,11 +11,14 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.facts import TEXT_LENGTH_MAX
+from addon.dialects.openai.responses import TRANSCRIBED
 from addon.metering import websocket
 from addon.metering.websocket import (
+    MESSAGE_BYTES_MAX,
     OPEN_MAX,
     WAITING_MAX,
     Closed,
+    LiveTurns,
     Opened,
     SessionEvent,
     WebSocketSession,
@@ -72,32 +76,20 @@ def end(session: WebSocketSession, kind: str, response_id: str, status: str, **m
 def test_codex_asks_and_is_answered() -> None:
     """lis186/ccxray#28: Codex speaks Responses over WebSocket."""
     session = responses()
-    opened = session.client_message(
-        message(
-            "response.create",
-            model="gpt-5-codex",
-            input=[],
-            prompt_cache_key="c-1",
-            service_tier="flex",
-        )
-    )
-    (asked,) = opened
-    assert isinstance(asked, Opened)
+    more = {"prompt_cache_key": "c-1", "service_tier": "flex"}
+    asked = ask(session, model="gpt-5-codex", input=[], **more)
     assert (asked.request.model, asked.request.streamed) == ("gpt-5-codex", True)
     assert (asked.request.session_id, asked.request.billing) == ("c-1", {"service_tier": "flex"})
 
     created = response("resp_1", "in_progress", model="gpt-5-codex-1", service_tier="flex")
     assert session.server_message(message("response.created", response=created)) == []
     assert session.server_message(message("response.output_text.delta", delta="Hi")) == []
-    done = created | {"status": "completed", "usage": {"input_tokens": 9, "output_tokens": 4}}
-    closed = only(Closed, session.server_message(message("response.completed", response=done)))
+    usage = {"input_tokens": 9, "output_tokens": 4}
+    closed = end(session, "completed", "resp_1", "completed", model="gpt-5-codex-1", usage=usage)
     assert closed.key == asked.key
     facts = closed.meter.facts
-    assert (facts.response_id, facts.response_model, facts.finish_reason) == (
-        "resp_1",
-        "gpt-5-codex-1",
-        "completed",
-    )
+    assert (facts.response_id, facts.response_model) == ("resp_1", "gpt-5-codex-1")
+    assert facts.finish_reason == "completed"
     assert facts.ended
     assert facts.usage_final
     assert facts.token_seen
@@ -110,10 +102,13 @@ def test_one_connection_carries_many_responses() -> None:
     session = responses()
     keys = []
     for n in range(5):
-        (asked,) = session.client_message(message("response.create", model="m"))
+        asked = ask(session, model="m")
         begin(session, f"r{n}")
-        done = response(f"r{n}", "incomplete", incomplete_details={"reason": "max_output_tokens"}, usage={"output_tokens": n})  # fmt: skip
-        closed = only(Closed, session.server_message(message("response.incomplete", response=done)))
+        more = {
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "usage": {"output_tokens": n},
+        }
+        closed = end(session, "incomplete", f"r{n}", "incomplete", **more)
         assert closed.key == asked.key
         assert closed.meter.usage().output_tokens == n
         assert closed.meter.facts.finish_reason == "incomplete:max_output_tokens"
@@ -123,27 +118,19 @@ def test_one_connection_carries_many_responses() -> None:
 
 def test_a_failed_response_is_closed_with_its_error() -> None:
     session = responses()
-    session.client_message(message("response.create", model="m"))
+    ask(session, model="m")
     begin(session)
-    failed = response("r", "failed", error={"code": "server_error", "message": "It broke."})
-    closed = only(Closed, session.server_message(message("response.failed", response=failed)))
+    error = {"code": "server_error", "message": "It broke."}
+    closed = end(session, "failed", "r", "failed", error=error)
     assert closed.meter.facts.failed
     assert closed.meter.facts.error_code == "server_error"
 
 
 def test_a_refused_request_is_closed_at_once() -> None:
     session = responses()
-    (asked,) = session.client_message(message("response.create", model="m"))
-    closed = only(
-        Closed,
-        session.server_message(
-            message(
-                "error",
-                status=400,
-                error={"type": "invalid_request_error", "message": "No such model."},
-            )
-        ),
-    )
+    asked = ask(session, model="m")
+    error = {"type": "invalid_request_error", "message": "No such model."}
+    closed = only(Closed, session.server_message(message("error", status=400, error=error)))
     assert closed.key == asked.key
     assert closed.meter.facts.error_type == "invalid_request_error"
     assert session.open_count == 0
@@ -151,7 +138,7 @@ def test_a_refused_request_is_closed_at_once() -> None:
 
 def test_an_error_while_answering_is_kept_in_mind() -> None:
     session = responses()
-    session.client_message(message("response.create", model="m"))
+    ask(session, model="m")
     begin(session)
     assert session.server_message(message("error", error={"code": "c", "message": "m"})) == []
     (cut,) = session.end()
@@ -161,8 +148,7 @@ def test_an_error_while_answering_is_kept_in_mind() -> None:
 
 def test_what_is_open_when_the_session_ends_is_cut() -> None:
     session = responses()
-    (asked,) = session.client_message(message("response.create", model="m"))
-    (second,) = session.client_message(message("response.create", model="m"))
+    asked, second = ask(session, model="m"), ask(session, model="m")
     begin(session)
     ended = session.end()
     assert {closed.key for closed in ended} == {asked.key, second.key}
@@ -172,10 +158,8 @@ def test_what_is_open_when_the_session_ends_is_cut() -> None:
 
 def test_voice_detection_begins_responses_by_itself() -> None:
     session = realtime()
-    assert (
-        session.server_message(message("session.created", session={"model": "gpt-realtime-2"}))
-        == []
-    )
+    created = message("session.created", session={"model": "gpt-realtime-2"})
+    assert session.server_message(created) == []
     opened = only(Opened, begin(session))
     assert opened.request.model == "gpt-realtime-2"
     session.server_message(message("response.output_audio.delta", response_id="r", delta="AAAA"))
@@ -190,12 +174,11 @@ def test_voice_detection_begins_responses_by_itself() -> None:
 def test_a_cancelled_response_is_billed_too() -> None:
     session = realtime()
     begin(session)
-    done = response("r", "cancelled", usage={"input_tokens": 5, "output_tokens": 1}, status_details={"type": "cancelled", "reason": "turn_detected"})  # fmt: skip
-    closed = only(Closed, session.server_message(message("response.done", response=done)))
-    assert (closed.meter.facts.finish_reason, closed.meter.usage().output_tokens) == (
-        "cancelled",
-        1,
-    )
+    usage = {"input_tokens": 5, "output_tokens": 1}
+    details = {"type": "cancelled", "reason": "turn_detected"}
+    closed = end(session, "done", "r", "cancelled", usage=usage, status_details=details)
+    assert closed.meter.facts.finish_reason == "cancelled"
+    assert closed.meter.usage().output_tokens == 1
     assert not closed.meter.facts.failed
 
 
@@ -204,12 +187,9 @@ def test_responses_under_way_together_are_told_apart_by_id() -> None:
     for response_id in ("a", "b"):
         begin(session, response_id)
     session.server_message(message("response.output_text.delta", response_id="b", delta="x"))
-    (second,) = session.server_message(
-        message("response.done", response=response("b", "completed", usage={"output_tokens": 2}))
-    )
-    (first,) = session.server_message(message("response.done", response=response("a", "failed", status_details={"error": {"code": "c"}}, usage={"output_tokens": 1})))  # fmt: skip
-    assert isinstance(second, Closed)
-    assert isinstance(first, Closed)
+    second = end(session, "done", "b", "completed", usage={"output_tokens": 2})
+    more = {"status_details": {"error": {"code": "c"}}, "usage": {"output_tokens": 1}}
+    first = end(session, "done", "a", "failed", **more)
     assert (second.meter.facts.token_seen, first.meter.facts.token_seen) == (True, False)
     assert (second.meter.usage().output_tokens, first.meter.usage().output_tokens) == (2, 1)
     assert first.meter.facts.failed
@@ -217,34 +197,22 @@ def test_responses_under_way_together_are_told_apart_by_id() -> None:
 
 def test_an_error_goes_to_the_request_it_names() -> None:
     session = realtime()
-    session.client_message(message("response.create", event_id="e1", response={}))
-    (second,) = session.client_message(message("response.create", event_id="e2"))
-    assert (
-        session.server_message(message("error", error={"event_id": "e9", "message": "other"})) == []
-    )
-    closed = only(
-        Closed, session.server_message(message("error", error={"event_id": "e2", "message": "no"}))
-    )
+    ask(session, event_id="e1", response={})
+    second = ask(session, event_id="e2")
+    other, of_second = (message("error", error={"event_id": name}) for name in ("e9", "e2"))
+    assert session.server_message(other) == []
+    closed = only(Closed, session.server_message(of_second))
     assert closed.key == second.key
     assert session.open_count == 1
 
 
 def test_a_transcript_is_billed_by_itself() -> None:
     session = realtime()
-    session.server_message(
-        message(
-            "session.updated",
-            session={"audio": {"input": {"transcription": {"model": "whisper-1"}}}},
-        )
-    )
-    opened, closed = session.server_message(
-        message(
-            "conversation.item.input_audio_transcription.completed",
-            item_id="item_1",
-            transcript="hello",
-            usage={"type": "duration", "seconds": 3.5},
-        )
-    )
+    audio = {"input": {"transcription": {"model": "whisper-1"}}}
+    session.server_message(message("session.updated", session={"audio": audio}))
+    usage = {"type": "duration", "seconds": 3.5}
+    said = message(TRANSCRIBED, item_id="item_1", transcript="hello", usage=usage)
+    opened, closed = session.server_message(said)
     assert isinstance(opened, Opened)
     assert isinstance(closed, Closed)
     assert opened.request.model == "whisper-1"
@@ -254,12 +222,9 @@ def test_a_transcript_is_billed_by_itself() -> None:
 
 def test_a_transcript_that_goes_on_is_billed_once() -> None:
     session = realtime()
-    kind = "conversation.item.input_audio_transcription.completed"
-    for text in ("hel", "hello"):
-        sent = message(kind, item_id="item_1", transcript=text, status="in_progress")
-        assert session.server_message(sent) == []
-    last = message(kind, item_id="item_1", transcript="hello", status="completed")
-    assert len(session.server_message(last)) == 2
+    for text, status, events in (("hel", "in_progress", 0), ("hello", "completed", 2)):
+        sent = message(TRANSCRIBED, item_id="item_1", transcript=text, status=status)
+        assert len(session.server_message(sent)) == events
 
 
 def test_usage_beside_the_response_is_its_usage() -> None:
@@ -337,9 +302,8 @@ def test_memory_is_flat_over_long_sessions() -> None:
 def test_requests_that_are_never_answered_are_bounded() -> None:
     """A client alone cannot open exchanges without end: 26 bytes each would fill the ledger."""
     session = responses()
-    happened = [
-        one for _ in range(1_000) for one in session.client_message(message("response.create"))
-    ]
+    asking = message("response.create")
+    happened = [one for _ in range(1_000) for one in session.client_message(asking)]
     assert [one.key for one in happened] == list(range(1, WAITING_MAX + 1))
     assert all(isinstance(one, Opened) for one in happened)
     assert session.open_count == WAITING_MAX
@@ -357,21 +321,13 @@ def test_a_request_beyond_the_bound_is_recorded_when_it_is_answered() -> None:
 def test_what_a_session_says_of_itself_is_bounded() -> None:
     """A model of 5 000 000 characters, with characters that no database or terminal takes."""
     session = realtime()
-    session.server_message(
-        message(
-            "session.created",
-            session={
-                "model": "m\0\x1b" * 2_000_000,
-                "audio": {"input": {"transcription": {"model": "t" * 5_000_000}}},
-            },
-        )
-    )
+    audio = {"input": {"transcription": {"model": "t" * 5_000_000}}}
+    about = {"model": "m\0\x1b" * 2_000_000, "audio": audio}
+    session.server_message(message("session.created", session=about))
     opened = ask(session, event_id="e" * 1_000_000)
     assert len(opened.request.model or "") <= TEXT_LENGTH_MAX
     assert "\0" not in (opened.request.model or "")
-    transcribed, _ = session.server_message(
-        message("conversation.item.input_audio_transcription.completed", item_id="i")
-    )
+    transcribed, _ = session.server_message(message(TRANSCRIBED, item_id="i"))
     assert isinstance(transcribed, Opened)
     assert len(transcribed.request.model or "") <= TEXT_LENGTH_MAX
 
@@ -379,10 +335,9 @@ def test_what_a_session_says_of_itself_is_bounded() -> None:
 def test_responses_without_an_id_are_not_one() -> None:
     """A missing id names nothing: two responses without one stay two, and have none."""
     session = realtime()
+    created = message("response.created", response={"object": "realtime.response"})
     for _ in range(2):
-        session.server_message(
-            message("response.created", response={"object": "realtime.response"})
-        )
+        session.server_message(created)
     assert session.open_count == 2
     closed = session.end()
     assert [one.meter.facts.response_id for one in closed] == [None, None]
@@ -428,7 +383,7 @@ MESSAGES = st.sampled_from(
         message("error", error={"event_id": "e"}),
         message("error"),
         message("session.created", session={"model": 5, "audio": []}),
-        message("conversation.item.input_audio_transcription.completed", usage=None),
+        message(TRANSCRIBED, usage=None),
         b"\xff",
         b'{"type":"response.create"',
     ]
@@ -482,15 +437,10 @@ def test_a_long_message_is_read_without_what_is_no_figure():
     """A request with a picture in it, and an answer that repeats 3 MB of its output."""
     session = responses()
     picture = "A" * 3_000_000
-    asked = {"type": "response.create", "model": "m", "input": [{"image": picture}]}
-    opened = only(Opened, session.client_message(json.dumps(asked).encode()))
-    assert opened.request.model == "m"
+    assert ask(session, model="m", input=[{"image": picture}]).request.model == "m"
+    assert begin(session) == []
     usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-    response = {"id": "r", "output": [{"text": picture}], "usage": usage, "status": "completed"}
-    created = {"type": "response.created", "response": {"id": "r"}}
-    assert session.server_message(json.dumps(created).encode()) == []
-    done = {"type": "response.completed", "response": response}
-    closed = only(Closed, session.server_message(json.dumps(done).encode()))
+    closed = end(session, "completed", "r", "completed", output=[{"text": picture}], usage=usage)
     assert closed.meter.usage().output_tokens == 3
 
 
@@ -499,24 +449,18 @@ def test_usage_behind_many_tools_is_read():
     session = responses()
     schema = {name: {"type": "string", "enum": ["a", "b"]} for name in "abcdefgh"}
     tools = [{"type": "function", "name": "f", "parameters": {"properties": schema}}] * 800
-    created = {"type": "response.created", "response": {"id": "r"}}
-    session.server_message(json.dumps(created).encode())
-    answer = {"id": "r", "status": "completed", "output": [], "tools": tools, "usage": USAGE}
-    message = json.dumps({"type": "response.completed", "response": answer}).encode()
-    closed = only(Closed, session.server_message(message))
+    begin(session)
+    closed = end(session, "completed", "r", "completed", tools=tools, usage=USAGE)
     assert closed.meter.usage().input_tokens == USAGE["input_tokens"]
     assert closed.meter.usage().cache_read_tokens is not None
 
 
 def test_usage_is_read_among_any_number_of_other_keys():
     session = responses()
-    created = {"type": "response.created", "response": {"id": "r"}}
-    session.server_message(json.dumps(created).encode())
+    begin(session)
     others = {f"k{n}": -1 for n in range(15_000)}
     more = {f"x{n}": [n] for n in range(15_000)}
-    answer = {"id": "r", "status": "completed", "usage": others | USAGE | more}
-    message = json.dumps({"type": "response.completed", "response": answer}).encode()
-    closed = only(Closed, session.server_message(message))
+    closed = end(session, "completed", "r", "completed", usage=others | USAGE | more)
     assert closed.meter.usage().input_tokens == USAGE["input_tokens"]
     assert closed.meter.usage().output_tokens == USAGE["output_tokens"]
 
@@ -532,9 +476,8 @@ def test_a_message_of_too_many_values_is_not_read(monkeypatch: pytest.MonkeyPatc
     "size", [0, websocket.PARSED_BYTES_MAX - 100, websocket.PARSED_BYTES_MAX, 3_000_000]
 )
 def test_a_message_is_shortened_in_steps_as_it_is_at_once(size: int):
-    sent = {"type": "response.create", "model": "m", "input": [{"image": "A" * size}, {"n": 1}]}
-    message = json.dumps(sent).encode()
-    steps = websocket.short_message_in_steps(message)
+    sent = message("response.create", model="m", input=[{"image": "A" * size}, {"n": 1}])
+    steps = websocket.short_message_in_steps(sent)
     pauses = 0
     try:
         while True:
@@ -542,12 +485,11 @@ def test_a_message_is_shortened_in_steps_as_it_is_at_once(size: int):
             pauses += 1
     except StopIteration as end:
         short = end.value
-    assert short == websocket.short_message(message)
-    is_short = len(message) <= websocket.PARSED_BYTES_MAX
-    assert (short == message) is is_short
+    assert short == websocket.short_message(sent)
+    is_short = len(sent) <= websocket.PARSED_BYTES_MAX
+    assert (short == sent) is is_short
     assert (pauses == 0) is is_short
-    (opened,) = responses().client_message(short)
-    assert isinstance(opened, Opened)
+    opened = only(Opened, responses().client_message(short))
     assert opened.request.model == "m"
 
 
@@ -556,3 +498,110 @@ def test_a_message_beyond_the_bound_is_empty_after_no_step(monkeypatch: pytest.M
     with pytest.raises(StopIteration) as end:
         next(websocket.short_message_in_steps(b" " * 100_001))
     assert end.value.value == b""
+
+
+LIVE_PATH = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
+AUDIO = {"modelTurn": {"parts": [{"inlineData": {"mimeType": "audio/pcm", "data": "AAAA"}}]}}
+LIVE_USAGE = {
+    "promptTokenCount": 120,
+    "responseTokenCount": 40,
+    "thoughtsTokenCount": 5,
+    "cachedContentTokenCount": 64,
+    "promptTokensDetails": [
+        {"modality": "TEXT", "tokenCount": 20},
+        {"modality": "AUDIO", "tokenCount": 100},
+    ],
+    "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 64}],
+    "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": 38}],
+    "totalTokenCount": 165,
+}
+
+
+def live() -> LiveTurns:
+    route = routes.match_websocket("generativelanguage.googleapis.com", LIVE_PATH)
+    assert route is not None
+    return LiveTurns(route, provider="gcp.gemini")
+
+
+def say(turns: LiveTurns, **message: Any) -> list[Opened | Closed]:
+    return turns.server_message(json.dumps(message).encode())
+
+
+def test_two_turns_are_two_exchanges() -> None:
+    turns = live()
+    setup = {"setup": {"model": "models/gemini-live-2.5-flash"}}
+    assert turns.client_message(json.dumps(setup).encode()) == []
+    assert turns.client_message(b'{"realtimeInput": {"audio": {}}}') == []
+    assert say(turns, setupComplete={}) == []
+    (opened,) = say(turns, serverContent=AUDIO)
+    assert isinstance(opened, Opened)
+    assert (opened.key, opened.request.model) == (1, "models/gemini-live-2.5-flash")
+    assert say(turns, serverContent=AUDIO) == []
+    assert say(turns, serverContent={"generationComplete": True}) == []
+    (closed,) = say(turns, serverContent={"turnComplete": True}, usageMetadata=LIVE_USAGE)
+    assert isinstance(closed, Closed)
+    usage = closed.meter.usage()
+    assert (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens) == (120, 45, 5)
+    assert (usage.cache_read_tokens, usage.input_audio_tokens) == (64, 100)
+    assert usage.output_audio_tokens == 38
+    assert usage.tool_units == {"cache_read_audio_tokens": 64}
+    assert closed.meter.facts.is_whole()
+    assert closed.meter.facts.response_model == "models/gemini-live-2.5-flash"
+    second = say(turns, serverContent={"turnComplete": True}, usageMetadata={"promptTokenCount": 9})
+    assert [type(one) for one in second] == [Opened, Closed]
+    assert second[0].key == 2
+
+
+def test_a_turn_with_a_tool_call_goes_on_until_it_is_complete() -> None:
+    turns = live()
+    assert len(say(turns, toolCall={"functionCalls": [{}]}, usageMetadata=LIVE_USAGE)) == 1
+    assert say(turns, serverContent={"interrupted": True}) == []
+    (closed,) = say(turns, serverContent={"turnComplete": True})
+    assert isinstance(closed, Closed)
+    assert closed.meter.facts.finish_reason == "interrupted"
+    assert closed.meter.usage().input_tokens == 120
+
+
+def test_usage_outside_a_turn_and_errors_are_exchanges_of_their_own() -> None:
+    turns = live()
+    assert [type(one) for one in say(turns, usageMetadata=LIVE_USAGE)] == [Opened, Closed]
+    opened, closed = say(turns, error={"code": 400, "message": "no", "status": "INVALID"})
+    assert isinstance(closed, Closed)
+    assert closed.meter.facts.failed
+    assert isinstance(opened, Opened)
+
+
+def test_a_session_that_ends_cuts_its_turn() -> None:
+    turns = live()
+    say(turns, serverContent=AUDIO)
+    (closed,) = turns.end()
+    assert not closed.meter.facts.is_whole()
+    assert turns.end() == []
+
+
+def test_what_is_no_message_changes_nothing() -> None:
+    turns = live()
+    assert turns.server_message(b'{"serverContent": ') == []
+    assert turns.server_message(b'"error"' + b" " * MESSAGE_BYTES_MAX) == []
+    assert turns.client_message(b'{"setup": {"model": 5}}') == []
+    assert turns.client_message(b'{"setup": ') == []
+
+
+def test_a_model_that_reports_deltas_has_their_sum() -> None:
+    turns = live()
+    setup = {"setup": {"model": "models/gemini-3.5-live-translate-preview"}}
+    turns.client_message(json.dumps(setup).encode())
+    (_opened,) = say(turns, serverContent=AUDIO)
+    for count in (50, 25, 25, 25, 25):
+        delta = {
+            "promptTokenCount": count,
+            "responseTokenCount": count,
+            "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": count}],
+            "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": count}, {}],
+        }
+        assert say(turns, usageMetadata=delta) == []
+    (closed,) = say(turns, serverContent={"turnComplete": True})
+    assert isinstance(closed, Closed)
+    usage = closed.meter.usage()
+    assert (usage.input_tokens, usage.output_tokens) == (150, 150)
+    assert (usage.input_audio_tokens, usage.output_audio_tokens) == (150, 150)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.usage_opt_in import stripping
-from addon.usage_opt_in.ordinary_events import OrdinaryEvent, learn
-from addon.usage_opt_in.stripping import Stripper
+from addon.usage_opt_in.stripping import OrdinaryEvent, Stripper, learn
 
 NULL = b',"usage":null'
 

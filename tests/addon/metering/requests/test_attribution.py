@@ -1,4 +1,4 @@
-"""Keys are told apart and never kept."""
+"""Values of requests: keys are told apart and never kept, in paths neither; names stay."""
 
 import pytest
 
@@ -9,8 +9,11 @@ from addon.metering.requests.attribution import (
     fingerprint_of,
     is_password,
     is_signed,
+    redacted_path,
     tags_of_headers,
 )
+from addon.metering.requests.messages import NOT_KNOWN, Body, header_map, recorded_body
+from addon.metering.requests.redaction import REDACTED
 
 
 @pytest.mark.parametrize(
@@ -87,3 +90,53 @@ def test_tags_are_bounded():
     assert tags_of_headers([f"{long}={long}"]) == {long[:TAG_LENGTH_MAX]: long[:TAG_LENGTH_MAX]}
     many = ",".join(f"k{n}=v" for n in range(TAGS_MAX + 9))
     assert len(tags_of_headers([many])) == TAGS_MAX
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions",
+        "/v1beta/models/gemini-2.5-flash-preview-09-2025:streamGenerateContent",
+        "/model/us.anthropic.claude-sonnet-4-5-20250929-v1:0/converse-stream",
+        "/openai/deployments/gpt-4o-mini-2024-07-18/chat/completions",
+        "/v1/projects/my-project-123456/locations/us-central1/publishers/google/models/x:predict",
+        "/v1/files/1b4e28ba-2fa1-11d2-883f-0016d3cca427/content",
+        "/inference/v1/accounts/fireworks/models/llama-v3p1-405b-instruct",
+    ],
+)
+def test_names_stay(path: str):
+    assert redacted_path(path) == path
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl",
+        "sk-ant-api03-abcdefghijkl-mnopqrst_uvwx",
+        "AIzaSyA1234567890abcdefghij_KLM",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+        "0123456789abcdef0123456789abcdef",
+        "AbCdEfGhIjKlMnOpQrSt1",
+        "sk%2Dproj%2DAb12Cd34Ef56Gh78Ij90Kl",
+    ],
+)
+def test_keys_do_not(key: str):
+    assert redacted_path(f"/hooks/{key}/v1/messages") == f"/hooks/{REDACTED}/v1/messages"
+
+
+@pytest.mark.parametrize(
+    ("data", "method", "body"),
+    [
+        (b"x", "POST", Body(b"x")),
+        (b"", "POST", NOT_KNOWN),
+        (b"", "GET", Body(b"")),
+        (b"", "CONNECT", Body(b"")),
+    ],
+)
+def test_a_recorded_body_may_be_missing(data, method, body):
+    assert recorded_body(data, method) == body
+
+
+def test_of_two_headers_the_last_counts():
+    fields = [(b"A", b"1"), (b"a", b"2"), (b"B", b"\xff")]
+    assert header_map(fields) == {"a": "2", "b": "\udcff"}

@@ -1,0 +1,208 @@
+"""The answers in each agent's logs: once, with their last usage, and nothing that is not there."""
+
+import pytest
+
+from addon.agent_logs import claude_code, codex, gemini_cli
+from addon.agent_logs.call import booked, folder_name, moment, text_or_none
+from tests.addon.agent_logs.logs import SESSION, claude, codex_lines, gemini
+from tests.addon.telemetry.made import NOON
+
+
+def calls(*lines):
+    return list(claude_code.calls(lines))
+
+
+def test_an_answer_of_claude_code():
+    (call,) = calls({"type": "user", "message": {"id": "x"}}, claude())
+    assert (call.response_id, call.session_id) == ("msg_1", SESSION)
+    assert (call.project, call.git_branch, call.model) == (
+        "search",
+        "main",
+        "claude-haiku-4-5-20251001",
+    )
+    assert (call.user_agent, call.service_tier, call.tool_calls) == (
+        "claude-cli/2.0.31",
+        "standard",
+        0,
+    )
+    exchange, reading = booked(call, now=NOON, capture="f", tags={"team": "a"})
+    usage = reading.usage
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (
+        2_104,
+        2_000,
+        100,
+    )
+    assert (usage.output_tokens, exchange.agent, exchange.source) == (7, "claude-code", "import")
+
+
+def test_the_last_of_several_lines_stands_and_tools_are_counted_once():
+    """ccusage/ccusage#888 (the first line stood) and #994 (every line was added)."""
+    tool = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
+    found = calls(
+        claude(output=1),
+        claude(output=3, block=tool),
+        claude("msg_2", 9),
+        claude(output=250, block=tool),
+    )
+    assert [(call.response_id, call.usage["output_tokens"]) for call in found] == [
+        ("msg_2", 9),
+        ("msg_1", 250),
+    ]
+    assert [call.tool_calls for call in found] == [0, 1]
+
+
+def test_a_subagent_is_a_session_of_its_own():
+    (call,) = calls(claude(isSidechain=True, agentId="a1"))
+    assert (call.session_id, call.parent_session_id) == (f"{SESSION}/a1", SESSION)
+    (call,) = calls(claude(isSidechain=True))
+    assert (call.session_id, call.parent_session_id) == (SESSION, SESSION)
+
+
+def test_what_is_no_answer_of_a_model():
+    assert calls(claude(message_more={"model": "<synthetic>"})) == []
+    assert calls(claude(message_more={"usage": None})) == []
+    assert calls(claude(message_more={"id": ""})) == []
+    assert calls(claude(sessionId=None)) == []
+    assert calls(claude(at="yesterday")) == []
+    assert calls({"type": "assistant", "message": "text"}) == []
+    (call,) = calls(claude(version=None, message_more={"content": "text"}))
+    assert (call.user_agent, call.tool_calls) == (None, 0)
+
+
+def test_many_interleaved_answers_are_bounded():
+    lines = [claude(f"msg_{at}") for at in range(claude_code.OPEN_MAX + 10)]
+    assert len(calls(*lines)) == len(lines)
+
+
+def meta(**more):
+    lines = codex_lines()
+    lines[0]["payload"] |= more
+    return list(codex.calls(lines))
+
+
+def test_each_answer_of_codex_once():
+    first, second = meta()
+    assert [call.number for call in (first, second)] == [1, 2]
+    assert (first.session_id, first.project, first.git_branch) == (SESSION, "search", "feature")
+    assert (first.model, first.user_agent) == ("gpt-5-codex", "codex_cli_rs/0.140.0")
+    assert (first.tool_calls, second.tool_calls) == (1, 0)
+    _, reading = booked(first, now=NOON, capture="f", tags={})
+    usage = reading.usage
+    assert (usage.input_tokens, usage.cache_read_tokens) == (1_000, 800)
+    assert (usage.output_tokens, usage.reasoning_tokens) == (50, 20)
+
+
+@pytest.mark.parametrize(
+    ("more", "parent"),
+    [
+        ({"forked_from_id": "p1"}, "p1"),
+        ({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p2"}}}}, "p2"),
+        ({"source": {"subagent": "review"}}, None),
+        ({"source": "cli"}, None),
+    ],
+)
+def test_the_session_that_started_this_one(more, parent):
+    assert meta(**more)[0].parent_session_id == parent
+
+
+def test_what_the_log_does_not_tell():
+    (call, _) = meta(git=None, originator=None, cwd=None)
+    assert (call.git_branch, call.user_agent, call.project) == (None, None, None)
+    assert meta(cli_version=None)[0].user_agent == "codex_cli_rs"
+    assert meta(id=None) == []
+    assert list(codex.calls([{"type": "session_meta", "payload": 1}])) == []
+
+
+def test_a_usage_without_details():
+    lines = codex_lines()
+    for line in lines:
+        if line["type"] == "event_msg" and line["payload"]["info"]:
+            last = line["payload"]["info"]["last_token_usage"]
+            last.pop("cached_input_tokens", None)
+            last.pop("reasoning_output_tokens", None)
+    call = next(codex.calls(lines))
+    assert set(call.usage) == {"input_tokens", "output_tokens", "total_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "stated"),
+    [
+        (
+            {
+                "limit_id": "codex",
+                "primary": {"used_percent": 1.5, "window_minutes": 300, "resets_at": 1793000000},
+                "secondary": {"used_percent": 40, "window_minutes": 10080, "resets_in_seconds": 60},
+            },
+            {"5h": 15_000, "7d": 400_000},
+        ),
+        (
+            {"limit_id": "codex_spark", "primary": {"used_percent": 2, "window_minutes": 300}},
+            {"5h spark": 20_000},
+        ),
+        ({"primary": None, "secondary": 7}, {}),
+        ({"primary": {"used_percent": "many", "window_minutes": -1}}, {}),
+        ("none", {}),
+        (None, {}),
+    ],
+)
+def test_what_stood_of_limits_beside_the_usage(limits, stated):
+    lines = codex_lines()
+    for line in lines:
+        if line["type"] == "event_msg":
+            line["payload"]["rate_limits"] = limits
+    exchange, _ = booked(next(codex.calls(lines)), now=NOON, capture="f", tags={})
+    assert {each.window: each.used_ppm for each in exchange.quotas} == stated
+
+
+DOCUMENT = gemini()
+LINES = [
+    {key: value for key, value in DOCUMENT.items() if key != "messages"},
+    *DOCUMENT["messages"],
+    DOCUMENT["messages"][1],  # saved again
+]
+
+
+@pytest.mark.parametrize("lines", [[DOCUMENT], LINES])
+def test_answers_of_gemini_cli(lines):
+    (call,) = gemini_cli.calls(lines)
+    assert (call.session_id, call.model, call.tool_calls) == (SESSION, "gemini-2.5-pro", 1)
+    _, reading = booked(call, now=NOON, capture="f", tags={})
+    usage = reading.usage
+    assert (usage.input_tokens, usage.cache_read_tokens) == (900, 500)
+    assert (usage.output_tokens, usage.reasoning_tokens) == (100, 60)
+
+
+def test_no_session_no_calls():
+    assert list(gemini_cli.calls(DOCUMENT["messages"])) == []
+
+
+def test_a_message_without_an_id_and_a_folder():
+    message = {**DOCUMENT["messages"][1], "id": None, "toolCalls": None}
+    (call,) = gemini_cli.calls([{**DOCUMENT, "messages": [message], "directory": "/w/app/"}])
+    assert (call.project, call.tool_calls) == ("app", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/home/ada/app", "app"),
+        ("C:\\work\\app\\", "app"),
+        ("app", "app"),
+        ("/", None),
+        (3, None),
+        ("x" * 300, "x" * 100),
+    ],
+)
+def test_folders(path, name):
+    assert folder_name(path) == name
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-02T12:00:00", "0001-01-01T00:00:00Z", "soon", None, 1_700_000_000]
+)
+def test_what_is_no_moment(text):
+    assert moment(text) is None
+
+
+def test_texts():
+    assert [text_or_none(value) for value in ("a", "", None, 1)] == ["a", None, None, None]
