@@ -204,8 +204,8 @@ def name_of(path: Path) -> str:
 
 def room_of(module: str) -> str:
     """The package that a module lies in."""
-    path = ROOT / module.replace(".", "/")
-    return module if path.is_dir() else module.rpartition(".")[0]
+    is_package = (ROOT / module.replace(".", "/") / "__init__.py").exists()
+    return module if is_package else module.rpartition(".")[0]
 
 
 NAMES = {name_of(path) for path in MODULES}

@@ -29,6 +29,9 @@ SEGMENTS_MAX = 256
 PACKED_CHARACTERS_MAX = 65_536
 """Of one request: 256 hashes and names of 64 characters take less."""
 UNPACKED_BYTES_MAX = 262_144
+VERSION = 2
+"""Of what is packed. Those of another version are not read: their hashes are made in another way,
+and would look like changes."""
 WINDOW_BITS = 13
 MEMORY_LEVEL = 6
 """Of zlib, which clears 256 KB for its usual ones: with these, the segments of a short request are
@@ -62,7 +65,7 @@ class Segment(NamedTuple):
     name: str
     """The tool's name, of a definition or a call; else the role."""
     size: int
-    """As compact JSON, without cache breakpoints."""
+    """Bytes of its text, or as compact JSON without cache breakpoints."""
     breakpoint: int
     """The lifetime that a cache breakpoint at its end asks for: 0 none, 1 five minutes, 2 an
     hour."""
@@ -92,9 +95,9 @@ def pack(parts: Sequence[Segment], *, automatic: int = 0) -> str:
     """The segments as one compact text. Of more than `SEGMENTS_MAX`, older messages are joined."""
     if len(parts) > SEGMENTS_MAX:
         parts = _joined(parts)
-    rows = [(each.kind, each.part, each.name, each.size, each.breakpoint) for each in parts]
-    hashes = b"".join(each.digest for each in parts)
-    packed = msgspec.msgpack.encode((1, automatic, rows, hashes))
+    rows = [each[:-1] for each in parts]
+    hashes = b"".join([each.digest for each in parts])
+    packed = msgspec.msgpack.encode((VERSION, automatic, rows, hashes))
     deflate = zlib.compressobj(1, zlib.DEFLATED, WINDOW_BITS, MEMORY_LEVEL)
     return b64encode(deflate.compress(packed) + deflate.flush()).decode()
 
@@ -104,7 +107,9 @@ def unpack(text: str) -> Segments | None:
     try:
         reader = zlib.decompressobj()
         data = reader.decompress(b64decode(text[:PACKED_CHARACTERS_MAX]), UNPACKED_BYTES_MAX)
-        _, automatic, rows, hashes = msgspec.msgpack.decode(data, type=_Packed)
+        version, automatic, rows, hashes = msgspec.msgpack.decode(data, type=_Packed)
+        if version != VERSION:
+            return None
         parts = tuple(
             Segment(Kind(kind), Part(part), name, size, mark, hashes[at * 8 : at * 8 + 8])
             for at, (kind, part, name, size, mark) in enumerate(rows[:SEGMENTS_MAX])
