@@ -8,7 +8,7 @@ the old figures stay where they were.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
+from ledger.model.money import sum_of_known
 from ledger.pricing.charges import NO_SOURCE, charge
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
@@ -66,8 +67,8 @@ class RepriceChange:
         return RepriceChange(
             requests=self.requests + other.requests,
             lines=self.lines + other.lines,
-            before_picousd=_total((self.before_picousd, other.before_picousd)),
-            after_picousd=_total((self.after_picousd, other.after_picousd)),
+            before_picousd=sum_of_known((self.before_picousd, other.before_picousd)),
+            after_picousd=sum_of_known((self.after_picousd, other.after_picousd)),
         )
 
 
@@ -216,8 +217,8 @@ def _reprice(row: Row, booked: list[Row], book: PriceBook, now: datetime) -> _Re
     change = RepriceChange(
         requests=1,
         lines=len(appended),
-        before_picousd=_total(old["amount_picousd"] for old in booked),
-        after_picousd=_total(line.amount_picousd for line in lines),
+        before_picousd=sum_of_known(old["amount_picousd"] for old in booked),
+        after_picousd=sum_of_known(line.amount_picousd for line in lines),
     )
     return _Repriced(row["model"], change, appended)
 
@@ -267,8 +268,3 @@ def _append(engine: Engine, rows: Sequence[Row]) -> int:
     with db.writing(engine) as connection:
         connection.execute(insert.on_conflict_do_nothing(), list(rows))
     return len(rows)
-
-
-def _total(amounts: Iterable[int | None]) -> int | None:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None

@@ -4,6 +4,7 @@ A price in micro-USD per million tokens equals pico-USD per token, so quantity x
 `Decimal` only reads and prints; no float ever holds an amount.
 """
 
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
 PICOUSD_PER_USD = 10**12
@@ -48,6 +49,12 @@ def picousd_of(usd: object) -> int | None:
     if number is None or not 0 <= number.scaleb(12) <= AMOUNT_MAX:
         return None
     return int(number.scaleb(12).to_integral_value())
+
+
+def sum_of_known(amounts: Iterable[int | None]) -> int | None:
+    """The sum of the known amounts; None if none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
 
 
 def usd_text(picousd: int) -> str:

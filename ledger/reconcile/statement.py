@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from ledger.model.money import PICOUSD_PER_USD
+from ledger.model.money import PICOUSD_PER_USD, decimal_of
 from ledger.model.usage import COUNT_MAX
 from ledger.text.printable import printable
 
@@ -24,9 +23,6 @@ FIGURES = (
 )
 """The figures that a statement may report, in display order."""
 
-AMOUNT_LENGTH_MAX = 64
-"""Characters of an amount. Exports write at most some 30; arithmetic on a longer exponent takes
-time and memory without bound."""
 _CSV_COUNT = re.compile(r"\d{1,18}(\.0*)?")
 DIGITS_MAX = 12
 """Digits of an amount before the point: a line of a trillion USD is a mistake, and an exponent of
@@ -113,28 +109,10 @@ def picousd(value: object, *, per_usd: int = 1) -> int | None:
     text = str(value).strip().replace(",", "").replace("$", "")
     if value is None or not text:
         return None
-    amount = bounded_decimal(text)
+    amount = decimal_of(text)
     if amount is None or amount.adjusted() > DIGITS_MAX:
         raise Unreadable(f"{str(value)[:40]!r} is not an amount")
     return int((amount * PICOUSD_PER_USD / per_usd).to_integral_value())
-
-
-def bounded_decimal(text: str) -> Decimal | None:
-    """A finite number of bounded length; None if the text is not one. Its exponent is not bounded:
-    check `adjusted()` before any arithmetic."""
-    if len(text) > AMOUNT_LENGTH_MAX:
-        return None
-    try:
-        amount = Decimal(text)
-    except InvalidOperation:
-        return None
-    return amount if amount.is_finite() else None
-
-
-def sum_of(*parts: int | None) -> int | None:
-    """The sum of the reported values; None: none is reported."""
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
 
 
 def require_usd(currency: object) -> None:

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from ledger.model.money import decimal_of, sum_of_known
 from ledger.model.usage import COUNT_MAX
 from ledger.reconcile.statement import (
     Line,
     Unreadable,
-    bounded_decimal,
     count,
     epoch_day,
     iso_day,
     line_of,
     picousd,
     require_usd,
-    sum_of,
 )
 
 type Row = Mapping[str, Any]
@@ -72,7 +71,7 @@ def _columns(
         named = row.get(model)
         item = next((row[name] for name in items if row.get(name)), None)
         figures = {
-            figure: sum_of(*(count(row, name) for name in names))
+            figure: sum_of_known(count(row, name) for name in names)
             for figure, names in counts.items()
         }
         if is_one_request:
@@ -84,7 +83,7 @@ def _columns(
             item=item if has_items_of_models or not named else None,
             project=row.get(project),
             key=row.get(key),
-            cost_picousd=sum_of(*amounts),
+            cost_picousd=sum_of_known(amounts),
             **figures,
         )
 
@@ -163,7 +162,7 @@ def _aws_tokens(row: Row) -> int | None:
         return None
     per = 1_000_000 if "1m" in (unit := (row.get("pricing_unit") or "").lower()) else 1
     per = 1_000 if "1k" in unit or "1000" in unit else per
-    amount = bounded_decimal(text)
+    amount = decimal_of(text)
     if amount is None or not 0 <= amount <= COUNT_MAX:
         raise Unreadable(f"line_item_usage_amount: {text[:40]!r} is not a count")
     return int((amount * per).to_integral_value())
@@ -248,7 +247,13 @@ _ANTHROPIC_WRITES = tuple(
     f"cache_creation.ephemeral_{lifetime}_input_tokens" for lifetime in ("5m", "1h")
 )
 _ANTHROPIC_CSV_WRITES = (f"{_CACHE}_write_5m", f"{_CACHE}_write_1h")
-_OPENROUTER_COSTS = ("usage", "byok_usage_inference")
+_OPENROUTER_ACTIVITY = _columns(
+    day="date",
+    requests=("requests",),
+    input_tokens=("prompt_tokens",),
+    output_tokens=("completion_tokens",),
+    cost=("usage", "byok_usage_inference"),
+)
 
 GOOGLE = Export(
     kind="Google Cloud billing export",
@@ -312,13 +317,7 @@ JSON_EXPORTS = (
         kind="OpenRouter activity",
         provider="openrouter",
         known_by=frozenset({"date", "model", "usage"}),
-        line=_columns(
-            day="date",
-            requests=("requests",),
-            input_tokens=("prompt_tokens",),
-            output_tokens=("completion_tokens",),
-            cost=_OPENROUTER_COSTS,
-        ),
+        line=_OPENROUTER_ACTIVITY,
     ),
     GOOGLE,
 )
@@ -373,13 +372,7 @@ CSV_EXPORTS = (
         kind="OpenRouter activity CSV",
         provider="openrouter",
         known_by=frozenset({"date", "model", "usage", "prompt_tokens"}),
-        line=_columns(
-            day="date",
-            requests=("requests",),
-            input_tokens=("prompt_tokens",),
-            output_tokens=("completion_tokens",),
-            cost=_OPENROUTER_COSTS,
-        ),
+        line=_OPENROUTER_ACTIVITY,
     ),
     Export(
         kind="AWS Cost and Usage Report",

@@ -267,39 +267,29 @@ def open_spool(target: URL, *, log: Log) -> tuple[Path, Shipper]:
 
 
 def _first_meeting(
-    path: Path,
-    target: URL,
-    log: Log,
-    failed: list[LedgerError],
-    connected: Queue[float],
+    path: Path, target: URL, log: Log, failed: list[LedgerError], connected: Queue[float]
 ) -> None:
     """Fetch the secret of the shared ledger over connections of its own, which may outlast the
     start. How long connecting took goes into `connected`, also where it failed."""
-    own = db.open_engine(f"sqlite:///{path}")
+    began = time.monotonic()
     try:
-        connected.put(_connecting_seconds(target))
-        shared = db.ensure(target, answer_seconds_max=ANSWER_SECONDS_MAX)
-        try:
+        with (
+            db.disposing(db.open_engine(target, answer_seconds_max=ANSWER_SECONDS_MAX)) as first,
+            # Why it fails is what opening the ledger says.
+            contextlib.suppress(sa.exc.SQLAlchemyError, OSError),
+        ):
+            first.connect().close()
+        connected.put(time.monotonic() - began)
+        with (
+            db.disposing(db.open_engine(f"sqlite:///{path}")) as own,
+            db.disposing(db.ensure(target, answer_seconds_max=ANSWER_SECONDS_MAX)) as shared,
+        ):
             _meet(own, shared, log)
-        finally:
-            shared.dispose()
     except LedgerError as error:
         failed.append(error)
     except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
         why = reason_of(error, urls.password_of(target))
         failed.append(LedgerError(f"cannot open the shared ledger {urls.shown(target)}: {why}"))
-    finally:
-        own.dispose()
-
-
-def _connecting_seconds(target: URL) -> float:
-    """How long connecting takes, or fails; why it fails is what opening the ledger says."""
-    began = time.monotonic()
-    engine = db.open_engine(target, answer_seconds_max=ANSWER_SECONDS_MAX)
-    with contextlib.suppress(sa.exc.SQLAlchemyError, OSError):
-        engine.connect().close()
-    engine.dispose()
-    return time.monotonic() - began
 
 
 def _meet(own: Engine, shared: Engine, log: Log) -> None:

@@ -54,9 +54,11 @@ def all_paths() -> list[Path]:
 
 def status_of(path: Path) -> SpoolStatus:
     """The state of a spool, whether or not a proxy runs."""
-    engine = db.open_existing(f"sqlite:///{path}")
     try:
-        with engine.connect() as connection:
+        with (
+            db.disposing(db.open_existing(f"sqlite:///{path}")) as engine,
+            engine.connect() as connection,
+        ):
             notes = {row.key: row.value for row in connection.execute(sa.select(meta))}
             waiting, oldest = connection.execute(
                 sa.select(
@@ -80,8 +82,6 @@ def status_of(path: Path) -> SpoolStatus:
             )
     except sa.exc.DBAPIError as error:
         raise LedgerError(f"cannot read the spool {path}: {error.orig}") from error
-    finally:
-        engine.dispose()
 
 
 def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from addon.metering.answers.transcript import Transcript
 from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome
-from ledger.model.money import money_text, usd_text
+from ledger.model.money import money_text, sum_of_known, usd_text
 from ledger.model.reading import Reading, UsageSource
 from ledger.pricing.price_lines import is_token_line
 
@@ -93,9 +93,9 @@ def _tokens(booked: Sequence[BookedFlow]) -> str:
     if not known:
         return "no usage reported"
     about = "~" if any(each.reading.usage_source is UsageSource.ESTIMATED for each in known) else ""
-    total_in = _sum([each.reading.usage.input_tokens for each in known])
-    cached = _sum([each.reading.usage.cache_read_tokens for each in known])
-    total_out = _sum([each.reading.usage.output_tokens for each in known])
+    total_in = sum_of_known([each.reading.usage.input_tokens for each in known])
+    cached = sum_of_known([each.reading.usage.cache_read_tokens for each in known])
+    total_out = sum_of_known([each.reading.usage.output_tokens for each in known])
     part = f" ({_spaced(cached)} cached)" if cached else ""
     return f"in {_count(total_in, about)}{part} out {_count(total_out, about)}"
 
@@ -111,7 +111,7 @@ def _cost(booked: Sequence[BookedFlow]) -> str:
         )
         for each in booked
     ]
-    amount = _sum([each.shown_picousd for each in found])
+    amount = sum_of_known([each.shown_picousd for each in found])
     plan = f"{booked[-1].reading.billing} " if found[-1].is_covered else ""
     has_usage = any(each.reading.usage_source is not UsageSource.NONE for each in booked)
     if amount is None:
@@ -119,11 +119,6 @@ def _cost(booked: Sequence[BookedFlow]) -> str:
     bound = "" if all(each.is_complete for each in found) else "≥ "
     estimated = any(each.reading.usage_source is UsageSource.ESTIMATED for each in booked)
     return f"{plan}{bound}{'~' if estimated else ''}{money_text(amount)}"
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
 
 
 def _count(count: int | None, about: str) -> str:
