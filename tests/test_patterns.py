@@ -19,8 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from addon.dialects.path_templates import template_of
-from addon.dialects.routes import ROWS, WEBSOCKET_ROWS
+from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, template_of
 from addon.metering.answers import estimate
 from ledger.model import providers
 from ledger.settings import names
@@ -42,7 +41,7 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
         re.compile(r"tokentee-[\w.+!]+-py3-none-any\.whl"),
     ),
     ("addon/demo/traffic.py", "play"): (re.compile(r"content-length: (\d+)"),),
-    ("addon/dialects/path_templates.py", "template_of"): tuple(
+    ("addon/dialects/routes.py", "template_of"): tuple(
         pattern
         for row in (*ROWS, *WEBSOCKET_ROWS)
         if (pattern := template_of(row.path).pattern) is not None

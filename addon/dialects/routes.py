@@ -4,6 +4,16 @@ The end of a path determines the dialect, so it may have any prefix: `/openai/de
 `/gemini/v1beta/…`, `/anthropic/v1/messages`, `/api/v1/…`. The dialect is the wire format, the
 provider (`ledger.model.providers`) is who answers; one host may use several dialects.
 
+    /chat/completions                    these segments, after any prefix
+    /threads/{}/runs                     `{}` is one segment of any text
+    /responses/resp_{}                   a segment with this prefix
+    /models/{model}:generateContent      `{model}` is everything between, slashes included
+    /ai/run/{model}                      everything to the end
+
+A path longer than `PATH_LENGTH_MAX` matches nothing. A search costs one dictionary look-up by the
+path's last word, then one comparison for each of the few templates that end in this word: its time
+is linear in the length of the path.
+
 A path alone confirms an LLM call only at a host in the table of providers. At other hosts, and for
 paths that other services use too (`is_generic`), the request or the answer must confirm it
 (`shapes`).
@@ -18,13 +28,12 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from addon.dialects import fetched, local
-from addon.dialects.clouds import baidu, dashscope, flat, tencent, vercel, wrapped
+from addon.dialects.clouds import dashscope, flat, vercel, wrapped
 from addon.dialects.dialect import UNKNOWN as UNKNOWN_DIALECT
 from addon.dialects.dialect import Dialect
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
 from addon.dialects.openai import responses as openai_responses
-from addon.dialects.path_templates import PATH_LENGTH_MAX, Template, last_word, template_of
 from addon.dialects.vendors import (
     aleph_alpha,
     anthropic,
@@ -33,9 +42,58 @@ from addon.dialects.vendors import (
     dify,
     gemini,
     mistral,
-    replicate,
 )
 from ledger.model import providers
+
+PATH_LENGTH_MAX = 2_048
+"""Characters. The longest LLM paths name a Bedrock ARN and are under 300."""
+_MODEL = "{model}"
+_ANY = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One parsed template."""
+
+    last_word: str
+    """The last word of a fitting path; empty for any word."""
+    head: str
+    """The required text before `{model}`; empty for a template without one."""
+    tail: str
+    """The required end of the path, or, without `{model}`, a pattern for its last segments."""
+    segments: int
+    pattern: re.Pattern[str] | None
+
+    def find(self, path: str) -> str | None:
+        """The text at `{model}`, still escaped; empty for a template without one. None: the path
+        does not fit. `path` has no query and no slash at its end."""
+        if self.pattern is not None:
+            before = path.rsplit("/", self.segments)[0]
+            return "" if self.pattern.fullmatch(path, len(before)) else None
+        start = path.find(self.head)
+        if start < 0 or not path.endswith(self.tail):
+            return None
+        return path[start + len(self.head) : len(path) - len(self.tail)] or None
+
+
+def template_of(text: str) -> Template:
+    """Parse a template."""
+    head, separator, tail = text.partition(_MODEL)
+    if separator:
+        return Template(last_word(tail) if tail else "", head, tail, 0, None)
+    parts = [re.escape(part) for part in text.split(_ANY)]
+    return Template(
+        last_word="" if _ANY in text.rpartition("/")[2] else last_word(text),
+        head="",
+        tail=text,
+        segments=text.count("/"),
+        pattern=re.compile("[^/]+".join(parts)),
+    )
+
+
+def last_word(path: str) -> str:
+    """The last word of a path: its last segment, or the part of it after a colon."""
+    return path.rpartition("/")[2].rpartition(":")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +121,7 @@ class RouteRow(NamedTuple):
     """One endpoint: how its path ends, and the format of its wire."""
 
     path: str
-    """A template for how the path ends (`path_templates`)."""
+    """A template for how the path ends."""
     dialect: Dialect | None
     """None: a path that would fit a later row, but is not an LLM call."""
     streamed: bool | None = None
@@ -157,9 +215,8 @@ ROWS = (
     RouteRow("/model/{model}/invoke", bedrock.INVOKE, False),
     RouteRow("/model/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
     RouteRow("/agents/{}/agentAliases/{}/sessions/{}/text", bedrock.AGENT, True),
-    RouteRow(
-        "/agents/{}", bedrock.AGENT, True, providers=("aws.bedrock",)
-    ),  # defined in the request
+    # An agent that the request defines.
+    RouteRow("/agents/{}", bedrock.AGENT, True, providers=("aws.bedrock",)),
     RouteRow("/inference/deployments/{model}/converse", bedrock.CONVERSE, False),
     RouteRow("/inference/deployments/{model}/converse-stream", bedrock.CONVERSE, True),
     RouteRow("/inference/deployments/{model}/invoke", bedrock.INVOKE, False),
@@ -193,10 +250,10 @@ ROWS = (
     RouteRow("/services/rerank/text-rerank/text-rerank", dashscope.RERANK),
     RouteRow("/tasks/{}", dashscope.TASK, methods=_GET, providers=("dashscope",)),
     RouteRow("/apps/{}/completion", dashscope.GENERATION, providers=("dashscope",)),
-    RouteRow("/wenxinworkshop/chat/{model}", baidu.CHAT),
-    RouteRow("/wenxinworkshop/completions/{model}", baidu.CHAT),
-    RouteRow("/wenxinworkshop/embeddings/{model}", baidu.EMBEDDINGS),
-    RouteRow("/", tencent.CHAT, providers=("tencent",), is_generic=True),
+    RouteRow("/wenxinworkshop/chat/{model}", flat.BAIDU_CHAT),
+    RouteRow("/wenxinworkshop/completions/{model}", flat.BAIDU_CHAT),
+    RouteRow("/wenxinworkshop/embeddings/{model}", flat.BAIDU_EMBEDDINGS),
+    RouteRow("/", flat.TENCENT, providers=("tencent",), is_generic=True),
     RouteRow("/foundationModels/v1/completion", flat.YANDEX_COMPLETION),
     RouteRow("/foundationModels/v1/textEmbedding", flat.YANDEX_EMBEDDING),
     RouteRow("/operations/{}", flat.YANDEX_OPERATION, methods=_GET, providers=("yandex",)),
@@ -210,10 +267,10 @@ ROWS = (
     RouteRow("/completion-messages", dify.CHAT),
     RouteRow("/workflows/run", dify.WORKFLOW, is_generic=True),
     RouteRow("/v1/inference/{model}", flat.DEEPINFRA, providers=("deepinfra",)),
-    RouteRow("/v1/predictions", replicate.PREDICTIONS),
-    RouteRow("/v1/models/{}/{}/predictions", replicate.PREDICTIONS),
-    RouteRow("/v1/deployments/{}/{}/predictions", replicate.PREDICTIONS),
-    RouteRow("/v1/predictions/{}", replicate.PREDICTIONS, methods=_GET),
+    RouteRow("/v1/predictions", flat.REPLICATE),
+    RouteRow("/v1/models/{}/{}/predictions", flat.REPLICATE),
+    RouteRow("/v1/deployments/{}/{}/predictions", flat.REPLICATE),
+    RouteRow("/v1/predictions/{}", flat.REPLICATE, methods=_GET),
     # Servers that people run themselves.
     RouteRow("/api/v1/chat", local.LM_STUDIO_CHAT, is_generic=True),
     RouteRow("/completion", local.LLAMA_CPP_COMPLETION, is_generic=True),

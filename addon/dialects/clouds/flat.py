@@ -1,6 +1,10 @@
-"""Pure. Clouds whose answers are little more than paths of facts and figures: DeepInfra, Oracle,
-watsonx, Yandex.
+"""Pure. Clouds whose answers are little more than paths of facts and figures: Baidu, DeepInfra,
+Oracle, Replicate, Tencent, watsonx, Yandex.
 
+Baidu       ERNIE on the first Qianfan platform; its successor uses OpenAI's format.
+            https://cloud.baidu.com/doc/WENXINWORKSHOP/s/clntwmv7t
+            Every event of a stream has a usage of its own, a running figure; `is_end` is the end
+            mark. Errors come with status 200 as `error_code` and `error_msg`.
 DeepInfra   https://deepinfra.com/docs/advanced/deepinfra_native: `/v1/inference/MODEL`. The counts
             and DeepInfra's own price are in `inference_status`. Older models have them at the top
             level, as has the last event of a stream.
@@ -9,6 +13,16 @@ Oracle      Cloud Infrastructure Generative AI: chat, older text generation, emb
             Two formats with the same keys: `COHERE` has text and finish reason beside each other,
             `GENERIC` has choices. A stream has neither model nor id; it has usage if
             `streamOptions` asked for it.
+Replicate   Predictions: an answer with its id and its state.
+            https://replicate.com/docs/reference/http#predictions.create
+            A client creates a prediction and reads it later, or waits for it. When it is done,
+            `metrics` has the token counts of language models and the billed seconds of other
+            models.
+Tencent     Hunyuan's own format, in which every key begins with a capital.
+            https://www.tencentcloud.com/document/product/1284 (ChatCompletions)
+            A document wraps the answer in `Response`, a stream does not. A header names the action,
+            and every call of every Tencent service has the path `/`, so request or answer must
+            confirm it.
 watsonx.ai  IBM's text generation; its chat is OpenAI's format under a different path.
             https://cloud.ibm.com/apidocs/watsonx-ai#text-generation
             Each result has the counts. In a stream `generated_token_count` is a running figure, and
@@ -21,16 +35,58 @@ Yandex      Foundation Models: completion, embeddings, and operations that compl
             tokens.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import counts_among, objects_at
+from addon.dialects.counts import Counts, counts_among, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import FramePaths, UsagePaths
-from ledger.model.usage import count_of
+from addon.dialects.openai import usage as openai_usage
+from ledger.model.usage import Usage, count_of
+
+_BAIDU = FramePaths(
+    ids=("id",),
+    created=("created",),
+    finishes=("finish_reason",),
+    texts=("result", "data"),
+    usages=("usage",),
+    ends=("is_end",),
+)
+
+
+def read_baidu(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event, and an error in it with status 200."""
+    _BAIDU.read(facts, event, body)
+    if body.get("error_code") is not None:
+        record_error(facts, {"code": body["error_code"], "message": body.get("error_msg")})
+
+
+BAIDU_CHAT = Dialect(
+    name="baidu.chat",
+    operation="chat",
+    read=read_baidu,
+    usage_of=openai_usage.usage_of,
+    known_keys=openai_usage.KNOWN_KEYS,
+    marks=(
+        Mark(b'"usage"', latest=True),
+        Mark(b'"is_end"', (b'"is_end":false', b'"is_end": false')),
+        Mark(b'"error_code"'),
+    ),
+    text_marks=(b'"result"',),
+    id_in_frames=True,
+    request_shapes=({"messages": shapes.messages}, {"prompt": shapes.prompt}),
+    answer_shapes=({"id": shapes.beginning("as-"), "object": shapes.text},),
+)
+BAIDU_EMBEDDINGS = replace(
+    BAIDU_CHAT,
+    name="baidu.embeddings",
+    operation="embeddings",
+    request_shapes=({"input": shapes.prompt},),
+)
 
 _DEEPINFRA_PATHS = FramePaths(
     ids=("request_id",),
@@ -121,6 +177,101 @@ ORACLE_EMBED = replace(
     operation="embeddings",
     request_shapes=({"servingMode": shapes.an_object, "inputs": shapes.prompt},),
     answer_shapes=({"modelId": shapes.text, "embeddings": shapes.a_list},),
+)
+
+_REPLICATE_ENDS = ("succeeded", "failed", "canceled", "aborted")
+
+
+def read_replicate(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one prediction, complete or in progress."""
+    facts.record_id(body.get("id"))
+    facts.record_model(body.get("model"))
+    status = body.get("status")
+    if status in _REPLICATE_ENDS or facts.is_document:
+        facts.record_finish(status)
+    if status in _REPLICATE_ENDS:
+        facts.record_usage(body.get("metrics") or None, final=True)
+    if body.get("error"):
+        record_error(facts, body["error"], body)
+
+
+def replicate_usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """The figures of `metrics`."""
+    counts = Counts(usage)
+    inputs, outputs = counts.first("input_token_count"), counts.first("output_token_count")
+    # A model without token counts is billed by its run time.
+    milliseconds = counts.milliseconds("predict_time") if inputs is outputs is None else None
+    return Usage(
+        input_tokens=inputs,
+        output_tokens=outputs,
+        tool_units={"predict_milliseconds": milliseconds} if milliseconds else {},
+        remarks=counts.remarks,
+    )
+
+
+REPLICATE = Dialect(
+    name="replicate.predictions",
+    operation="text_completion",
+    read=read_replicate,
+    usage_of=replicate_usage_of,
+    known_keys=frozenset(
+        {"input_token_count", "output_token_count", "predict_time", "total_time"}
+        | {"tokens_per_second", "time_to_first_token"}
+        | {"image_count", "video_output_duration_seconds"}
+    ),
+    marks=(Mark(b'"error"', (b'"error":null',)),),
+    ending=Ending.CLOSE,
+    request_shapes=({"version": shapes.text, "input": shapes.an_object},),
+    answer_shapes=({"id": shapes.text, "status": shapes.text, "urls": shapes.an_object},),
+)
+
+_TENCENT = UsagePaths(
+    input=("PromptTokens",),
+    output=("CompletionTokens",),
+    cache_read=("PromptTokensDetails.CachedTokens",),
+)
+_TENCENT_PATHS = FramePaths(
+    ids=("Id",),
+    created=("Created",),
+    finishes=("Choices.0.FinishReason",),
+    texts=(
+        "Choices.0.Message.Content",
+        "Choices.0.Delta.Content",
+        "Choices.0.Delta.ReasoningContent",
+        "Choices.0.Delta.ToolCalls",
+    ),
+    usages=("Usage",),
+)
+
+
+def read_tencent(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document, wrapped in `Response`, or one unwrapped event."""
+    answer = object_at(body, "Response") or body
+    _TENCENT_PATHS.read(facts, event, answer)
+    error = object_at(answer, "Error") or object_at(answer, "ErrorMsg")
+    if error is not None:
+        words = error.get("Message") or error.get("Msg")
+        record_error(facts, {"message": words, "code": error.get("Code")})
+
+
+TENCENT = Dialect(
+    name="tencent.chat",
+    operation="chat",
+    read=read_tencent,
+    usage_of=_TENCENT.usage_of,
+    known_keys=_TENCENT.known_keys("TotalTokens"),
+    marks=(
+        Mark(b'"Usage"', latest=True),
+        Mark(b'"FinishReason"', (b'"FinishReason":""', b'"FinishReason": ""')),
+        Mark(b'"Error'),
+    ),
+    text_marks=(b'"Content"', b'"ReasoningContent"', b'"Arguments"'),
+    id_in_frames=True,
+    request_shapes=({"Model": shapes.text, "Messages": shapes.with_key("Role")},),
+    answer_shapes=(
+        {"Response.Choices": shapes.objects, "Response.Usage": shapes.an_object},
+        {"Choices": shapes.objects, "Usage": shapes.an_object},
+    ),
 )
 
 _WATSONX = UsagePaths(input=("input_token_count",), output=("generated_token_count",))

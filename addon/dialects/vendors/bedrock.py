@@ -190,36 +190,28 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     results = usage.get(_TITAN_OUTPUT)
     if isinstance(results, list):
         output = sum_of(*(count_of(count) for count in results))
+    # `cacheDetails: [{ttl: "5m", inputTokens: n}]` splits the cache write. Other lifetimes have a
+    # price in no list.
+    written: dict[str, list[int | None]] = {}
+    for one in objects_at(usage, "cacheDetails"):
+        ttl = str(one.get("ttl"))
+        if ttl in written or len(written) < LIFETIMES_MAX:
+            written.setdefault(ttl, []).append(count_of(one.get("inputTokens")))
+    others = {
+        unit_name(f"cache_write_{ttl}_tokens"): count
+        for ttl, tokens in written.items()
+        if ttl not in ("5m", "1h") and (count := sum_of(*tokens))
+    }
     return Usage(
         input_tokens=sum_of(uncached, cache_read, cache_write),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
-        cache_write_5m_tokens=_written(usage, "5m"),
-        cache_write_1h_tokens=_written(usage, "1h"),
+        cache_write_5m_tokens=sum_of(*written.get("5m", ())),
+        cache_write_1h_tokens=sum_of(*written.get("1h", ())),
         output_tokens=output,
-        tool_units={**counts.units({}, within="serverToolUsage"), **_written_otherwise(usage)},
+        tool_units={**counts.units({}, within="serverToolUsage"), **others},
         remarks=counts.remarks,
     )
-
-
-def _written(usage: Mapping[str, Any], ttl: str) -> int | None:
-    """`cacheDetails: [{ttl: "5m", inputTokens: n}]`, the split of the cache write."""
-    return sum_of(
-        *(
-            count_of(detail.get("inputTokens"))
-            for detail in objects_at(usage, "cacheDetails")
-            if detail.get("ttl") == ttl
-        )
-    )
-
-
-def _written_otherwise(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Cache writes of other lifetimes, whose price no list has."""
-    details = objects_at(usage, "cacheDetails")[:LIFETIMES_MAX]
-    others = {unit_name(f"cache_write_{one.get('ttl')}_tokens"): one for one in details}
-    lifetimes = {f"cache_write_{ttl}_tokens" for ttl in ("5m", "1h")}
-    counts = {name: count_of(one.get("inputTokens")) for name, one in others.items()}
-    return {name: count for name, count in counts.items() if count and name not in lifetimes}
 
 
 CONVERSE = Dialect(
@@ -228,16 +220,8 @@ CONVERSE = Dialect(
     read=read_converse,
     usage_of=usage_of,
     known_keys=frozenset(
-        {
-            "inputTokens",
-            "outputTokens",
-            "totalTokens",
-            "serverToolUsage",
-            "serverToolUsage.*",
-            "cacheDetails",
-            "cacheDetails.ttl",
-            "cacheDetails.inputTokens",
-        }
+        {"inputTokens", "outputTokens", "totalTokens", "serverToolUsage", "serverToolUsage.*"}
+        | {"cacheDetails", "cacheDetails.ttl", "cacheDetails.inputTokens"}
         | {"cacheReadInputTokens", "cacheReadInputTokenCount"}
         | {"cacheWriteInputTokens", "cacheWriteInputTokenCount"}
     ),

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from addon.dialects.counts import lookup, objects_at
 from addon.framing import json_values
 from addon.framing.choice import framing_of
 
@@ -55,15 +56,15 @@ class Transcript:
     def read(self, event: str, frame: Mapping[str, Any]) -> None:
         """Add what one frame or document has."""
         kind = _text(frame.get("type")) or event
-        for choice in _objects(frame.get("choices")):
+        for choice in objects_at(frame, "choices"):
             self._message(_object(choice.get("delta")) or _object(choice.get("message")), choice)
             self._add(choice.get("text"))
         if kind.startswith("response."):
             self._response_event(kind, frame)
-        for item in _objects(frame.get("output")):
+        for item in objects_at(frame, "output"):
             self._item(item)
-        for candidate in _objects(frame.get("candidates")):
-            for part in _objects(_object(candidate.get("content")).get("parts")):
+        for candidate in objects_at(frame, "candidates"):
+            for part in objects_at(candidate.get("content"), "parts"):
                 self._part(part)
         self._anthropic(kind, frame)
         self._bedrock(kind, frame)
@@ -97,11 +98,11 @@ class Transcript:
         """OpenAI's chat, and formats like it."""
         content = message.get("content")
         self._add(content)
-        for part in _objects(content):
+        for part in objects_at(message, "content"):
             self._add(part.get("text"))
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         self._add(reasoning, is_reasoning=True)
-        for place, call in enumerate(_objects(message.get("tool_calls"))):
+        for place, call in enumerate(objects_at(message, "tool_calls")):
             function = _object(call.get("function"))
             key = ("chat", choice.get("index"), call.get("index", place))
             self._call(key, function.get("name"), function.get("arguments"))
@@ -125,9 +126,9 @@ class Transcript:
         kind = item.get("type")
         if kind == "function_call":
             self._call(("item", len(self._calls)), item.get("name"), item.get("arguments"))
-        for part in _objects(item.get("content")):
+        for part in objects_at(item, "content"):
             self._add(part.get("text"))
-        for part in _objects(item.get("summary")):
+        for part in objects_at(item, "summary"):
             self._add(part.get("text"), is_reasoning=True)
 
     def _part(self, part: Mapping[str, Any]) -> None:
@@ -147,7 +148,7 @@ class Transcript:
             if "partial_json" in delta:
                 self._call(key, None, delta["partial_json"])
         elif kind == "message":
-            for place, block in enumerate(_objects(frame.get("content"))):
+            for place, block in enumerate(objects_at(frame, "content")):
                 self._block(("block", place), block, is_whole=True)
 
     def _block(self, key: object, block: Mapping[str, Any], *, is_whole: bool) -> None:
@@ -160,24 +161,24 @@ class Transcript:
         """Converse, streamed and whole."""
         key = ("bedrock", frame.get("contentBlockIndex"))
         if kind == "contentBlockStart":
-            tool = _object(_object(frame.get("start")).get("toolUse"))
+            tool = _object(lookup(frame, "start.toolUse"))
             if tool:
                 self._call(key, tool.get("name"))
         elif kind == "contentBlockDelta":
             delta = _object(frame.get("delta"))
             self._add(delta.get("text"))
-            self._add(_object(delta.get("reasoningContent")).get("text"), is_reasoning=True)
+            self._add(lookup(delta, "reasoningContent.text"), is_reasoning=True)
             if tool := _object(delta.get("toolUse")):
                 self._call(key, None, tool.get("input"))
-        message = _object(_object(frame.get("output")).get("message"))
-        for place, block in enumerate(_objects(message.get("content"))):
+        message = _object(lookup(frame, "output.message"))
+        for place, block in enumerate(objects_at(message, "content")):
             self._add(block.get("text"))
             if tool := _object(block.get("toolUse")):
                 self._call(("bedrock", place), tool.get("name"), tool.get("input"))
 
     def _cohere(self, kind: str, frame: Mapping[str, Any]) -> None:
         if kind == "content-delta":
-            content = _object(_object(_object(frame.get("delta")).get("message")).get("content"))
+            content = _object(lookup(frame, "delta.message.content"))
             self._add(content.get("text"))
             self._add(content.get("thinking"), is_reasoning=True)
         elif frame.get("event_type") == "text-generation":
@@ -211,10 +212,6 @@ def transcript_of(body: bytes, content_type: str) -> Transcript:
 
 def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:

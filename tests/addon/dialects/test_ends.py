@@ -3,9 +3,10 @@
 import pytest
 
 from addon.dialects import fetched, routes
+from addon.dialects.clouds import flat
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat, responses
-from addon.dialects.vendors import bedrock, cohere, mistral, replicate
+from addon.dialects.vendors import bedrock, cohere, mistral
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
 from addon.metering.settlement import outcome_of
@@ -135,7 +136,7 @@ def test_frames_that_say_nothing_change_nothing() -> None:
         (mistral.CONVERSATIONS, {"type": "tool.execution.started"}),
         (bedrock.INVOKE, {"bytes": "A"}),
         (bedrock.INVOKE, {"bytes": 5}),
-        (replicate.PREDICTIONS, {"id": "p", "status": "processing"}),
+        (flat.REPLICATE, {"id": "p", "status": "processing"}),
     ):
         facts = Facts()
         dialect.read(facts, "chunk", body)

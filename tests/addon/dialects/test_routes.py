@@ -5,7 +5,7 @@ import time
 import pytest
 
 from addon.dialects import routes
-from addon.dialects.path_templates import PATH_LENGTH_MAX, last_word, template_of
+from addon.dialects.routes import PATH_LENGTH_MAX, last_word, template_of
 
 
 @pytest.mark.parametrize(
