@@ -103,14 +103,11 @@ def test_two_ledgers_corrected_alike_hold_one_reading(new_sqlite):
     exchange = settled("a")
     urls = [new_sqlite("one"), new_sqlite("two")]
     for url in urls:
-        engine = db.open_engine(url)
-        put(engine, whole(exchange))
-        correct(engine, exchange, usage=Usage(input_tokens=7, output_tokens=3))
-        engine.dispose()
+        with db.disposing(db.open_engine(url)) as engine:
+            put(engine, whole(exchange))
+            correct(engine, exchange, usage=Usage(input_tokens=7, output_tokens=3))
     merging.sync(*urls)
-    engine = db.open_engine(urls[1])
-    assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
-    engine.dispose()
+    assert row(urls[1], "SELECT COUNT(*) FROM readings") == (2,)
 
 
 def test_a_correction_says_why_and_has_something_to_correct(engine):

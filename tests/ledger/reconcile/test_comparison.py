@@ -62,32 +62,20 @@ def test_what_differs_and_what_is_missing():
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "verdict"),
+    ("figure", "tolerance", "ours", "theirs", "verdict"),
     [
-        (1000, 1001, Agreement.WITHIN),
-        (1001, 1000, Agreement.WITHIN),
-        (1000, 1002, Agreement.DIFFERS),
-        (1002, 1000, Agreement.DIFFERS),
+        ("input_tokens", "0.001", 1000, 1001, Agreement.WITHIN),
+        ("input_tokens", "0.001", 1001, 1000, Agreement.WITHIN),
+        ("input_tokens", "0.001", 1000, 1002, Agreement.DIFFERS),
+        ("input_tokens", "0.001", 1002, 1000, Agreement.DIFFERS),
+        ("cost_picousd", "0", CENT + CENT // 2, CENT, Agreement.WITHIN),
+        ("cost_picousd", "0", CENT + CENT // 2 + 1, CENT, Agreement.DIFFERS),
+        ("cost_picousd", "0", 1, 0, Agreement.WITHIN),
+        ("cost_picousd", "0", 2 * CENT, 0, Agreement.DIFFERS),
     ],
 )
-def test_a_tolerance_of_a_thousandth(ours, theirs, verdict):
-    ((_, _, _, _, found),) = verdicts(
-        [line(input_tokens=ours)], [line(input_tokens=theirs)], "0.001"
-    )
-    assert found is verdict
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "verdict"),
-    [
-        (CENT + CENT // 2, CENT, Agreement.WITHIN),
-        (CENT + CENT // 2 + 1, CENT, Agreement.DIFFERS),
-        (1, 0, Agreement.WITHIN),
-        (2 * CENT, 0, Agreement.DIFFERS),
-    ],
-)
-def test_half_a_cent_is_rounding(ours, theirs, verdict):
-    ((_, _, _, _, found),) = verdicts([line(cost_picousd=ours)], [line(cost_picousd=theirs)])
+def test_a_tolerance_and_half_a_cent_of_rounding(figure, tolerance, ours, theirs, verdict):
+    ((*_, found),) = verdicts([line(**{figure: ours})], [line(**{figure: theirs})], tolerance)
     assert found is verdict
 
 
@@ -96,24 +84,20 @@ def test_nothing_on_either_side_is_no_line():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("one", "other", "are_same"),
     [
-        ("Claude Opus 4.6", "claude-opus-4-6"),
-        ("claude-haiku-4-5-20251001", "claude-haiku-4-5"),
-        ("gpt-4o-2024-08-06", "GPT-4o"),
-        ("claude-sonnet-4-5@20250929", "claude-sonnet-4-5"),
-        ("claude-3-5-haiku-latest", "claude-3-5-haiku"),
+        ("Claude Opus 4.6", "claude-opus-4-6", True),
+        ("claude-haiku-4-5-20251001", "claude-haiku-4-5", True),
+        ("gpt-4o-2024-08-06", "GPT-4o", True),
+        ("claude-sonnet-4-5@20250929", "claude-sonnet-4-5", True),
+        ("claude-3-5-haiku-latest", "claude-3-5-haiku", True),
+        ("gpt-4.1", "gpt-4.1-mini", False),
+        ("o3", "o3-pro", False),
+        ("openai/gpt-5", "gpt-5", False),
     ],
 )
-def test_two_names_of_one_model(one, other):
-    assert spelling(one) == spelling(other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [("gpt-4.1", "gpt-4.1-mini"), ("o3", "o3-pro"), ("openai/gpt-5", "gpt-5")]
-)
-def test_names_of_two_models(one, other):
-    assert spelling(one) != spelling(other)
+def test_names_of_one_model_or_of_two(one, other, are_same):
+    assert (spelling(one) == spelling(other)) is are_same
 
 
 def test_names_meet_and_the_ledgers_is_shown():

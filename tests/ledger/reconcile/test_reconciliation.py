@@ -141,10 +141,7 @@ def test_a_statement_from_a_file(tmp_path):
     path.write_text("day,model,cost_usd\n2026-11-02,mistral-large,1\n")
     assert load(str(path), provider="mistral_ai").provider == "mistral_ai"
     assert load(str(path), provider=None).provider is None
-
-
-def test_whose_statement_it_is_stands_in_it_where_it_can(tmp_path):
-    path = tmp_path / "cost.csv"
+    # Whose it is stands in it where it can.
     path.write_text("usage_date_utc,model,cost_usd\n2026-11-02,Claude Haiku 4.5,1\n")
     assert load(str(path), provider="mistral_ai").provider == "anthropic"
 

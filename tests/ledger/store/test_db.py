@@ -72,10 +72,8 @@ def test_a_ledger_that_must_be_there_is_not_made(tmp_path):
 
 
 def _ensure(url: str) -> str | None:
-    engine = db.ensure(url)
-    found = migration.revision_of(engine)
-    engine.dispose()
-    return found
+    with db.disposing(db.ensure(url)) as engine:
+        return migration.revision_of(engine)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("pg", marks=pytest.mark.postgres)])

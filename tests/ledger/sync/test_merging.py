@@ -131,13 +131,11 @@ def test_what_has_gone_further_stays(two):
 def test_a_row_that_the_target_refuses_stands_alone(new_sqlite):
     source, target = new_sqlite("source"), new_sqlite("target")
     put(source, *(whole(settled(f"a{number}")) for number in range(9)))
-    engine = db.open_engine(target)
-    with db.writing(engine) as connection:
+    with on(target) as engine, db.writing(engine) as connection:
         connection.exec_driver_sql(
             "CREATE TRIGGER refuse BEFORE INSERT ON readings WHEN NEW.exchange_id = 'a4' "
             "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
         )
-    engine.dispose()
     merged = merging.sync(source, target)
     assert [(refused.key[1], refused.error) for refused in merged.refused] == [
         ("a4", "not this one")
@@ -238,15 +236,13 @@ def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
 
 def charge_again(url, one):
     """Append a second revision of each charge of an exchange."""
-    engine = db.open_engine(url)
     names = [name for name in charges.c.keys() if name not in ("id", "revision", "supersedes")]  # noqa: SIM118
-    with db.writing(engine) as connection:
+    with on(url) as engine, db.writing(engine) as connection:
         connection.exec_driver_sql(
             f"INSERT INTO charges (id, revision, supersedes, {', '.join(names)}) "
             f"SELECT 'again-' || ordinal, 2, id, {', '.join(names)} FROM charges "
             f"WHERE exchange_id = '{one}'"
         )
-    engine.dispose()
 
 
 @every_way

@@ -41,19 +41,15 @@ def target(request):
 
 
 def secret_of(url):
-    engine = db.open_existing(url)
-    try:
+    with db.disposing(db.open_existing(url)) as engine:
         return secret.known(engine)
-    finally:
-        engine.dispose()
 
 
 def fill(url, value):
     """A target that somebody records into with this secret."""
-    engine = db.open_existing(url)
-    put(engine, whole(settled("theirs")))
-    assert secret.store(engine, value)
-    engine.dispose()
+    with db.disposing(db.open_existing(url)) as engine:
+        put(engine, whole(settled("theirs")))
+        assert secret.store(engine, value)
 
 
 def test_two_secrets_are_said_in_one_line(of_machine, recorded, target):
@@ -94,9 +90,7 @@ def test_a_target_with_exchanges_keeps_its_secret(of_machine, recorded, target):
     with pytest.raises(LedgerError, match="for an empty target"):
         sync(source, target, with_secret=True)
     assert secret_of(target) == of_machine("team")
-    engine = db.open_existing(target)
-    assert row(engine, "SELECT COUNT(*) FROM exchanges") == (1,)
-    engine.dispose()
+    assert row(target, "SELECT COUNT(*) FROM exchanges") == (1,)
 
 
 def test_a_secret_that_stayed_elsewhere_cannot_be_carried(of_machine, recorded, target):

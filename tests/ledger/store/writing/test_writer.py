@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from ledger.model.exchange import Source
 from ledger.model.learned import Learned
-from ledger.store import db
 from ledger.store.processes import nodes
 from ledger.store.processes.supervision import Companion
 from ledger.store.writing import lessons as lessons_module
@@ -255,9 +254,7 @@ def test_two_processes_with_one_name_get_two(new_sqlite):
         two.ledger.open(opened("b"))
         one.settle(settled("c"))
         two.settle(settled("d"))
-        engine = db.open_engine(url)
-        names = {node for (node,) in rows(engine, "SELECT node FROM exchanges")}
-        engine.dispose()
+        names = {node for (node,) in rows(url, "SELECT node FROM exchanges")}
     assert len(names) == 2
     assert all(name.startswith("host/1/1") for name in names)
 
