@@ -271,3 +271,10 @@ def row(place: Engine | str, query: str, **parameters: Any) -> Any:
     """The one row that a query finds."""
     (found,) = rows(place, query, **parameters)
     return found
+
+
+def alter(place: Engine | str, *statements: str) -> None:
+    """Run statements in a transaction of their own."""
+    with on(place) as engine, db.writing(engine) as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)

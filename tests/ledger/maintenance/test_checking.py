@@ -18,6 +18,7 @@ from ledger.store.scope import Scope
 from tests.ledger.written import (
     COST,
     NOON,
+    alter,
     charge,
     file_of,
     on_sqlite,
@@ -62,12 +63,6 @@ def broken(engine, since=None):
         for verdict in verify(engine, since)
         if verdict.count
     }
-
-
-def alter(engine, *statements):
-    with db.writing(engine) as connection:
-        for statement in statements:
-            connection.execute(sa.text(statement))
 
 
 def without_checks(engine):
@@ -357,8 +352,7 @@ def test_a_view_that_says_otherwise(engine, written, instead, promise, detail):
     ((view,),) = rows(engine, "SELECT sql FROM sqlite_master WHERE name = 'requests'")
     assert written in view
     alter(engine, "DROP VIEW requests")
-    with db.writing(engine) as connection:
-        connection.exec_driver_sql(view.replace(written, instead))
+    alter(engine, view.replace(written, instead))
     assert broken(engine)[promise] == [detail]
 
 

@@ -14,6 +14,7 @@ from ledger.store import db
 from tests.ledger.written import (
     COST,
     NOON,
+    alter,
     charge,
     opened,
     priced,
@@ -191,12 +192,14 @@ def test_a_batch_without_what_is_refused(engine):
 def test_a_ledger_that_cannot_be_written_now(engine):
     exchange = settled("a")
     put(engine, whole(exchange))
-    with db.writing(engine) as connection:
-        connection.exec_driver_sql(
+    alter(
+        engine,
+        (
             "DROP TABLE charges CASCADE"
             if engine.dialect.name == "postgresql"
             else "DROP TABLE charges"
-        )
+        ),
+    )
     read = reading(exchange, reason="x", usage=Usage(output_tokens=1))
     with pytest.raises(LedgerError, match="cannot write the ledger"):
         add_readings(engine, [(read, (charge("output", 1, 5),))])

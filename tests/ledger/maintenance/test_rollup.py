@@ -15,6 +15,7 @@ from ledger.store.processes import supervision
 from ledger.store.tables import charges, daily, hourly, stale_days, unpriced_lines
 from tests.ledger.written import (
     NOON,
+    alter,
     charge,
     on_postgres,
     opened,
@@ -25,7 +26,6 @@ from tests.ledger.written import (
     settled,
     wait_until,
     whole,
-    writing,
 )
 
 DAY = timedelta(days=1)
@@ -108,8 +108,7 @@ def test_an_empty_ledger_and_one_of_today_have_nothing_to_sum_up(engine):
 
 def test_without_its_triggers_nothing_is_summed_up(filled):
     of = " ON charges" if filled.dialect.name == "postgresql" else ""
-    with db.writing(filled) as connection:
-        connection.exec_driver_sql(f"DROP TRIGGER charges_added_late{of}")
+    alter(filled, f"DROP TRIGGER charges_added_late{of}")
     assert rollup.roll(filled, now=TODAY) == 0
     assert shown(filled) == forgotten(filled)
 
@@ -242,16 +241,6 @@ def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
     monkeypatch.setattr(db, "ensure", fail)
     kept._run()
     assert len(tried) == 3
-
-
-def test_whoever_fills_a_ledger_leaves_it_with_its_sums(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        for number in range(3):
-            at = NOON + timedelta(days=number)
-            written.settle(settled(f"a{number}", at=at))
-    assert len(rows(url, "SELECT day FROM daily")) == 3
-    assert rows(url, "SELECT day FROM stale_days") == []
 
 
 @pytest.mark.parametrize("most", [1, 400])

@@ -228,5 +228,3 @@ def test_a_wrong_file_is_one_line(tmp_path):
     path.write_text("[[name]]\nx = 1\n[[name]]\ny = 1\n")
     with pytest.raises(LedgerError, match=r"line 2: name 1: x: unknown.*\(and 1 more: tokentee"):
         names_file.load(str(path))
-    with pytest.raises(LedgerError, match="cannot read the names file"):
-        names_file.load(str(tmp_path / "none.toml"))

@@ -20,7 +20,7 @@ from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
 from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.store.engines import empty_ledger
-from tests.ledger.written import rows
+from tests.ledger.written import alter, rows
 
 pytestmark = pytest.mark.large
 
@@ -207,15 +207,13 @@ def test_a_new_sqlite_ledger_needs_no_alembic(tmp_path):
 
 
 def test_a_difference_is_found(engine):
-    with db.writing(engine) as connection:
-        connection.execute(sa.text("ALTER TABLE learned ADD COLUMN extra INTEGER"))
+    alter(engine, "ALTER TABLE learned ADD COLUMN extra INTEGER")
     (found,) = migration.differences(engine)
     assert "extra" in found
 
 
 def set_revision(engine, revision: str) -> None:
-    with db.writing(engine) as connection:
-        connection.execute(sa.text(f"UPDATE alembic_version SET version_num = '{revision}'"))
+    alter(engine, f"UPDATE alembic_version SET version_num = '{revision}'")
 
 
 def test_a_newer_ledger_is_refused(engine, ledger_url):

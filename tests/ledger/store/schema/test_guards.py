@@ -5,8 +5,7 @@ import sqlalchemy as sa
 
 from ledger.model.exchange import Outcome, State
 from ledger.model.quota import Quota, QuotaKind
-from ledger.store import db
-from tests.ledger.written import on_postgres, on_sqlite, opened, put, row, settled, whole
+from tests.ledger.written import alter, on_postgres, on_sqlite, opened, put, row, settled, whole
 
 STATED = Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1)
 
@@ -40,11 +39,11 @@ def test_refused(filled, statement, said):
 
 
 def test_derived_columns_and_open_exchanges_do_change(filled):
-    with db.writing(filled) as connection:
-        connection.execute(
-            sa.text("UPDATE exchanges SET id_collision = true, duplicate_of = 'b' WHERE id = 'a'")
-        )
-        connection.execute(sa.text("UPDATE exchanges SET provider = 'x' WHERE id = 'b'"))
+    alter(
+        filled,
+        "UPDATE exchanges SET id_collision = true, duplicate_of = 'b' WHERE id = 'a'",
+        "UPDATE exchanges SET provider = 'x' WHERE id = 'b'",
+    )
 
 
 def test_what_was_given_up_may_still_be_settled_but_not_reopened(engine):
@@ -57,8 +56,7 @@ def test_what_was_given_up_may_still_be_settled_but_not_reopened(engine):
         connection.execute(
             sa.text("UPDATE exchanges SET state = 'open', outcome = NULL, settled_at = NULL")
         )
-    with db.writing(engine) as connection:
-        connection.execute(sa.text("UPDATE exchanges SET state = 'settled', outcome = 'complete'"))
+    alter(engine, "UPDATE exchanges SET state = 'settled', outcome = 'complete'")
 
 
 REPLACED = {
@@ -77,12 +75,14 @@ def test_replacing_a_row_leaves_it(engine, table):
     before = row(engine, f"SELECT * FROM {table} ORDER BY 1, 2 LIMIT 1")
     columns = [f'"{name}"' for name in before._fields]
     values = ["'forged'" if name == f'"{REPLACED[table]}"' else name for name in columns]
-    with db.writing(engine) as connection:
-        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
-        connection.exec_driver_sql(
+    alter(
+        engine,
+        "PRAGMA foreign_keys = OFF",
+        (
             f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) "
             f"SELECT {', '.join(values)} FROM {table} ORDER BY 1, 2 LIMIT 1"
-        )
+        ),
+    )
     assert row(engine, f"SELECT * FROM {table} ORDER BY 1, 2 LIMIT 1") == before
 
 

@@ -191,35 +191,6 @@ def test_a_disk_in_trouble_is_said_once_and_what_waits_is_written_later(
     assert len(written.lines()) == 2
 
 
-class Failing:
-    """A connection whose disk does not answer any more."""
-
-    def __init__(self, connection):
-        self.connection = connection
-        self.is_failing = True
-
-    def execute(self, *arguments):
-        if self.is_failing:
-            raise sqlite3.OperationalError("disk I/O error")
-        return self.connection.execute(*arguments)
-
-    def close(self):
-        self.connection.close()
-
-
-def test_a_disk_that_does_not_answer(new_sqlite, monkeypatch):
-    url = new_sqlite()
-    with writing(url) as written:
-        written.settle(settled("a"))
-        failing = Failing(written.ledger._file.connection)
-        monkeypatch.setattr(written.ledger._file, "connection", failing)
-        assert written.settle(settled("b")).error == "disk I/O error"
-        failing.is_failing = False
-        more = until_committed(written)
-    assert totals(url)[0] == 2 + more
-    assert ["disk I/O error" in line for line in written.lines()] == [True, False]
-
-
 def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
     monkeypatch.setattr(incoming, "WAITING_MAX", 10)
     url = new_sqlite()
