@@ -8,6 +8,11 @@ from typing import Annotated
 
 import typer
 
+from addon.run.call import config_file
+from ledger.model.errors import LedgerError
+from ledger.store.engines import urls
+from ledger.text.printable import without_passwords
+
 config = typer.Typer(no_args_is_help=True, help="The config file of `tokentee run`.")
 
 File = Annotated[
@@ -26,8 +31,6 @@ def check(file: File = None) -> None:
 
     Every problem is named with its line; exit code 1 if there is any.
     """
-    from addon.run.call import config_file
-
     path = _found(file)
     _, problems = config_file.check(path)
     for problem in problems:
@@ -47,10 +50,6 @@ def show(
 
     Passwords are hidden.
     """
-    from addon.run.call import config_file
-    from ledger.store.engines import urls
-    from ledger.text.printable import without_passwords
-
     path = _found(file)
     settings = config_file.load(path)
     rows = [
@@ -86,8 +85,6 @@ def trust(
     lines, budgets without alerts. Trust holds for its content and that of the files that it names:
     any change ends it.
     """
-    from addon.run.call import config_file
-
     if lists:
         for trusted, known in config_file.remembered().items():
             sys.stdout.write(f"{known[:12]}  {trusted}\n")
@@ -99,9 +96,6 @@ def trust(
 
 
 def _found(file: Path | None) -> Path:
-    from addon.run.call import config_file
-    from ledger.model.errors import LedgerError
-
     path = config_file.path_of(str(file) if file else None)
     if path is None:
         looked = ", ".join(str(place) for place in config_file.places())

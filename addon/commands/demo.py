@@ -16,6 +16,6 @@ def demo_command(
     A real recording proxy on this machine, in front of fake providers; without network or key. The
     ledger stays in a folder of its own, which is named at the end.
     """
-    from addon.demo import play, story
+    from addon.demo import story
 
-    raise typer.Exit(play.demo(play.seeds if seeds else story.story))
+    raise typer.Exit(story.demo(story.seeds if seeds else story.story))

@@ -10,6 +10,9 @@ from typing import Annotated
 
 import typer
 
+from addon.deploy.kinds import KINDS, Occupied, next_steps, write
+from ledger.model.errors import LedgerError
+
 
 class Kind(StrEnum):
     """The kinds of deployment."""
@@ -46,9 +49,6 @@ def deploy(
     Nothing is started, and files that you changed are not replaced without --force. Images and
     manifests are for the installed version. The commands that come next are printed.
     """
-    from addon.deploy.kinds import KINDS, Occupied, next_steps, write
-    from ledger.model.errors import LedgerError
-
     if wheel is not None:
         _check_wheel(wheel, has_image="Dockerfile" in KINDS[kind])
     try:
@@ -69,8 +69,6 @@ def deploy(
 
 
 def _check_wheel(wheel: Path, *, has_image: bool) -> None:
-    from ledger.model.errors import LedgerError
-
     if not has_image:
         raise LedgerError("--wheel is for kinds with an image: docker, compose")
     if not re.fullmatch(r"tokentee-[\w.+!]+-py3-none-any\.whl", wheel.name):

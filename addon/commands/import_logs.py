@@ -2,19 +2,28 @@
 
 import os
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, Prices, Since, TimezoneOption, Until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from addon.agent_logs.booking import ImportTally
-    from addon.agent_logs.call import LoggedAgent
+from addon.agent_logs import booking, log_files
+from addon.agent_logs.booking import ImportTally
+from addon.agent_logs.call import LoggedAgent
+from addon.agent_logs.log_files import AGENTS
+from ledger import recording
+from ledger.commands.options import LedgerOption, Prices, Since, TimezoneOption, Until, scope_of
+from ledger.maintenance.known import KnownExchanges
+from ledger.model.errors import LedgerError
+from ledger.pricing.prices import PriceBook
+from ledger.reports.progress import console_on_stderr, files_progress
+from ledger.settings import names_file
+from ledger.store.engines.urls import default_url, shown
+from ledger.store.writing.jobs import Commits
+from ledger.text.figures import counted
+from ledger.text.hints import suggestion
 
 
 def import_command(
@@ -52,17 +61,6 @@ def import_command(
     An answer that was recorded live keeps its row. A second import adds nothing. Prompts and
     answers are skipped and never kept. Exit code 1: nothing was found, or something was refused.
     """
-    from addon.agent_logs import booking, log_files
-    from ledger import recording
-    from ledger.commands.options import scope_of
-    from ledger.maintenance.known import KnownExchanges
-    from ledger.model.errors import LedgerError
-    from ledger.pricing.prices import PriceBook
-    from ledger.reports.progress import console_on_stderr, files_progress
-    from ledger.settings import names_file
-    from ledger.store.engines.urls import default_url, shown
-    from ledger.store.writing.jobs import Commits
-
     agents = _agents(agent or [])
     tags = _tags(tag or [])
     scope = scope_of(since, until, None, timezone=timezone)
@@ -121,10 +119,7 @@ def import_command(
         raise typer.Exit(1)
 
 
-def _agents(names: list[str]) -> "list[LoggedAgent]":
-    from addon.agent_logs.log_files import AGENTS
-    from ledger.model.errors import LedgerError
-    from ledger.text.hints import suggestion
+def _agents(names: list[str]) -> list[LoggedAgent]:
 
     for name in names:
         if name not in AGENTS:
@@ -134,7 +129,6 @@ def _agents(names: list[str]) -> "list[LoggedAgent]":
 
 
 def _tags(words: list[str]) -> dict[str, str]:
-    from ledger.model.errors import LedgerError
 
     tags = {}
     for word in words:
@@ -145,9 +139,8 @@ def _tags(words: list[str]) -> dict[str, str]:
     return tags
 
 
-def _lines(name: str, tally: "ImportTally", *, is_dry: bool) -> "Iterator[str]":
+def _lines(name: str, tally: ImportTally, *, is_dry: bool) -> Iterator[str]:
     """The counts of one agent's logs, as lines."""
-    from ledger.text.figures import counted
 
     verb = "would be booked" if is_dry else "booked"
     parts = [f"{tally.new:,} {verb}"]

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from addon.commands.options import Archives, Url
-from addon.recordings.archives import files_in, is_url
-from addon.recordings.files import files_of, read
+from addon.recordings.files import files_in, files_of, is_url, read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.replay import JOBS_MAX, ReplayJob, ReplayTally, replay_here, replay_with
 from ledger.commands.options import LedgerOption

@@ -8,10 +8,10 @@ usage that we had asked for gives the bytes that the client received.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -23,7 +23,7 @@ from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.matching import MatchCounts, is_other_answer, pairs
-from addon.recordings.metered import has_client_body, reread
+from addon.recordings.metered import client_body, reread
 from ledger.commands.options import LedgerOption, Since, TimezoneOption, scope_of
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
@@ -142,16 +142,19 @@ def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
         yield SETTLED, exchange.id, "no LLM call any more"
         return
     if exchange.client_digest is not None and item.is_exact:
-        found = _client_side(exchange, again.exchange)
+        found = _different(_CLIENT_SIDE, exchange, again.exchange)
         # The end of the body may not have been seen, so accept the digests with and without it.
         cut = reread(item, exchange, usage_json, reached_end=False) if found else None
-        if found and (cut is None or _client_side(exchange, cut.exchange)):
+        if found and (cut is None or _different(_CLIENT_SIDE, exchange, cut.exchange)):
             yield CAPTURED, exchange.id, "; ".join(found)
     differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}
     facts = _facts(item, exchange, again.exchange)
     differ[CAPTURED if booked.first_meter_version == METER_VERSION else SETTLED] += facts
-    read = _readings(corrections.differences(booked.reading, again.reading))
-    differ[CAPTURED if booked.reading.meter_version == METER_VERSION else REREAD] += read
+    differ[CAPTURED if booked.reading.meter_version == METER_VERSION else REREAD] += [
+        _difference(name, *both)
+        for name, both in corrections.differences(booked.reading, again.reading).items()
+        if name != "billing"  # the operator's names file may have decided it
+    ]
     for kind, details in differ.items():
         if details:
             yield kind, exchange.id, "; ".join(details)
@@ -161,10 +164,10 @@ def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
     """The facts of an exchange in which ledger and recording differ."""
     if booked.degraded is not None:
         return []  # it was not read in full then
-    names = [name for name in _FACTS if getattr(booked, name) != getattr(again, name)]
+    names: Iterable[str] = _FACTS
     if not item.is_exact:
         names = [name for name in names if name not in _OF_BYTES]
-    if not has_client_body(item, is_injected=booked.usage_injected):
+    if client_body(item, is_injected=booked.usage_injected) is None:
         names = [name for name in names if name not in _OF_REQUEST]  # ours is recorded
     if not item.request_body:
         names = [name for name in names if name not in _OF_REQUEST]  # there was none, or it is lost
@@ -173,25 +176,21 @@ def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
     if REDACTED in (booked.error_message or "") + (again.error_message or ""):
         # The recording does not contain the credentials that were removed from the value.
         names = [name for name in names if not name.startswith("error_")]
-    return [_difference(name, getattr(booked, name), getattr(again, name)) for name in names]
+    return _different(names, booked, again)
 
 
-def _readings(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    # The operator's names file may have decided the billing.
-    return [_difference(name, *both) for name, both in found.items() if name != "billing"]
+def _different(names: Iterable[str], booked: Exchange, again: Exchange) -> list[str]:
+    """Those of the named facts that differ."""
+    return [
+        _difference(name, getattr(booked, name), getattr(again, name))
+        for name in names
+        if getattr(booked, name) != getattr(again, name)
+    ]
 
 
 def _difference(name: str, booked: object, now: object) -> str:
     old, new = str(booked)[:SHOWN_LENGTH_MAX], str(now)[:SHOWN_LENGTH_MAX]
     return f"{name} is {old}, the recording gives {new}"
-
-
-def _client_side(booked: Exchange, again: Exchange) -> list[str]:
-    return [
-        _difference(name, getattr(booked, name), getattr(again, name))
-        for name in _CLIENT_SIDE
-        if getattr(booked, name) != getattr(again, name)
-    ]
 
 
 def _show(console: Console, finding: Finding) -> int:

@@ -1,16 +1,31 @@
-"""Wiring. `tokentee demo`: an agent, its team, and the bill, on one screen."""
+"""Wiring. `tokentee demo`: plays scenes through a real mitmdump, and compares ledger and upstream.
+
+By default an agent, its team, and the bill, on one screen; or five gateways (`seeds.toml`).
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+import shutil
+import signal
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from addon.demo import play, show
+import msgspec
+from rich.console import Console
+
+from addon.demo import show, traffic
 from addon.demo.scene import DONE, ExpectedRow, Scene, SceneAnswer, document, event
 from addon.demo.show import Row
+from ledger.figures import queries
+from ledger.reports import report_tables
 from ledger.reports.layout import Column, Table, wrapped
 from ledger.reports.render import print_table
+from ledger.store.db import disposing, open_engine
+from ledger.store.scope import Scope
 
 GPT, CLAUDE = "gpt-4.1", "claude-sonnet-4-5"
 LIMITS = {
@@ -162,7 +177,7 @@ def _messages(
 def story(ledger: Path) -> int:
     """Play it; the exit code: 0 if every client got its bytes and the ledger every figure."""
     played = scenes()
-    bodies = asyncio.run(play.play_all(played, ledger))
+    bodies = asyncio.run(play_all(played, ledger))
     found = show.read(ledger)
     out = show.console(width=100)
     out.print(
@@ -177,7 +192,7 @@ def story(ledger: Path) -> int:
         "have got without us, byte for byte."
     )
     out.print(wrapped(note, out.width), markup=False)
-    play.print_report(ledger, out, "tag:team,model")
+    print_report(ledger, out, "tag:team,model")
     url = f"sqlite:///{ledger}"
     out.print(f"\nLook into it:\n  tokentee serve --open --ledger {url}", soft_wrap=True)
     out.print(f"  tokentee requests --ledger {url}", soft_wrap=True)
@@ -185,10 +200,7 @@ def story(ledger: Path) -> int:
         "Now for your agent:\n  tokentee run -- claude\n  tokentee report --since today\n"
         "  tokentee limits"
     )
-    wrong = play.mistakes_in(played, bodies, found)
-    for mistake in wrong:
-        out.print(f"WRONG  {mistake}", markup=False)
-    return 1 if wrong else 0
+    return 0 if _is_right(played, bodies, found, out) else 1
 
 
 def _table(played: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[Row]) -> Table:
@@ -220,3 +232,119 @@ def _got(one: Scene, body: bytes) -> str:
     if body != one.client_body:
         return "other bytes"
     return f"{len(body):,} bytes, {'then it left' if one.answer.waits_for_leave else 'as sent'}"
+
+
+def demo(show_all: Callable[[Path], int]) -> int:
+    """Run a demo; the exit code: 0 if the ledger agrees with upstream, 1 if not."""
+    # Everything is in one folder of its own; the user can query the ledger in it.
+    folder = Path(tempfile.mkdtemp(prefix="tokentee-demo-"))
+    try:
+        return show_all(folder / "ledger.db")
+    except BaseException as ended:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(ended, asyncio.CancelledError):
+            return 128 + signal.SIGTERM
+        raise
+
+
+def seeds(ledger: Path) -> int:
+    """Five gateways, each as it answers; the exit code."""
+    played = seed_scenes()
+    bodies = asyncio.run(play_all(played, ledger))
+    found = show.read(ledger)
+    out = show.console()
+    print_table(show.requests(found), out)
+    for note in show.notes(found):
+        out.print(wrapped(note, out.width), markup=False)
+    print_report(ledger, out, "provider")
+    out.print(f"\nThe ledger: {ledger}\nTwo questions to ask it:")
+    for query in show.queries(ledger):
+        out.print(f"  {query}", soft_wrap=True, markup=False)
+    if not _is_right(played, bodies, found, out):
+        return 1
+    out.print(f"\nAll {len(played)} requests stand in the ledger as upstream answered them.")
+    return 0
+
+
+def _is_right(
+    played: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[Row], out: Console
+) -> bool:
+    """Whether ledger and clients have what upstream sent; each difference is printed."""
+    wrong = mistakes_in(played, bodies, found)
+    for mistake in wrong:
+        out.print(f"WRONG  {mistake}", markup=False)
+    return not wrong
+
+
+def seed_scenes() -> tuple[Scene, ...]:
+    """The scenes of `seeds.toml`, in their order."""
+    found = tomllib.loads(Path(__file__).with_name("seeds.toml").read_text())["scene"]
+    for answer in (each["answer"] for each in found):
+        for key in ("pieces", "pieces_when_asked"):
+            if isinstance(answer.get(key), str):
+                answer[key] = [f"{event}\n\n" for event in answer[key].split("\n\n")[:-1]]
+    return msgspec.convert(found, tuple[Scene, ...])
+
+
+def print_report(ledger: Path, out: Console, by: str) -> None:
+    """The output of `tokentee report --by …` for the same ledger."""
+    with disposing(open_engine(f"sqlite:///{ledger}")) as engine:
+        found = queries.report(engine, by.split(","), Scope())
+    out.print()
+    print_table(report_tables.screen(found), out, f"tokentee report --by {by}")
+    for note in report_tables.notes(found):
+        out.print(wrapped(note, out.width), markup=False)
+
+
+async def play_all(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
+    """The body that each scene's client received, by title. Afterwards the ledger is complete."""
+    task = asyncio.current_task()
+    assert task is not None
+    with contextlib.suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    progress = Console(stderr=True, highlight=False)
+    providers = dict.fromkeys(scene.provider for scene in scenes)
+    async with contextlib.AsyncExitStack() as running:
+        by_title = {scene.title: scene for scene in scenes}
+        assert len(by_title) == len(scenes)
+        upstreams = {
+            provider: await running.enter_async_context(traffic.serving(by_title))
+            for provider in providers
+        }
+        progress.print("Starting mitmdump -s addon/tee.py in front of local systems …")
+        confdir = running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-mitmproxy-"))
+        ports = await running.enter_async_context(
+            traffic.recording(ledger, Path(confdir), upstreams)
+        )
+        bodies = {}
+        for provider in providers:
+            own = [scene for scene in scenes if scene.provider == provider]
+            progress.print(f"Sending {len(own)} requests to {provider} …")
+            for scene in own:
+                bodies[scene.title] = await traffic.play(scene, ports[provider])
+        progress.print("Stopping mitmdump and reading the ledger …\n")
+    return bodies
+
+
+def mistakes_in(
+    scenes: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[Row]
+) -> list[str]:
+    """The differences of ledger and clients from upstream, as lines."""
+    mistakes = []
+    by_scene: dict[str, list[Row]] = {}
+    for row in found:
+        by_scene.setdefault(row.session_id, []).append(row)
+    for scene in scenes:
+        if bodies[scene.title] != scene.client_body:
+            mistakes.append(f"{scene.title}: the client did not get what upstream sent")
+        match by_scene.get(scene.title, []):
+            case [row]:
+                mistakes += [
+                    f"{scene.title}: {difference}"
+                    for difference in show.differences(scene.figures, row.figures)
+                ]
+                if row.provider != scene.provider:
+                    mistakes.append(f"{scene.title}: recorded as {row.provider}")
+            case several:
+                mistakes.append(f"{scene.title}: {len(several)} rows instead of one")
+    return mistakes

@@ -118,13 +118,9 @@ def _program() -> str:
     return "/usr/local/bin/tokentee" if hidden else str(found)
 
 
-def _budgets() -> str:
-    return textwrap.indent(_file("budgets.toml").rstrip("\n"), " " * 4)
-
-
 _VALUES: Mapping[str, Text] = {
     "@INSTALL@": lambda: f'RUN pip install "tokentee{EXTRAS}=={_version()}"',
-    "@BUDGETS@": _budgets,
+    "@BUDGETS@": lambda: textwrap.indent(_file("budgets.toml").rstrip("\n"), " " * 4),
     "@PROGRAM@": _program,
     "@VERSION@": _version,
 }

@@ -11,8 +11,7 @@ from addon.metering.exchange import MeteredExchange
 from addon.metering.requests.messages import End
 from addon.metering.settlement import Settled
 from addon.proxy.running import Live, OriginalRequest, Running, Session
-from addon.recordings.capture import Capture, CapturedExchange
-from addon.recordings.capture_files import CaptureFiles
+from addon.recordings.capture import Capture, CapturedExchange, CaptureFiles
 from addon.recordings.formats.recorded import Edit
 
 

@@ -37,7 +37,7 @@ from addon.proxy.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Running
 from addon.proxy.traffic import Traffic
-from addon.recordings.capture_files import CaptureFiles
+from addon.recordings.capture import CaptureFiles
 from addon.telemetry.health import MetricFiles
 from addon.telemetry.json_log import JsonFormatter
 from ledger import recording

@@ -34,8 +34,7 @@ from addon.proxy.display.watching import Watching
 from addon.proxy.host.mechanisms import Host
 from addon.proxy.options import Settings
 from addon.proxy.wanted_bodies import Bodies
-from addon.recordings.capture import Capture
-from addon.recordings.capture_files import CaptureFiles
+from addon.recordings.capture import Capture, CaptureFiles
 from ledger.model.exchange import Exchange
 from ledger.store.writing.writer import Ledger
 

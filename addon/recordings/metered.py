@@ -53,7 +53,7 @@ def meter(item: Recorded, rules: RunRules) -> list[Settled] | None:
         return None
     if item.usage_injected:
         exchange.mark_injected()
-        if _client_body(item, is_injected=True) is None:
+        if client_body(item, is_injected=True) is None:
             exchange.opened = replace(exchange.opened, usage_asked=None)
     if item.is_session:
         return _session(item, exchange)
@@ -100,12 +100,7 @@ def reread(
     return _as_stored(_settled(item, exchange, end, item.cause))
 
 
-def has_client_body(item: Recorded, *, is_injected: bool) -> bool:
-    """Whether the request is known as the client sent it, and not only as it went upstream."""
-    return not is_injected or _client_body(item, is_injected=True) is not None
-
-
-def _client_body(item: Recorded, *, is_injected: bool) -> bytes | None:
+def client_body(item: Recorded, *, is_injected: bool) -> bytes | None:
     """The client's own request body; None if it is not known. `is_injected`: we asked for usage."""
     if item.client_body is not None or not is_injected:
         return item.client_body if is_injected else item.request_body
@@ -118,7 +113,7 @@ def _opened(
     headers = header_map(item.request_headers)
     if item.messages is not None:
         headers["upgrade"] = "websocket"  # HTTP/2 begins a WebSocket without it
-    client_body = _client_body(item, is_injected=is_injected)
+    body = client_body(item, is_injected=is_injected)
     request = Request(
         method=item.method,
         scheme=item.origin.scheme,
@@ -132,7 +127,7 @@ def _opened(
             for name, value in item.request_headers
             if name.lower() == _TAG_HEADER
         ),
-        body=recorded_body(item.request_body if client_body is None else client_body, item.method),
+        body=recorded_body(item.request_body if body is None else body, item.method),
         began_at=item.opened_at,
     )
     return open_exchange(

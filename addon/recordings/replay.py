@@ -21,8 +21,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from addon.recordings.archives import ArchiveFile, ArchivePart, parts_of
-from addon.recordings.files import UNREADABLE_MAX, EntryCounts, entries
+from addon.recordings.files import (
+    UNREADABLE_MAX,
+    ArchiveFile,
+    ArchivePart,
+    EntryCounts,
+    entries,
+    parts_of,
+)
 from addon.recordings.formats.recorded import (
     Item,
     Recorded,

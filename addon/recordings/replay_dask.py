@@ -24,7 +24,7 @@ from typing import Any
 
 import zstandard
 
-from addon.recordings.archives import ArchiveFile, ArchivePart, on_this_machine, parts_of
+from addon.recordings.files import ArchiveFile, ArchivePart, on_this_machine, parts_of
 from addon.recordings.formats.recorded import Unreadable
 from addon.recordings.replay import CLOSE_SECONDS_MAX, ReplayJob, ReplayTally, opened, own_node
 from ledger import recording

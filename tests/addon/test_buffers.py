@@ -69,7 +69,7 @@ BOUNDS = {
     "recordings/capture.py Capture._times": "the same",
     "recordings/capture.py Capture.body": "one buffer; EXCHANGE_BYTES_MAX and the budget",
     "recordings/capture.py Capture.messages": "the same, with MESSAGE_BYTES each",
-    "recordings/capture_files.py CaptureFiles._queue": "WAITING_MAX; their bytes are in the budget",
+    "recordings/capture.py CaptureFiles._queue": "WAITING_MAX; their bytes are in the budget",
     "recordings/replay.py Replay._ids": "those under way: IN_FLIGHT_MAX and BATCH_MAX",
     "recordings/replay.py Replay._in_flight": "IN_FLIGHT_MAX",
     "recordings/replay.py Replay._metered": "BATCH_MAX and BATCH_BYTES_MAX",

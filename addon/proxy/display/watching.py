@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from addon.recordings.capture_files import CaptureFiles
+    from addon.recordings.capture import CaptureFiles
     from addon.telemetry.endpoint import Endpoint
     from ledger.store.writing.writer import Ledger
     from ledger.sync.spool import SpoolStatus

@@ -138,14 +138,17 @@ class WorkerAddon:
 
     def done(self) -> None:
         """Accept no more connections: they would not be answered."""
-        self._stop_accepting()
+        self.given.close()
+        self._accepts = False
+        self._counts.clear(self._index)
 
     # Life
 
     def count(self, change: int) -> None:
         """Publish the number of connections to all workers."""
         self._connections += change
-        self._publish_count()
+        if self._accepts:
+            self._counts.write(self._index, self._connections)
 
     def started(self) -> None:
         """Every addon has started without errors."""
@@ -155,7 +158,7 @@ class WorkerAddon:
         reader, self._writer = await asyncio.open_connection(sock=self._control)
         self.given.open()
         self._accepts = True
-        self._publish_count()
+        self.count(0)
         self._spawn(self._send_reports())
         with contextlib.suppress(OSError):
             while line := await reader.readline():
@@ -188,7 +191,7 @@ class WorkerAddon:
         )
 
     async def _retire(self) -> None:
-        self._stop_accepting()
+        self.done()
         began = time.time()
         server = ctx.master.addons.get("proxyserver")
         assert isinstance(server, Proxyserver)
@@ -199,15 +202,6 @@ class WorkerAddon:
                     _close(handler)
             await asyncio.sleep(POLL_SECONDS)
         ctx.master.shutdown()
-
-    def _stop_accepting(self) -> None:
-        self.given.close()
-        self._accepts = False
-        self._counts.clear(self._index)
-
-    def _publish_count(self) -> None:
-        if self._accepts:
-            self._counts.write(self._index, self._connections)
 
     def _is_busy(self, handler: ProxyConnectionHandler) -> bool:
         name = handler.client.id

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from addon.demo import show
-from addon.demo.play import mistakes_in, seed_scenes
 from addon.demo.scene import ExpectedRow, Scene, pieces_for
 from addon.demo.show import Row
+from addon.demo.story import mistakes_in, seed_scenes
 from ledger.reports.layout import layout
 
 ROWS = [

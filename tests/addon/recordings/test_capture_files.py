@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from addon.metering.memory_budget import MemoryBudget
-from addon.recordings import capture_files
-from addon.recordings.capture_files import CaptureFiles, append, file_for, make_folder
+from addon.recordings import capture
+from addon.recordings.capture import CaptureFiles, append, file_for, make_folder
 from ledger.store.processes import supervision
 from tests.addon.recordings.test_capture import captured
 
@@ -26,9 +26,9 @@ def test_files_are_private_and_every_line_is_a_member(tmp_path: Path):
     writing = files(tmp_path / "new" / "deeper")
     paths = set()
     for number in range(3):
-        capture = writing.begin(request_bytes=15)
-        capture.add(b"data: %d\n\n" % number)
-        paths.add(writing.write(captured(capture, id=f"flow-{number}")))
+        begun = writing.begin(request_bytes=15)
+        begun.add(b"data: %d\n\n" % number)
+        paths.add(writing.write(captured(begun, id=f"flow-{number}")))
     writing.close(10)
     (path,) = paths
     assert path.name == "20261120T12-host-12-34.jsonl.gz"
@@ -72,8 +72,8 @@ def test_whatever_a_step_raises_the_thread_goes_on(
     is; what comes afterwards is written."""
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     writing = files(tmp_path)
-    monkeypatch.setattr(capture_files, "LOG_SECONDS", 0.0)
-    owner = capture_files.logger if step == "warning" else capture_files
+    monkeypatch.setattr(capture, "LOG_SECONDS", 0.0)
+    owner = capture.logger if step == "warning" else capture
     real, left = getattr(owner, step), [error("step failed"), error("step failed")]
 
     def fail(*arguments):
@@ -116,7 +116,7 @@ def test_a_thread_that_cannot_go_on_is_a_problem(tmp_path: Path, monkeypatch, ca
 
 
 def test_what_waits_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(capture_files, "WAITING_MAX", 0)
+    monkeypatch.setattr(capture, "WAITING_MAX", 0)
     writing = files(tmp_path)
     with pytest.raises(OSError, match="0 captures wait"):
         writing.write(captured(writing.begin(request_bytes=5)))

@@ -15,7 +15,7 @@ import pytest
 
 from addon.commands.replay import main
 from addon.recordings import replay_dask
-from addon.recordings.archives import ArchiveFile, files_in, parts_of
+from addon.recordings.files import ArchiveFile, files_in, parts_of
 from addon.recordings.replay import ReplayJob, replay_here
 from addon.recordings.replay_dask import cluster_client, replay_with_client
 from ledger.model.errors import LedgerError

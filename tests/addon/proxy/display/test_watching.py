@@ -5,7 +5,7 @@ import time
 
 from addon.metering.memory_budget import MemoryBudget
 from addon.proxy.display.watching import Telemetry, Watching
-from addon.recordings.capture_files import CaptureFiles
+from addon.recordings.capture import CaptureFiles
 from addon.telemetry.health import problems
 from addon.telemetry.observer import Observer
 from ledger.store.processes import supervision
