@@ -1,7 +1,11 @@
-"""Captures hold the bytes and no credential, within their bounds."""
+"""Captures hold the bytes and no credential, within their bounds; a thread writes them: private files,
+whole gzip members, failures said and survived."""
 
 import base64
+import gzip
 import json
+import logging
+import stat
 import tracemalloc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +19,7 @@ from addon.dialects.routes import DIALECTS
 from addon.metering.memory_budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.metering.requests.messages import End
 from addon.metering.requests.redaction import REDACTED
+from addon.recordings import capture as module
 from addon.recordings.allow_list import KEPT_HEADERS, redacted_headers, redacted_url, redacted_value
 from addon.recordings.capture import (
     CHUNK_BYTES,
@@ -22,8 +27,13 @@ from addon.recordings.capture import (
     EXCHANGE_BYTES_MAX,
     Capture,
     CapturedExchange,
+    CaptureFiles,
+    append,
+    file_for,
     line_of,
+    make_folder,
 )
+from ledger.store.processes import supervision
 from tests.addon.linear import assert_linear
 
 STARTED = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -269,3 +279,120 @@ def test_the_work_is_linear(unit: str):
 def test_headers_of_quotas_are_kept_unless_they_hold_a_key(name: str, value: str):
     assert redacted_value(name, value) == value
     assert redacted_value(name, KEY) == REDACTED
+
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def files(folder: Path) -> CaptureFiles:
+    return CaptureFiles(folder, node="host/12/34", budget=MemoryBudget(), now=lambda: NOW)
+
+
+def test_files_are_private_and_every_line_is_a_member(tmp_path: Path):
+    writing = files(tmp_path / "new" / "deeper")
+    paths = set()
+    for number in range(3):
+        begun = writing.begin(request_bytes=15)
+        begun.add(b"data: %d\n\n" % number)
+        paths.add(writing.write(captured(begun, id=f"flow-{number}")))
+    writing.close(10)
+    (path,) = paths
+    assert path.name == "20261120T12-host-12-34.jsonl.gz"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["flow-0", "flow-1", "flow-2"]
+    assert writing.budget.taken_bytes == 0
+    assert (writing.dropped, writing.failure) == (0, None)
+
+
+def test_a_failure_is_said_once_and_the_next_exchange_is_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    writing = files(tmp_path / "file" / "in-the-way")
+    (tmp_path / "file").write_text("")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            writing.write(captured(writing.begin()))
+        writing.close(10)
+    assert writing.dropped == 2
+    assert (writing.failure or "").startswith("captures cannot be written: ")
+    assert len(caplog.records) == 1
+    (tmp_path / "file").unlink()
+    path = writing.write(captured(writing.begin()))
+    writing.close(10)
+    assert path.exists()
+    assert (writing.failure, writing.budget.taken_bytes) == (None, 0)
+
+
+STEPS = ["line_of", "append", "warning"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_a_step_raises_the_thread_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd, step: str, error: type[BaseException]
+):
+    """Each step raises twice: with a whole exchange, with a WebSocket, with nothing that a capture
+    is; what comes afterwards is written."""
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    writing = files(tmp_path)
+    monkeypatch.setattr(module, "LOG_SECONDS", 0.0)
+    owner = module.logger if step == "warning" else module
+    real, left = getattr(owner, step), [error("step failed"), error("step failed")]
+
+    def fail(*arguments):
+        if left:
+            raise left.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, step, fail)
+    session = writing.begin()
+    session.add_message(b"hello", from_client=True, is_text=True, at=NOW)
+    for item in (writing.begin(), session, writing.begin()):
+        writing.write(captured(item))
+    writing.write("no capture")  # type: ignore[arg-type]  # what it must survive
+    writing.write(captured(writing.begin(), started_at="no time"))
+    path = writing.write(captured(writing.begin(), id="after"))
+    writing.close(30)
+    assert not left
+    last = gzip.decompress(path.read_bytes()).splitlines()[-1]
+    assert json.loads(last)["id"] == "after"
+    health = writing.health()
+    assert health is not None
+    assert health.is_working
+    assert health.set_aside == writing.dropped
+    assert health.failures + writing.dropped >= 2
+    assert writing.problems()
+    assert writing.budget.taken_bytes == 0
+
+
+def test_a_thread_that_cannot_go_on_is_a_problem(tmp_path: Path, monkeypatch, capfd):
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    writing = files(tmp_path)
+    assert writing.problems() == ()
+    monkeypatch.setattr(CaptureFiles, "_write", lambda *_: 1 / 0)
+    for _ in range(supervision.FAILURES_AT_END_MAX + 2):
+        writing.write(captured(writing.begin()))
+    writing.close(30)
+    (problem,) = writing.problems()
+    assert problem.startswith("the capture writer does not work: ZeroDivisionError")
+    assert "the capture writer failed" in capfd.readouterr().err
+
+
+def test_what_waits_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "WAITING_MAX", 0)
+    writing = files(tmp_path)
+    with pytest.raises(OSError, match="0 captures wait"):
+        writing.write(captured(writing.begin(request_bytes=5)))
+    assert (writing.dropped, writing.budget.taken_bytes) == (1, 0)
+    writing.close(1)
+
+
+def test_an_existing_folder_is_left_as_it_is(tmp_path: Path):
+    folder = tmp_path / "mine"
+    folder.mkdir(mode=0o750)
+    make_folder(folder)
+    append(file_for(folder, node="n", now=NOW), b"{}\n")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750

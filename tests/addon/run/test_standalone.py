@@ -14,23 +14,6 @@ from addon.run.call.arguments import parse
 from addon.run.imports import uncollected_imports
 from addon.run.master import RecordingMaster, parsed_options
 from addon.run.standalone import warnings, words_of
-from ledger.model.errors import WrongCallError
-
-
-@pytest.mark.parametrize(
-    ("words", "options"),
-    [
-        pytest.param([], ["--listen-host", "127.0.0.1"], id="loopback unless asked otherwise"),
-        pytest.param(["--listen", "0.0.0.0"], ["--listen-host", "0.0.0.0"], id="host"),
-        pytest.param(
-            ["--listen", "127.0.0.2:81"],
-            ["--listen-host", "127.0.0.2", "--listen-port", "81"],
-            id="host and port",
-        ),
-    ],
-)
-def test_where_it_listens(words: list[str], options: list[str]):
-    assert list(words_of(parse(words))) == options
 
 
 @pytest.mark.parametrize(
@@ -56,12 +39,6 @@ def test_an_address_that_others_reach_is_warned_of(words: str, hosts: list[str])
     lines = warnings(opts)
     assert len(lines) == len(begins)
     assert all(line.startswith(begin) for line, begin in zip(lines, begins, strict=True))
-
-
-def test_a_mode_that_is_none_is_a_wrong_call():
-    opts, _ = parsed_options(["--mode", "reversed:x"])
-    with pytest.raises(WrongCallError, match="--mode reversed:x: unknown mode"):
-        warnings(opts)
 
 
 @pytest.mark.parametrize(
