@@ -116,6 +116,21 @@ def new_tag() -> str:
     return f"t{next(_tags)}"
 
 
+def post(
+    client: Http1 | Http2,
+    wire: Wire,
+    tag: str,
+    *more: tuple[str, str],
+    asked: bool | None = None,
+    body: bytes | None = None,
+    target: str | None = None,
+    **send: Any,
+) -> None:
+    """Send one request; `asked`, where there is no `body`: whether its client asks for usage."""
+    body = wire.request(asked=asked) if body is None else body
+    client.send("POST", target or wire.target, headers_for(wire, tag, *more), body, **send)
+
+
 def headers_for(wire: Wire, tag: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
     return [
         ("content-type", "application/json"),
@@ -139,10 +154,8 @@ def exchange(
 
     What is learned of an upstream holds for a path: a test that teaches takes a `prefix`.
     """
-    if body is None:
-        body = wire.request(asked=asked)
     with Http1(proxy.address()) as client:
-        client.send("POST", prefix + wire.target, headers_for(wire, tag, *more), body, **send)
+        post(client, wire, tag, *more, asked=asked, body=body, target=prefix + wire.target, **send)
         received = client.receive()
         assert client.is_quiet()
     return received

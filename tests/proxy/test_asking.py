@@ -14,8 +14,18 @@ from tests.proxy import rows
 from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.client import Ending, Http1
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
-from tests.proxy.pair import OPENAI, Pair, connect, exchange, headers_for, new_tag, pair, speak
-from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.pair import (
+    OPENAI,
+    Pair,
+    connect,
+    exchange,
+    headers_for,
+    new_tag,
+    pair,
+    post,
+    speak,
+)
+from tests.proxy.upstream import Answer, Request, Upstream, document
 from tests.proxy.wires import asks
 
 pytestmark = pytest.mark.proxy
@@ -146,12 +156,7 @@ def refuse(request: Request, *, message: str, status: int = 400) -> Answer:
     if not asks(request.body):
         return Answer(pieces=OPENAI.frames)
     error = {"error": {"message": message, "type": "invalid_request_error", "code": None}}
-    return Answer(
-        pieces=(json.dumps(error).encode(),),
-        status=status,
-        content_type="application/json",
-        framing=Framing.LENGTH,
-    )
+    return document(json.dumps(error).encode(), status)
 
 
 def test_a_refusal_never_reaches_the_client(known: Pair) -> None:
@@ -240,12 +245,8 @@ def test_the_clients_own_mistake_comes_back_to_it(known: Pair) -> None:
     def reject(request: Request) -> Answer:
         if b"broken" not in request.body:
             return Answer(pieces=OPENAI.answer(asked=asks(request.body)))
-        return Answer(
-            pieces=(b'{"error":{"message":"no such model","type":"invalid_request_error"}}',),
-            status=400,
-            content_type="application/json",
-            framing=Framing.LENGTH,
-        )
+        error = b'{"error":{"message":"no such model","type":"invalid_request_error"}}'
+        return document(error, 400)
 
     assert known.bare is not None
     known.upstream.script = reject
@@ -326,7 +327,7 @@ def test_what_cannot_be_decoded_does_not_end_as_if_it_were_whole(known: Pair) ->
     )
     tag = new_tag()
     with Http1(known.tee.address()) as client:
-        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=None))
+        post(client, OPENAI, tag, asked=None)
         received = client.receive()
     assert received.ending is Ending.CLOSED
     assert UNASKED.startswith(received.body)

@@ -9,7 +9,7 @@ import pytest
 from tests.proxy import rows
 from tests.proxy.client import Http1
 from tests.proxy.pair import Pair, pair
-from tests.proxy.upstream import Answer, Framing, Request
+from tests.proxy.upstream import Answer, Request, document
 
 pytestmark = pytest.mark.proxy
 
@@ -54,11 +54,7 @@ def ask(proxies: Pair, method: str, path: str, body: bytes, answer: Answer) -> b
 
 
 def as_json(value: object) -> Answer:
-    return Answer(
-        pieces=(json.dumps(value).encode(),),
-        content_type="application/json",
-        framing=Framing.LENGTH,
-    )
+    return document(json.dumps(value).encode())
 
 
 def booked(proxies: Pair) -> list[tuple[str, str, int | None, int | None]]:

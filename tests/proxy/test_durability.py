@@ -17,8 +17,8 @@ import pytest
 from ledger.store.writing.batches import LATE
 from tests.proxy import rows
 from tests.proxy.client import Ending, Http1, Received
-from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair, tee_before
-from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair, post, tee_before
+from tests.proxy.upstream import Answer, Framing, Request, Upstream, document
 from tests.proxy.wires import asks
 from tests.proxy.workers import UNASKED, check_rows, loaded, wait_for_ends
 
@@ -32,7 +32,7 @@ DOCUMENT = (
 
 def answer(request: Request) -> Answer:
     if b'"stream": true' not in request.body:
-        return Answer(pieces=(DOCUMENT,), content_type="application/json", framing=Framing.LENGTH)
+        return document(DOCUMENT)
     return Answer(pieces=OPENAI.answer(asked=asks(request.body)))
 
 
@@ -141,27 +141,6 @@ def test_a_ledger_that_cannot_be_written(tmp_path: Path) -> None:
         assert running.tee.wait_for_log("tokentee: ")
 
 
-def test_two_proxies_share_one_ledger(tmp_path: Path) -> None:
-    ledger = tmp_path / "shared.db"
-    options = {"ledger_url": f"sqlite:///{ledger}"}
-    with (
-        pair(tmp_path / "one", with_bare=False, options=options) as one,
-        pair(tmp_path / "two", with_bare=False, options=options) as two,
-    ):
-        one.upstream.script = two.upstream.script = answer
-        with ThreadPoolExecutor(2) as pool:
-            for number, made in enumerate((one, two)):
-                pool.submit(send_some, made, f"p{number}")
-    found = rows.by_tag(ledger, "case")
-    assert sorted(found) == sorted(f"p{n}.{each}" for n in range(2) for each in range(20))
-    assert {row["output_tokens"] for (row,) in found.values()} == {64}
-
-
-def send_some(made: Pair, name: str) -> None:
-    for number in range(20):
-        exchange(made.tee, OPENAI, f"{name}.{number}")
-
-
 def test_async_commits_do_not_hold_the_end_back(tmp_path: Path) -> None:
     """With `ledger_commit=async` a locked ledger delays nobody."""
     with pair(tmp_path, with_bare=False, options={"ledger_commit": "async"}) as running:
@@ -221,7 +200,7 @@ def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
         def ask(number: int) -> Received:
             with Http1(proxy.address()) as client:
                 body = b'{"model":"gpt-4o","messages":[]}'
-                client.send("POST", OPENAI.target, headers_for(OPENAI, f"l{number}"), body)
+                post(client, OPENAI, f"l{number}", body=body)
                 received = client.head()
                 client.more(received)
                 begun.release()

@@ -21,9 +21,9 @@ from tests.proxy.pair import (
     OPENAI,
     Pair,
     exchange,
-    headers_for,
     new_tag,
     pair,
+    post,
     speak,
     tee_before,
 )
@@ -56,8 +56,7 @@ def test_nobody_there_and_nobody_trusted(tmp_path: Path) -> None:
             tag = new_tag()
             tags.add(tag)
             with Http1(proxy.address(index)) as client:
-                headers = headers_for(wire, tag)
-                client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
+                post(client, wire, tag, asked=ASKED[ask])
                 assert client.receive().status == 502, (end, wire.name)
         assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == len(tags))
         assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
@@ -102,8 +101,7 @@ def test_a_flow_killed_before_its_body(killing: Pair, wire: Wire, ask: Ask) -> N
 
 def killed(killing: Pair, tag: str, hook: str, wire: Wire = OPENAI, ask: Ask = Ask.ASKED) -> None:
     with Http1(killing.tee.address()) as client:
-        headers = headers_for(wire, tag, ("x-kill", hook))
-        client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
+        post(client, wire, tag, ("x-kill", hook), asked=ASKED[ask])
         with pytest.raises((BrokenHttpError, ConnectionResetError)):
             client.receive()
 
@@ -113,8 +111,7 @@ def test_a_flow_killed_when_all_has_passed(killing: Pair) -> None:
     killing.upstream.script = speak(OPENAI)
     tag = new_tag()
     with Http1(killing.tee.address()) as client:
-        headers = headers_for(OPENAI, tag, ("x-kill", "response"))
-        client.send("POST", OPENAI.target, headers, OPENAI.request(asked=True))
+        post(client, OPENAI, tag, ("x-kill", "response"), asked=True)
         received = client.receive()
     assert received.body == b"".join(OPENAI.answer(asked=True))
     row = killing.settled_row(tag)
@@ -161,8 +158,7 @@ def test_stopped_with_streams_open(tmp_path: Path, how: signal.Signals, *, hangs
         for wire, ask in EVERY_ASK:
             client = running.enter_context(Http1(proxy.address()))
             tag = new_tag()
-            headers = headers_for(wire, tag, ("x-wire", wire.name))
-            client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
+            post(client, wire, tag, ("x-wire", wire.name), asked=ASKED[ask])
             received = client.head()
             client.more(received)
             open_streams.append((client, received, wire, ask, tag))
@@ -203,7 +199,7 @@ def test_upstream_that_says_nothing_until_the_client_gives_up(killing: Pair) -> 
     killing.upstream.script = lambda _: silent
     tag = new_tag()
     with Http1(killing.tee.address()) as client:
-        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=True))
+        post(client, OPENAI, tag, asked=True)
         assert rows.eventually(lambda: bool(rows.by_tag(killing.tee.ledger, "case").get(tag)))
         client.leave()
     row = killing.settled_row(tag)
@@ -223,7 +219,7 @@ def test_answers_that_are_not_streamed_and_end_badly(killing: Pair) -> None:
     )
     body = b'{"model":"gpt-4o","messages":[]}'
     with Http1(killing.tee.address()) as client:
-        client.send("POST", OPENAI.target, headers_for(OPENAI, cut), body)
+        post(client, OPENAI, cut, body=body)
         client.receive()
     assert killing.settled_row(cut)["outcome"] == "upstream_cut"
 
@@ -235,7 +231,7 @@ def test_answers_that_are_not_streamed_and_end_badly(killing: Pair) -> None:
     )
     with Http1(killing.tee.address()) as client:
         # The other addon may want the whole body, so none of it is sent before its end.
-        client.send("POST", OPENAI.target, headers_for(OPENAI, left), body)
+        post(client, OPENAI, left, body=body)
         assert rows.eventually(lambda: bool(rows.by_tag(killing.tee.ledger, "case").get(left)))
         client.leave()
     assert killing.settled_row(left)["outcome"] == "client_left"
@@ -280,7 +276,7 @@ def closed_behind_the_finish(
     upstream.script = lambda _: answer
     tag = new_tag()
     with Http1(proxy.address()) as client:
-        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=asked))
+        post(client, OPENAI, tag, asked=asked)
         gate.release(2)
         received = client.head()
         while len(received.body) < sum(map(len, pieces)) and client.more(received):

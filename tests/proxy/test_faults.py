@@ -16,7 +16,7 @@ from tests.proxy import rows
 from tests.proxy.client import BrokenHttpError
 from tests.proxy.mitmdump import SCRIPTS
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair, speak
-from tests.proxy.upstream import Answer, Framing, Request
+from tests.proxy.upstream import Answer, Request, document
 
 pytestmark = pytest.mark.proxy
 
@@ -45,12 +45,6 @@ GUARDS = (
 """What has no guard before itself: the guards, and the callables that mitmproxy has of us, which
 have one inside; a wrapper that calls its watcher alone; what wakes an end that waits for its commit,
 without which it waits 5 s."""
-
-
-def document(body: bytes, status: int = 200) -> Answer:
-    return Answer(
-        pieces=(body,), status=status, content_type="application/json", framing=Framing.LENGTH
-    )
 
 
 def refuse(request: Request) -> Answer:

@@ -15,7 +15,7 @@ from addon import cli
 from tests.proxy import rows
 from tests.proxy.client import Http1
 from tests.proxy.mitmdump import Mitmdump, free_port
-from tests.proxy.pair import ANTHROPIC, OPENAI, exchange, headers_for, new_tag, pair, speak
+from tests.proxy.pair import ANTHROPIC, OPENAI, exchange, new_tag, pair, post, speak
 from tests.proxy.upstream import Answer, End, Request, Upstream
 from tests.proxy.wires import asks
 
@@ -95,9 +95,7 @@ def test_a_client_that_leaves_when_it_has_all_makes_no_red_mark(web: Web) -> Non
 
     web.upstream.script = held
     with Http1(web.proxy.address()) as client:
-        client.send(
-            "POST", OPENAI.target, headers_for(OPENAI, new_tag()), OPENAI.request(asked=None)
-        )
+        post(client, OPENAI, new_tag(), asked=None)
         client.receive(until=b"[DONE]")
     (flow,) = web.commented(1)
     assert flow["comment"] == "in 1 200 (1 024 cached) out 64 · $0.0024"
@@ -118,7 +116,7 @@ def test_a_request_waits_and_then_is_answered(tmp_path: Path):
         running.upstream.script = lambda request: replace(speak(OPENAI)(request), gate=gate)
         with Http1(running.tee.address()) as client:
             body = OPENAI.request(asked=None)
-            client.send("POST", OPENAI.target, headers_for(OPENAI, "x"), body)
+            post(client, OPENAI, "x", body=body)
             assert rows.eventually(lambda: states(running.tee) == ["waiting"])
             gate.release()
             assert client.head().status == 200

@@ -13,8 +13,8 @@ from mitmproxy.io import FlowReader
 
 from tests.proxy.client import Http1
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
-from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
-from tests.proxy.upstream import Answer, End, Framing
+from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair, post, speak
+from tests.proxy.upstream import Answer, End, Framing, document
 
 pytestmark = pytest.mark.proxy
 
@@ -65,9 +65,7 @@ def plain(running: Pair, tag: str, **more: object) -> tuple[object, object]:
     received = []
     for proxy in (running.tee, running.bare):
         with Http1(proxy.address()) as client:
-            client.send(
-                "POST", OPENAI.target, headers_for(OPENAI, tag), b'{"model":"m","messages":[]}'
-            )
+            post(client, OPENAI, tag, body=b'{"model":"m","messages":[]}')
             one = client.receive()
             received.append((one.status, one.headers, one.body, one.ending))
     return received[0], received[1]
@@ -150,7 +148,7 @@ def test_the_host_is_the_one_that_the_client_meant(running: Pair, through) -> No
     running.upstream.script = speak(OPENAI)
     tag = new_tag()
     with through(running) as client:
-        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=None))
+        post(client, OPENAI, tag, asked=None)
         assert client.receive().body == UNASKED  # `tee_hosts` names the address, and still counts
     row = running.row(tag)
     assert row["origin"] == f"http://{NAME}:{running.upstream.port}"
@@ -163,7 +161,7 @@ def test_in_reverse_mode_a_client_cannot_name_another_host(running: Pair) -> Non
     tag = new_tag()
     with Http1(running.tee.address()) as client:
         client.address = ("api.openai.com", 443)
-        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=True))
+        post(client, OPENAI, tag, asked=True)
         assert client.receive().body == ASKED
     assert running.row(tag)["origin"] == f"http://127.0.0.1:{running.upstream.port}"
 
@@ -215,7 +213,7 @@ def test_a_flow_file_has_plain_answers_as_upstream_sent_them(tmp_path: Path) -> 
         with_bare=False,
         options={"save_stream_file": str(saved), "stream_large_bodies": "30k"},
     ) as running:
-        by_length = Answer(pieces=(DOCUMENT,), content_type=JSON, framing=Framing.LENGTH)
+        by_length = document(DOCUMENT)
         assert answered(running, by_length) == DOCUMENT
         zipped = Answer(
             pieces=(packed[:20], packed[20:]),
@@ -223,7 +221,7 @@ def test_a_flow_file_has_plain_answers_as_upstream_sent_them(tmp_path: Path) -> 
             headers=(("content-encoding", "gzip"),),
         )
         assert answered(running, zipped) == packed
-        beyond = Answer(pieces=(large,), content_type=JSON, framing=Framing.LENGTH)
+        beyond = document(large)
         assert answered(running, beyond) == large
     with saved.open("rb") as file:
         flows = [flow for flow in FlowReader(file).stream() if isinstance(flow, http.HTTPFlow)]
@@ -233,7 +231,7 @@ def test_a_flow_file_has_plain_answers_as_upstream_sent_them(tmp_path: Path) -> 
 
 def test_another_addon_can_change_a_plain_answer(tmp_path: Path) -> None:
     script = SCRIPTS / "changer.py"
-    by_length = Answer(pieces=(DOCUMENT,), content_type=JSON, framing=Framing.LENGTH)
+    by_length = document(DOCUMENT)
     changed = DOCUMENT.replace(b"upstream", b"changed!")
     with pair(tmp_path, with_bare=False, behind=(script,)) as running:
         assert answered(running, by_length) == changed

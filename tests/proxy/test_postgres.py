@@ -19,7 +19,7 @@ from tests.proxy.client import Http1
 from tests.proxy.mitmdump import START_SECONDS_MAX, Mitmdump
 from tests.proxy.pair import OPENAI, exchange, new_tag, speak
 from tests.proxy.relaying import Line
-from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.upstream import Answer, Request, Upstream, document
 from tests.proxy.workers import Workers, loaded, wait_for_ends
 
 pytestmark = [pytest.mark.proxy, pytest.mark.postgres, pytest.mark.timeout(300)]
@@ -159,11 +159,7 @@ def test_a_response_that_another_proxy_fetches_is_not_booked_again(
     }
 
     def answer(_request: Request) -> Answer:
-        return Answer(
-            pieces=(json.dumps(done).encode(),),
-            content_type="application/json",
-            framing=Framing.LENGTH,
-        )
+        return document(json.dumps(done).encode())
 
     def ask(running: Mitmdump, method: str, path: str, body: bytes) -> None:
         client = Http1(running.address())

@@ -18,7 +18,7 @@ from websockets.sync.client import connect as connect_websocket
 from tests.proxy import rows
 from tests.proxy.client import Ending, Http1
 from tests.proxy.mitmdump import TEE, Mitmdump
-from tests.proxy.pair import connect, headers_for
+from tests.proxy.pair import connect, post
 from tests.proxy.test_before_end import DOCUMENTS, Framed, cases_of
 from tests.proxy.test_websocket import CREATE, answer_of
 from tests.proxy.test_websocket import upstream as websocket_upstream
@@ -114,8 +114,7 @@ def test_answers_under_way_are_whole_and_have_their_rows(
         def play(number: int) -> str | None:
             case = CASES[number]
             with connect(proxy, is_h2=case.client_is_h2) as client:
-                headers = headers_for(case.wire, str(number), ("x-case", str(number)))
-                client.send("POST", case.wire.target, headers, case.wire.request(asked=case.asked))
+                post(client, case.wire, str(number), ("x-case", str(number)), asked=case.asked)
                 received = client.receive()
             by_close = case.framed is Framed.CLOSE and not case.client_is_h2
             ending = Ending.CLOSED if by_close else Ending.TERMINATED

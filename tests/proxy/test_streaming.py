@@ -11,7 +11,17 @@ import zstandard
 
 from tests.proxy.client import Ending, Http1, Received
 from tests.proxy.matrix import ASKED, EVERY_ASK, Ask
-from tests.proxy.pair import ANTHROPIC, BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair
+from tests.proxy.pair import (
+    ANTHROPIC,
+    BY_NAME,
+    OPENAI,
+    Pair,
+    exchange,
+    headers_for,
+    new_tag,
+    pair,
+    post,
+)
 from tests.proxy.upstream import Answer, Framing, Request
 from tests.proxy.wires import Wire, asks
 
@@ -35,8 +45,7 @@ def test_no_frame_waits_for_a_later_one(running: Pair, wire: Wire, ask: Ask) -> 
         pieces=wire.answer(asked=asks(request.body)), content_type=wire.content_type, gate=gate
     )
     with Http1(running.tee.address()) as client:
-        headers = headers_for(wire, new_tag())
-        client.send("POST", wire.target, headers, wire.request(asked=ASKED[ask]))
+        post(client, wire, new_tag(), asked=ASKED[ask])
         received = client.head()
         for due in due_after_each(wire, ask):
             assert client.is_quiet()
@@ -79,7 +88,7 @@ def test_when_editing_only_the_incomplete_frame_is_held(
     ends = list(itertools.accumulate(len(frame) for frame in frames))
     due = [0, *due_after_each(wire, Ask.NOT_ASKED)]
     with Http1(running.tee.address()) as client:
-        client.send("POST", wire.target, headers_for(wire, new_tag()), wire.request(asked=None))
+        post(client, wire, new_tag(), asked=None)
         received = client.head()
         for sent in itertools.accumulate(len(piece) for piece in pieces):
             gate.release()
@@ -161,27 +170,6 @@ def test_an_unknown_path_of_a_configured_host_has_its_row(running: Pair) -> None
     assert (row["input_tokens"], row["output_tokens"]) == (None, None)
 
 
-def test_pipelined_reuse_of_one_connection(running: Pair) -> None:
-    """Twenty exchanges on one connection, edited and not, each exactly framed."""
-
-    def answer(request: Request) -> Answer:
-        return Answer(pieces=OPENAI.answer(asked=asks(request.body)))
-
-    running.upstream.script = answer
-    with Http1(running.tee.address()) as client:
-        for number in range(20):
-            asked = (None, True, False)[number % 3]
-            tag = new_tag()
-            client.send(
-                "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=asked)
-            )
-            received = client.receive()
-            assert received.ending is Ending.TERMINATED
-            assert client.is_quiet()
-            assert received.body == b"".join(OPENAI.answer(asked=asked is True))
-            assert running.row(tag)["output_tokens"] == 64
-
-
 @pytest.mark.parametrize("ask", [Ask.ASKED, Ask.NOT_ASKED])
 def test_chunks_that_come_in_one_read_stay_apart(running: Pair, ask: Ask) -> None:
     """Some clients take each chunk for one event."""
@@ -200,9 +188,7 @@ def test_chunks_that_come_in_one_read_stay_apart(running: Pair, ask: Ask) -> Non
     running.upstream.script = lambda _: burst
     tag = new_tag()
     with Http1(running.tee.address()) as client:
-        client.send(
-            "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=ASKED[ask])
-        )
+        post(client, OPENAI, tag, asked=ASKED[ask])
         received = client.receive()
     assert received.pieces == list(OPENAI.answer(asked=ask is Ask.ASKED))
     assert received.ending is Ending.TERMINATED

@@ -106,6 +106,13 @@ class Answer:
         return b"".join(self.pieces)
 
 
+def document(body: bytes, status: int = 200) -> Answer:
+    """A JSON answer with a content-length."""
+    return Answer(
+        pieces=(body,), status=status, content_type="application/json", framing=Framing.LENGTH
+    )
+
+
 type Raw = Callable[[Request, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Takes an HTTP/1.1 connection over, which is closed after it."""
 type Script = Callable[[Request], Answer | Raw]

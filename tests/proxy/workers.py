@@ -9,7 +9,7 @@ from typing import Any
 from tests.proxy import rows
 from tests.proxy.client import BrokenHttpError, Ending, Http1
 from tests.proxy.mitmdump import START_SECONDS_MAX, Mitmdump
-from tests.proxy.pair import OPENAI, headers_for
+from tests.proxy.pair import OPENAI, post
 from tests.proxy.rows import eventually
 
 type Asked = Sequence[tuple[bytes, bytes]]
@@ -94,7 +94,7 @@ class Client:
         tag = f"{self._name}.{number}"
         self.sent.append(tag)
         try:
-            connection.send("POST", OPENAI.target, headers_for(OPENAI, tag), body)
+            post(connection, OPENAI, tag, body=body)
             answer = connection.receive()
         except (OSError, BrokenHttpError):
             self.broken.append(tag)

@@ -200,15 +200,6 @@ def _no_thread_is_left():
     assert threading.active_count() <= before
 
 
-def test_figures_and_cost():
-    found = one(charges=(line(10), line(5, "uncached_input")))
-    assert found.amounts.cost_picousd == 15
-    assert not found.is_unpriced
-    assert found.model == "gpt-4.1-2025-04-14"
-    assert (found.seconds, found.seconds_to_first_token) == (2.0, 0.25)
-    assert found.server == ("api.openai.com", 443)
-
-
 @pytest.mark.parametrize(
     ("charges", "cost", "is_unpriced"),
     [((), None, True), ((line(None),), None, True), ((line(3), line(None)), 3, True)],
