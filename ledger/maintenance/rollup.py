@@ -15,7 +15,7 @@ Summing may run at any time, twice at once, or not at all:
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -204,17 +204,17 @@ def _end_of_what_is_over(connection: Connection) -> datetime | None:
 def _sums_of(connection: Connection, day: date) -> dict[sa.Table, list[Values]]:
     """The sums of the requests and exchanges of a day, as rows of their tables."""
     groups = _groups(connection, day)
-    states, unpriced = (
-        connection.execute(_of_view(view, day, table.c))
-        for view, table in (("live_hourly", hourly), ("live_unpriced", unpriced_lines))
-    )
-    return {
+    sums: dict[sa.Table, list[Values]] = {
         hourly_usage: [row for group in groups for row in _storable(group)],
         daily: [{"day": day, **row} for group in _by_day(groups) for row in _storable(group)],
         daily_by: [{"day": day, **row} for group in _by_one(groups) for row in _storable(group)],
-        hourly: [{"day": day, **row._asdict()} for row in states],
-        unpriced_lines: [{"day": day, **row._asdict()} for row in unpriced],
     }
+    for name, table in (("live_hourly", hourly), ("live_unpriced", unpriced_lines)):
+        columns = [sa.column(each.name, each.type) for each in table.c if each.name != "day"]
+        live = sa.table(name, sa.column("stale_day", sa.Date), *columns)
+        query = sa.select(*(live.c[each.name] for each in columns)).where(live.c.stale_day == day)
+        sums[table] = [{"day": day, **row._asdict()} for row in connection.execute(query)]
+    return sums
 
 
 def _groups(connection: Connection, day: date, *, is_split: bool = False) -> list[Values]:
@@ -321,10 +321,3 @@ def _storable(group: Values) -> Iterator[Values]:
         yield {**row, **{name: SUM_MAX if row[name] > 0 else -SUM_MAX for name in rest}}
         row = {**row, **dict.fromkeys((*SUMS, *TIMES)), **dict.fromkeys(COUNTS, 0), **rest}
     yield row
-
-
-def _of_view(name: str, day: date, columns: Iterable[sa.Column[Any]]) -> sa.Select[Any]:
-    """The rows of a stale day in a view that sums up or finds what is live."""
-    shown = [sa.column(each.name, each.type) for each in columns if each.name != "day"]
-    live = sa.table(name, sa.column("stale_day", sa.Date), *shown)
-    return sa.select(*(live.c[each.name] for each in shown)).where(live.c.stale_day == day)

@@ -108,11 +108,14 @@ def lines(
     """The ledger by day and `by`, both days included. By model, each charge for anything but tokens
     is a line of its own, with the charge line's name as its item."""
     within = replace(scope, since=midnight(first), until=midnight(last + timedelta(days=1)))
-    items = _items(engine, within) if by is Dimension.MODEL else []
     apart: dict[tuple[date, str | None], int] = defaultdict(int)
-    for item in items:
-        apart[item.day, item.model] += item.figures["cost_picousd"]
-    found = list(items)
+    found: list[Line] = []
+    charged = _charged(engine, within, ("day", "model")) if by is Dimension.MODEL else ()
+    for text, model, line, _, _, high, low in charged:
+        if not is_token_line(line) and high is not None:
+            day, amount = date.fromisoformat(text), _whole(high, low)
+            apart[day, model] += amount
+            found.append(Line(day=day, model=model, item=line, figures={"cost_picousd": amount}))
     for row in report(engine, ("day", _WORDS[by]), within).rows:
         day, name = date.fromisoformat(row.key[0] or ""), row.key[1]
         figures = {key: value for key, value in _figures(row.figures) if value is not None}
@@ -128,20 +131,6 @@ def lines(
             )
         )
     return found
-
-
-def _items(engine: Engine, scope: Scope) -> list[Line]:
-    """Current charges for anything but tokens, by day, model and line."""
-    return [
-        Line(
-            day=date.fromisoformat(day),
-            model=model,
-            item=line,
-            figures={"cost_picousd": _whole(high, low)},
-        )
-        for day, model, line, _, _, high, low in _charged(engine, scope, ("day", "model"))
-        if not is_token_line(line) and high is not None
-    ]
 
 
 def _charged(

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db
-from ledger.store.keys import Key, chosen, instant_text, midnight, parameters
+from ledger.store.keys import chosen, instant_text, midnight, parameters
 from ledger.store.tables import (
     OF_EXCHANGES,
     PARTITIONED,
@@ -135,18 +135,25 @@ def _months(connection: Connection) -> list[date]:
     return sorted(date(int(name[-7:-3]), int(name[-2:]), 1) for name in names)
 
 
-def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
+def drop(engine: Engine, those: sa.ColumnElement[bool]) -> int:
     """Drop some of these exchanges, the oldest first; how many, 0 if there are none left."""
     with db.writing(engine) as connection:
         rows = connection.execute(
             sa.select(exchanges.c.opened_at, exchanges.c.id)
-            .where(which)
+            .where(those)
             .order_by(exchanges.c.opened_at, exchanges.c.id)
             .limit(DROP_EXCHANGES_MAX)
         ).all()
         if rows:
             _allow(connection, allowed=True)
-            _delete(connection, [(instant_text(row.opened_at), row.id) for row in rows])
+            keys = [(instant_text(row.opened_at), row.id) for row in rows]
+            existing = set(sa.inspect(connection).get_table_names())
+            for table in OF_EXCHANGES:
+                if table.name in existing:
+                    key = "id" if table is exchanges else "exchange_id"
+                    which = f"(opened_at, {key}) IN ({chosen(connection.dialect.name)})"
+                    statement = sa.text(f"DELETE FROM {table.name} WHERE {which}")
+                    connection.execute(statement, parameters(keys))
             _allow(connection, allowed=False)
             _note_dropped_until(connection, rows[-1].opened_at)
     return len(rows)
@@ -171,19 +178,6 @@ def _allow(connection: Connection, *, allowed: bool) -> None:
         connection.exec_driver_sql(f"SET LOCAL tokentee.retention = '{value}'")
     else:
         db.note(connection, "retention", "under way" if allowed else None)
-
-
-def _delete(connection: Connection, keys: list[Key]) -> None:
-    which = chosen(connection.dialect.name)
-    existing = set(sa.inspect(connection).get_table_names())
-    for table in OF_EXCHANGES:
-        if table.name not in existing:
-            continue
-        key = "id" if table is exchanges else "exchange_id"
-        connection.execute(
-            sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({which})"),
-            parameters(keys),
-        )
 
 
 def month_of(opened_at: str) -> date:
