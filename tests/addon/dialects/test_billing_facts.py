@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from addon.dialects.request import read_request
 from addon.dialects.routes import DIALECTS, match
+from addon.dialects.vendors.bedrock import LIFETIMES_MAX
 from addon.metering.answers.meter import Meter
 from ledger.model.usage import BILLING_FIELDS, COUNT_MAX, SIZE_STEPS
 from ledger.pricing import rules
@@ -166,6 +167,9 @@ def test_a_cache_write_of_another_lifetime_has_no_known_price():
     usage = {"inputTokens": 1, "cacheWriteInputTokens": 7, "cacheDetails": details}
     found = metered("bedrock.converse", {"stopReason": "end_turn", "usage": usage}).usage()
     assert (found.cache_write_1h_tokens, found.tool_units) == (3, {"cache_write_1d_tokens": 4})
+    usage["cacheDetails"] = details + [{"ttl": f"{n}h", "inputTokens": n} for n in range(1, 99)]
+    bounded = metered("bedrock.converse", {"stopReason": "end_turn", "usage": usage}).usage()
+    assert (bounded.cache_write_1h_tokens, len(bounded.tool_units)) == (4, LIFETIMES_MAX - 2)
 
 
 def test_an_iteration_of_another_kind_has_no_known_price():

@@ -9,7 +9,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon.framing import sse
@@ -155,22 +155,18 @@ def with_blanks_joined(framed: Framed) -> Framed:
     return framed._replace(blocks=blocks)
 
 
-@given(st.lists(st.tuples(LINES, ENDS), max_size=4), st.data())
-def test_cuts_mean_nothing(parts: list[tuple[list[bytes], bytes]], data: st.DataObject) -> None:
-    body = b"".join(end.join([*lines, b""]) for lines, end in parts)
-    whole = with_blanks_joined(frame(SSE, [body]))
-    assert with_blanks_joined(frame(SSE, pieces(body, data.draw(cuts_of(body))))) == whole
+BODIES = st.one_of(
+    st.lists(st.tuples(LINES, ENDS), max_size=4).map(
+        lambda parts: b"".join(end.join([*lines, b""]) for lines, end in parts)
+    ),
+    st.binary(max_size=60),
+    st.text(alphabet="\r\n\nd:a ", max_size=40).map(str.encode),
+)
 
 
-@given(st.binary(max_size=60), st.data())
-def test_no_bytes_raise(body: bytes, data: st.DataObject) -> None:
-    whole = with_blanks_joined(frame(SSE, [body]))
-    assert with_blanks_joined(frame(SSE, pieces(body, data.draw(cuts_of(body))))) == whole
-
-
-@given(st.text(alphabet="\r\n\nd:a ", max_size=40), st.data())
-def test_line_ends_in_any_order(text: str, data: st.DataObject) -> None:
-    body = text.encode()
+@given(BODIES, st.data())
+@settings(max_examples=300)
+def test_no_bytes_raise_and_cuts_mean_nothing(body: bytes, data: st.DataObject) -> None:
     whole = with_blanks_joined(frame(SSE, [body]))
     assert with_blanks_joined(frame(SSE, pieces(body, data.draw(cuts_of(body))))) == whole
 

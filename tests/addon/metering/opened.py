@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import RunRules, open_exchange
-from addon.metering.requests.messages import Body, Request
+from addon.metering.requests.messages import Body, Request, Response
 from addon.metering.session import MeteredSession
+from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 
@@ -43,6 +44,21 @@ def opened(request: Request = REQUEST, rules: RunRules = RULES, **more: Any) -> 
     exchange = maybe_opened(request, rules, **more)
     assert exchange is not None
     return exchange
+
+
+def tapped(
+    exchange: MeteredExchange,
+    body: bytes,
+    kind: str = "application/json",
+    status: int = 200,
+    **more: Any,
+) -> Tap:
+    """The tap through which an answer has passed, at once."""
+    headers = {"content-type": kind, **more.pop("headers", {})}
+    given = {"edits": False, "clock": lambda: 0.0, **more}
+    tap = exchange.answer(Response(status=status, headers=headers), **given)
+    tap.callable(body)
+    return tap
 
 
 def session_of(request: Request) -> MeteredSession:

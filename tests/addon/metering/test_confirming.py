@@ -9,8 +9,8 @@ from msgspec import structs
 
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import RunRules, Upstream
-from addon.metering.requests.messages import Body, End, Response
-from tests.addon.metering.opened import REQUEST, maybe_opened, opened
+from addon.metering.requests.messages import Body, End
+from tests.addon.metering.opened import REQUEST, maybe_opened, opened, tapped
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 JSON = "application/json"
@@ -130,10 +130,7 @@ def exchange_of(
     )
     exchange = maybe_opened(request, rules)
     if exchange is not None:
-        tap = exchange.answer(
-            Response(status=200, headers={"content-type": JSON}), edits=False, clock=lambda: 0.0
-        )
-        tap.callable(json.dumps(answer).encode())
+        tapped(exchange, json.dumps(answer).encode())
         exchange.settle(End.FINISHED, cause=None, now=NOW)
     return exchange
 
@@ -187,14 +184,10 @@ def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
     rows: list[str] = []
     request = structs.replace(REQUEST, host="app.example", headers={}, body=Body(b"?"))
     exchange = opened(request, ANYWHERE)
-    tap = exchange.answer(
-        Response(status=200, headers={"content-type": "text/event-stream"}),
-        edits=False,
-        clock=lambda: 0.0,
-        on_confirmed=lambda: rows.append("row"),
-    )
     frame = b'data: {"id":"c","choices":[{"delta":{"content":"x"}}]}\n\n'
-    tap.callable(frame * 200)
+    tap = tapped(
+        exchange, frame * 200, "text/event-stream", on_confirmed=lambda: rows.append("row")
+    )
     assert rows == ["row"]
     tap.callable(frame * 200)
     assert rows == ["row"]

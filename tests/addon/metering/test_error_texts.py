@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request, Response
+from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request
 from addon.metering.settlement import Settled
 from ledger.model.exchange import Outcome
-from tests.addon.metering.opened import REQUEST, opened, session_of
+from tests.addon.metering.opened import REQUEST, opened, session_of, tapped
 
 AT = datetime(2026, 11, 2, 12, tzinfo=UTC)
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
@@ -37,13 +37,8 @@ def create(text: str = PROMPT) -> bytes:
 
 def test_an_http_error():
     exchange = opened(asked())
-    tap = exchange.answer(
-        Response(status=401, headers={"content-type": "application/json"}),
-        edits=False,
-        clock=lambda: 0.0,
-    )
     error = {"message": f"Incorrect API key {KEY} for '{PROMPT}'", "type": KEY, "code": "bad_key"}
-    tap.callable(json.dumps({"error": error}).encode())
+    tapped(exchange, _json({"error": error}), status=401)
     row, _ = exchange.settle(End.FINISHED, cause=None, now=AT)
     assert row.error_message == "Incorrect API key <redacted> for '<redacted>'"
     assert (row.error_type, row.error_code) == ("<redacted>", "bad_key")
@@ -192,9 +187,7 @@ def test_no_run_of_a_prompt_is_stored(quoted, body: str, known: str, error: str,
     sent, headers = KNOWN[known](BODIES[body](prompt))
     exchange = opened(asked(body=sent, **headers))
     status, kind, answer = ERRORS[error](said)
-    response = Response(status=status, headers={"content-type": kind})
-    tap = exchange.answer(response, edits=is_streamed, clock=lambda: 0.0)
-    tap.callable(answer)
+    tapped(exchange, answer, kind, status, edits=is_streamed)
     row, reading = exchange.settle(End.FINISHED, cause=None, now=AT)
     assert told(prompt, row, reading) == set()
 

@@ -15,7 +15,7 @@ from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source
 from ledger.model.reading import Billing, UsageSource
-from tests.addon.metering.opened import REQUEST, RULES, opened
+from tests.addon.metering.opened import REQUEST, RULES, opened, tapped
 
 NOW = datetime(2026, 11, 20, 0, 0, 9, tzinfo=UTC)
 SSE = Response(status=200, headers={"content-type": "text/event-stream"})
@@ -119,16 +119,6 @@ def test_which_answers_are_streams_and_which_may_refuse():
     assert not may_refuse(replace(refused, headers={"content-length": "9999999"}), injected=True)
 
 
-def test_a_recorded_answer_is_read_whole():
-    exchange = opened(source=Source.REPLAY)
-    exchange.answer(SSE, edits=False, clock=lambda: 0.0).callable(STREAM)
-    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
-    assert exchange.is_recorded
-    assert settled.outcome is Outcome.COMPLETE
-    assert settled.streamed
-    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 2)
-
-
 @pytest.mark.parametrize(
     ("encoding", "body", "kept", "said"),
     [
@@ -198,21 +188,9 @@ def test_an_error_may_not_quote_a_long_encoded_request(monkeypatch: pytest.Monke
     monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", 100)
     exchange = of_request(gzip.compress(PROMPT), "gzip")
     error = b'{"error":{"type":"invalid","message":"we do not like a b a b a b a b a b a b a b"}}'
-    tap = exchange.answer(
-        Response(status=400, headers={"content-type": "application/json"}),
-        edits=False,
-        clock=lambda: 0.0,
-    )
-    tap.callable(error)
-    tap.callable(b"")
+    tapped(exchange, error, status=400).callable(b"")
     settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert (settled.error_type, settled.error_message) == ("invalid", "<redacted>")
-
-
-@pytest.mark.parametrize("length", ["100000000", "12", ""])
-def test_a_long_refusal_is_not_waited_for(length: str):
-    response = Response(status=400, headers={"content-length": length} if length else {})
-    assert may_refuse(response, injected=True) is (length != "100000000")
 
 
 def test_an_encoding_that_is_not_known_leaves_asked_usage_in():

@@ -11,7 +11,7 @@ from addon.metering.quotas import limits_of
 from addon.metering.requests.messages import Body, End, RecordedTimes, Response
 from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
 from addon.metering.settlement import Settled
-from tests.addon.metering.opened import REQUEST, opened
+from tests.addon.metering.opened import REQUEST, opened, tapped
 
 AT = datetime(2026, 11, 2, 12, tzinfo=UTC)
 RESET = int(AT.timestamp()) + 3_600
@@ -33,11 +33,8 @@ def asked(host="api.openai.com", path="/v1/responses", **headers):
 
 
 def answered(exchange, body, status=200, times=None, **headers):
-    kind = {"content-type": "text/event-stream" if body.startswith("data") else "application/json"}
-    tap = exchange.answer(
-        Response(status=status, headers={**kind, **headers}), edits=False, clock=lambda: 0.0
-    )
-    tap.callable(body.encode())
+    kind = "text/event-stream" if body.startswith("data") else "application/json"
+    tapped(exchange, body.encode(), kind, status, headers=headers)
     row, _ = exchange.settle(End.FINISHED, cause=None, now=AT, times=times)
     assert row.degraded is None
     return row

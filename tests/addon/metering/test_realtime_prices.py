@@ -12,7 +12,7 @@ import pytest
 from addon.dialects import routes
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
-from addon.metering.settlement import NOTHING_PASSED, result_of
+from addon.metering.settlement import result_of
 from ledger.pricing.prices import PriceBook
 from tests.ledger.written import opened
 
@@ -49,9 +49,6 @@ def lines(
         end=End.FINISHED,
         status=200,
         meter=meter,
-        passed=NOTHING_PASSED,
-        estimate_input=lambda: None,
-        cause=None,
         now=NOW,
     )
     charges = PriceBook().price(exchange, reading)

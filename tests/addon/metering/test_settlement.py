@@ -8,7 +8,7 @@ from addon.dialects.facts import Ending, Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
-from addon.metering.settlement import NOTHING_PASSED, outcome_of, result_of
+from addon.metering.settlement import outcome_of, result_of
 from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
 from tests.ledger.written import opened
@@ -21,66 +21,37 @@ WHOLE_DOCUMENT = Facts(ended=True, is_document=True)
 SAID_NOTHING = Facts()
 SAID_ERROR = Facts(failed=True, ended=True)
 CLOSES = Facts(ending=Ending.CLOSE)
+OVER, LEFT, BROKE, CUT = End.FINISHED, End.CLIENT_LEFT, End.UPSTREAM_BROKE, Outcome.UPSTREAM_CUT
 
 
 @pytest.mark.parametrize(
     ("end", "facts", "status", "streamed", "expected"),
     named(
         {
-            "done": (End.FINISHED, SAID_DONE, 200, True, Outcome.COMPLETE),
-            "no-DONE-but-finish": (End.FINISHED, SAID_FINISH, 200, True, Outcome.COMPLETE),
-            "close-is-its-end": (End.FINISHED, CLOSES, 200, True, Outcome.COMPLETE),
-            "rst-that-looks-like-an-end": (
-                End.FINISHED,
-                SAID_NOTHING,
-                200,
-                True,
-                Outcome.UPSTREAM_CUT,
-            ),
-            "plain-document": (End.FINISHED, SAID_NOTHING, 200, False, Outcome.COMPLETE),
-            "client-closes-at-DONE": (End.CLIENT_LEFT, SAID_DONE, 200, True, Outcome.COMPLETE),
-            "client-leaves-before-usage": (
-                End.CLIENT_LEFT,
-                SAID_FINISH,
-                200,
-                True,
-                Outcome.CLIENT_LEFT,
-            ),
-            "client-leaves-before-headers": (
-                End.CLIENT_LEFT,
-                SAID_NOTHING,
-                None,
-                True,
-                Outcome.CLIENT_LEFT,
-            ),
-            "cut": (End.UPSTREAM_BROKE, SAID_NOTHING, 200, True, Outcome.UPSTREAM_CUT),
-            "refused": (End.UPSTREAM_BROKE, SAID_NOTHING, None, False, Outcome.UPSTREAM_CUT),
-            "document-shorter-than-its-length": (
-                End.UPSTREAM_BROKE,
-                WHOLE_DOCUMENT,
-                200,
-                False,
-                Outcome.UPSTREAM_CUT,
-            ),
+            "done": (OVER, SAID_DONE, 200, True, Outcome.COMPLETE),
+            "no-DONE-but-finish": (OVER, SAID_FINISH, 200, True, Outcome.COMPLETE),
+            "close-is-its-end": (OVER, CLOSES, 200, True, Outcome.COMPLETE),
+            "rst-that-looks-like-an-end": (OVER, SAID_NOTHING, 200, True, CUT),
+            "plain-document": (OVER, SAID_NOTHING, 200, False, Outcome.COMPLETE),
+            "client-closes-at-DONE": (LEFT, SAID_DONE, 200, True, Outcome.COMPLETE),
+            "client-leaves-before-usage": (LEFT, SAID_FINISH, 200, True, Outcome.CLIENT_LEFT),
+            "client-leaves-before-headers": (LEFT, SAID_NOTHING, None, True, Outcome.CLIENT_LEFT),
+            "cut": (BROKE, SAID_NOTHING, 200, True, CUT),
+            "refused": (BROKE, SAID_NOTHING, None, False, CUT),
+            "document-shorter-than-its-length": (BROKE, WHOLE_DOCUMENT, 200, False, CUT),
             "client-leaves-behind-the-document": (
-                End.CLIENT_LEFT,
+                LEFT,
                 WHOLE_DOCUMENT,
                 200,
                 False,
                 Outcome.COMPLETE,
             ),
-            "cut-at-DONE": (End.UPSTREAM_BROKE, SAID_DONE, 200, True, Outcome.COMPLETE),
+            "cut-at-DONE": (BROKE, SAID_DONE, 200, True, Outcome.COMPLETE),
             "proxy-stopped": (End.STOPPED, SAID_NOTHING, 200, True, Outcome.LOST),
-            "error-frame": (End.FINISHED, SAID_ERROR, 200, True, Outcome.ERROR_FRAME),
-            "client-leaves-on-the-error": (
-                End.CLIENT_LEFT,
-                SAID_ERROR,
-                200,
-                True,
-                Outcome.ERROR_FRAME,
-            ),
-            "http-error": (End.FINISHED, SAID_ERROR, 429, False, Outcome.HTTP_ERROR),
-            "http-error-cut": (End.UPSTREAM_BROKE, SAID_NOTHING, 500, False, Outcome.HTTP_ERROR),
+            "error-frame": (OVER, SAID_ERROR, 200, True, Outcome.ERROR_FRAME),
+            "client-leaves-on-the-error": (LEFT, SAID_ERROR, 200, True, Outcome.ERROR_FRAME),
+            "http-error": (OVER, SAID_ERROR, 429, False, Outcome.HTTP_ERROR),
+            "http-error-cut": (BROKE, SAID_NOTHING, 500, False, Outcome.HTTP_ERROR),
         }
     ),
 )
@@ -95,17 +66,14 @@ def fed(body: bytes) -> Meter:
     return meter
 
 
-def settled(body: bytes | None, end: End, **kwargs):
+def settled(body: bytes | None, end: End):
     return result_of(
         opened("flow-1", at=NOW, streamed=True),
         end=end,
         status=200,
         meter=fed(body) if body is not None else None,
-        passed=NOTHING_PASSED,
         estimate_input=lambda: 11,
-        cause=None,
         now=NOW,
-        **kwargs,
     )
 
 

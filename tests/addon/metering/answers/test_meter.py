@@ -310,39 +310,14 @@ def test_garbage_never_raises(
         picture(meter)
 
 
+READ = (
+    "type id model choices delta message usage response status error usageMetadata candidates "
+    "content parts finishReason interaction meta stop_reason output action results metadata "
+    "done event_type created predictions embeddings statistics promptFeedback "
+    "groundingMetadata object"
+)
 KEYS = sorted(
-    {key for dialect in routes.DIALECTS.values() for key in dialect.known_keys}
-    | {
-        "type",
-        "id",
-        "model",
-        "choices",
-        "delta",
-        "message",
-        "usage",
-        "response",
-        "status",
-        "error",
-    }
-    | {"usageMetadata", "candidates", "content", "parts", "finishReason", "interaction", "meta"}
-    | {
-        "stop_reason",
-        "output",
-        "action",
-        "results",
-        "metadata",
-        "done",
-        "event_type",
-        "created",
-    }
-    | {
-        "predictions",
-        "embeddings",
-        "statistics",
-        "promptFeedback",
-        "groundingMetadata",
-        "object",
-    }
+    {key for dialect in routes.DIALECTS.values() for key in dialect.known_keys}.union(READ.split())
 )
 LEAVES = (
     None, True, False, 0, 1, -1, 7, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63), 10**40,

@@ -11,6 +11,8 @@ OAUTH = {
 }
 CLAUDE = ("api.anthropic.com", "/v1/messages", "anthropic")
 CODEX = ("chatgpt.com", "/backend-api/codex/responses", "openai")
+OVERAGE = "anthropic-ratelimit-unified-overage-in-use"
+NO_MODELS = (None, None)
 METERED, PLAN, FREE = Billing.METERED, Billing.PLAN, Billing.FREE
 
 
@@ -72,30 +74,12 @@ def test_a_recorded_request_without_its_credential(headers, redacted, expected):
     ("asked", "headers", "provider", "models", "expected"),
     [
         (PLAN, {}, "anthropic", ("claude-x", None), (PLAN, False)),
-        (None, {}, "example", (None, None), (None, False)),
+        (None, {}, "example", NO_MODELS, (None, False)),
         # Credits pay for what goes beyond the plan, whatever a file of the operator says.
-        (
-            PLAN,
-            {"anthropic-ratelimit-unified-overage-in-use": "true"},
-            "anthropic",
-            (None, None),
-            (METERED, True),
-        ),
-        (
-            PLAN,
-            {"anthropic-ratelimit-unified-overage-in-use": "false"},
-            "anthropic",
-            (None, None),
-            (PLAN, False),
-        ),
-        (
-            METERED,
-            {"anthropic-ratelimit-unified-status": "allowed"},
-            "x",
-            (None, None),
-            (PLAN, False),
-        ),
-        (None, {"x-codex-primary-used-percent": "12"}, "localhost", (None, None), (PLAN, False)),
+        (PLAN, {OVERAGE: "true"}, "anthropic", NO_MODELS, (METERED, True)),
+        (PLAN, {OVERAGE: "false"}, "anthropic", NO_MODELS, (PLAN, False)),
+        (METERED, {"anthropic-ratelimit-unified-status": "allowed"}, "x", NO_MODELS, (PLAN, False)),
+        (None, {"x-codex-primary-used-percent": "12"}, "localhost", NO_MODELS, (PLAN, False)),
         (METERED, {}, "openrouter", ("a/b", "a/b:free"), (FREE, False)),
         (METERED, {}, "openrouter", ("a/b:free", "a/c"), (FREE, False)),
         (METERED, {}, "openrouter", (None, "a/b:free"), (FREE, False)),
