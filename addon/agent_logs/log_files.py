@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from addon.agent_logs import claude_code, codex, gemini_cli
+from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.call import LoggedAgent
 from addon.framing import json_values
 from ledger.model.errors import LedgerError
@@ -15,10 +15,6 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 """A line with a pasted picture has megabytes; a longer one is skipped, and counted."""
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """A whole session as one JSON document."""
-
-AGENTS: Mapping[str, LoggedAgent] = {
-    agent.name: agent for agent in (claude_code.AGENT, codex.AGENT, gemini_cli.AGENT)
-}
 
 
 @dataclass(slots=True)

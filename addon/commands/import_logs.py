@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from addon.agent_logs import booking, log_files
+from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.booking import ImportTally
 from addon.agent_logs.call import LoggedAgent
-from addon.agent_logs.log_files import AGENTS
 from ledger import recording
 from ledger.commands.options import LedgerOption, Prices, Since, TimezoneOption, Until, scope_of
 from ledger.maintenance.known import KnownExchanges

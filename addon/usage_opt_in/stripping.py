@@ -101,11 +101,11 @@ class Stripper:
     __slots__ = (
         "_events_with_null",
         "_framing",
-        "_is_between_events",
         "_lessons_left",
         "_ordinary",
         "_previous",
         "framed",
+        "is_between_events",
         "removed",
         "trouble",
     )
@@ -117,18 +117,14 @@ class Stripper:
         self._lessons_left = LESSONS_MAX
         self._events_with_null = 0
         self._framing = SSE()
-        self._is_between_events = True
+        self.is_between_events = True
+        """Whether no incomplete event waits for its end."""
         self.removed: list[bytes] = []
         """Pieces stripped since the caller last emptied the list."""
         self.framed = b""
         """The events that the last `feed` completed, as upstream sent them."""
         self.trouble: str | None = None
         """Why usage may be left in the stream; None: none is."""
-
-    @property
-    def is_between_events(self) -> bool:
-        """Whether no incomplete event waits for its end."""
-        return self._is_between_events
 
     @property
     def held(self) -> bytes:
@@ -138,16 +134,16 @@ class Stripper:
     def feed(self, data: bytes) -> bytes:
         """Add a chunk; returns the bytes for the client."""
         ordinary = self._ordinary
-        if ordinary is not None and self._is_between_events and ordinary.fits(data):
+        if ordinary is not None and self.is_between_events and ordinary.fits(data):
             self.framed = data
             self.removed.append(ordinary.removed)
             return data[: -ordinary.tail_bytes] + ordinary.kept_tail
         is_one_event = 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
-        if is_one_event and self._is_between_events:
+        if is_one_event and self.is_between_events:
             self.framed = data
             return self._strip_block(data)
         run = self.framed = self._framing.feed(data)
-        self._is_between_events = not self._framing.is_holding
+        self.is_between_events = not self._framing.is_holding
         return self._strip(run) if _may_hold_usage(run) else run
 
     def feed_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
@@ -156,7 +152,7 @@ class Stripper:
         None: they are not, and nothing was done; the same for what has an odd line end.
         """
         if (
-            not self._is_between_events
+            not self.is_between_events
             or run.count(b"\n\n") != len(chunks)
             or b"\r" in run
             or b"\n\n\n" in run
@@ -208,7 +204,12 @@ class Stripper:
         payload = json_values.loads(frame.data) if frame else None
         if payload is None or "usage" not in payload:
             return block
-        if is_usage_only(payload):
+        is_usage_only = (
+            not payload.get("choices")
+            and isinstance(payload.get("usage"), dict)
+            and all(key in _ENVELOPE or value is None for key, value in payload.items())
+        )
+        if is_usage_only:
             # Comment and retry lines before its first field, where servers put keep-alives, belong
             # to the connection, not to the event. They dispatch none and need no blank line.
             lines = block.splitlines(keepends=True)
@@ -278,15 +279,6 @@ def _span_of_null_usage(block: bytes, first: int) -> tuple[int, int] | None:
 
 def _may_hold_usage(run: bytes) -> bool:
     return _USAGE in run or json_values.has_escaped_key(run)
-
-
-def is_usage_only(payload: dict[str, object]) -> bool:
-    """Whether an event carries only usage: no choices, and only keys of the envelope."""
-    return (
-        not payload.get("choices")
-        and isinstance(payload.get("usage"), dict)
-        and all(key in _ENVELOPE or value is None for key, value in payload.items())
-    )
 
 
 def learn(one: bytes, other: bytes, start: int, end: int) -> OrdinaryEvent | None:

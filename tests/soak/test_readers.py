@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from addon.agent_logs import call, claude_code, codex, gemini_cli, log_files
+from addon.agent_logs import call, log_files
+from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.log_files import SkippedCounts
 from addon.metering.opening import RunRules
 from addon.recordings.files import read as read_recording
@@ -113,10 +114,10 @@ def config(path: Path) -> None:
 
 def session_log(path: Path) -> None:
     agent = log_files.agent_of(path)
-    for module in (claude_code, codex, gemini_cli):
-        for found in module.calls(log_files.read(path, SkippedCounts())):
+    for one in AGENTS.values():
+        for found in one.calls(log_files.read(path, SkippedCounts())):
             call.booked(found, now=NOW, capture=path.name, tags={})
-    assert agent is None or agent in log_files.AGENTS.values()
+    assert agent is None or agent in AGENTS.values()
 
 
 def url(path: Path) -> None:

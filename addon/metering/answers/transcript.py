@@ -63,13 +63,20 @@ class Transcript:
             self._response_event(kind, frame)
         for item in objects_at(frame, "output"):
             self._item(item)
-        for candidate in objects_at(frame, "candidates"):
+        for candidate in objects_at(frame, "candidates"):  # Gemini
             for part in objects_at(candidate.get("content"), "parts"):
-                self._part(part)
+                self._add(part.get("text"), is_reasoning=part.get("thought") is True)
+                if call := _object(part.get("functionCall")):
+                    self._call(("part", len(self._calls)), call.get("name"), call.get("args"))
         self._anthropic(kind, frame)
         self._bedrock(kind, frame)
         self._cohere(kind, frame)
-        self._ollama(frame)
+        # Ollama, and Cohere's whole answers, whose `message` holds parts.
+        message = _object(frame.get("message"))
+        if message and "choices" not in frame and frame.get("type") != "message_start":
+            self._message(message, {"index": 0})
+        if "done" in frame:
+            self._add(frame.get("response"))
 
     def _add(self, value: object, *, is_reasoning: bool = False) -> None:
         piece = _text(value)
@@ -131,12 +138,6 @@ class Transcript:
         for part in objects_at(item, "summary"):
             self._add(part.get("text"), is_reasoning=True)
 
-    def _part(self, part: Mapping[str, Any]) -> None:
-        """Gemini."""
-        self._add(part.get("text"), is_reasoning=part.get("thought") is True)
-        if call := _object(part.get("functionCall")):
-            self._call(("part", len(self._calls)), call.get("name"), call.get("args"))
-
     def _anthropic(self, kind: str, frame: Mapping[str, Any]) -> None:
         key = ("block", frame.get("index"))
         if kind == "content_block_start":
@@ -185,14 +186,6 @@ class Transcript:
             self._add(frame.get("text"))
         elif "finish_reason" in frame and isinstance(frame.get("text"), str) and not kind:
             self._add(frame["text"])
-
-    def _ollama(self, frame: Mapping[str, Any]) -> None:
-        """Ollama, and Cohere's whole answers, whose `message` holds parts."""
-        message = _object(frame.get("message"))
-        if message and "choices" not in frame and frame.get("type") != "message_start":
-            self._message(message, {"index": 0})
-        if "done" in frame:
-            self._add(frame.get("response"))
 
 
 def transcript_of(body: bytes, content_type: str) -> Transcript:

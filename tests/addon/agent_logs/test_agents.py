@@ -2,14 +2,14 @@
 
 import pytest
 
-from addon.agent_logs import claude_code, codex, gemini_cli
+from addon.agent_logs.agents import CLAUDE_CODE, CODEX, GEMINI_CLI, OPEN_MAX
 from addon.agent_logs.call import booked, folder_name, moment, text_or_none
 from tests.addon.agent_logs.logs import SESSION, claude, codex_lines, gemini
 from tests.addon.telemetry.made import NOON
 
 
 def calls(*lines):
-    return list(claude_code.calls(lines))
+    return list(CLAUDE_CODE.calls(lines))
 
 
 def test_an_answer_of_claude_code():
@@ -58,14 +58,14 @@ def test_what_is_no_answer_of_a_model():
 
 
 def test_many_interleaved_answers_are_bounded():
-    lines = [claude(f"msg_{at}") for at in range(claude_code.OPEN_MAX + 10)]
+    lines = [claude(f"msg_{at}") for at in range(OPEN_MAX + 10)]
     assert len(calls(*lines)) == len(lines)
 
 
 def meta(**more):
     lines = codex_lines()
     lines[0]["payload"] |= more
-    return list(codex.calls(lines))
+    return list(CODEX.calls(lines))
 
 
 def test_each_answer_of_codex_once():
@@ -98,7 +98,7 @@ def test_what_the_log_does_not_tell():
     assert (call.git_branch, call.user_agent, call.project) == (None, None, None)
     assert meta(cli_version=None)[0].user_agent == "codex_cli_rs"
     assert meta(id=None) == []
-    assert list(codex.calls([{"type": "session_meta", "payload": 1}])) == []
+    assert list(CODEX.calls([{"type": "session_meta", "payload": 1}])) == []
 
 
 def test_a_usage_without_details():
@@ -108,7 +108,7 @@ def test_a_usage_without_details():
             last = line["payload"]["info"]["last_token_usage"]
             last.pop("cached_input_tokens", None)
             last.pop("reasoning_output_tokens", None)
-    call = next(codex.calls(lines))
+    call = next(CODEX.calls(lines))
     assert set(call.usage) == {"input_tokens", "output_tokens", "total_tokens"}
 
 
@@ -138,7 +138,7 @@ def test_what_stood_of_limits_beside_the_usage(limits, stated):
     for line in lines:
         if line["type"] == "event_msg":
             line["payload"]["rate_limits"] = limits
-    exchange, _ = booked(next(codex.calls(lines)), now=NOON, capture="f", tags={})
+    exchange, _ = booked(next(CODEX.calls(lines)), now=NOON, capture="f", tags={})
     assert {each.window: each.used_ppm for each in exchange.quotas} == stated
 
 
@@ -152,7 +152,7 @@ LINES = [
 
 @pytest.mark.parametrize("lines", [[DOCUMENT], LINES])
 def test_answers_of_gemini_cli(lines):
-    (call,) = gemini_cli.calls(lines)
+    (call,) = GEMINI_CLI.calls(lines)
     assert (call.session_id, call.model, call.tool_calls) == (SESSION, "gemini-2.5-pro", 1)
     _, reading = booked(call, now=NOON, capture="f", tags={})
     usage = reading.usage
@@ -161,12 +161,12 @@ def test_answers_of_gemini_cli(lines):
 
 
 def test_no_session_no_calls():
-    assert list(gemini_cli.calls(DOCUMENT["messages"])) == []
+    assert list(GEMINI_CLI.calls(DOCUMENT["messages"])) == []
 
 
 def test_a_message_without_an_id_and_a_folder():
     message = {**DOCUMENT["messages"][1], "id": None, "toolCalls": None}
-    (call,) = gemini_cli.calls([{**DOCUMENT, "messages": [message], "directory": "/w/app/"}])
+    (call,) = GEMINI_CLI.calls([{**DOCUMENT, "messages": [message], "directory": "/w/app/"}])
     assert (call.project, call.tool_calls) == ("app", 0)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from addon.agent_logs import log_files
-from addon.agent_logs.log_files import AGENTS, SkippedCounts, agent_of, find, named, read
+from addon.agent_logs.agents import AGENTS
+from addon.agent_logs.log_files import SkippedCounts, agent_of, find, named, read
 from ledger.model.errors import LedgerError
 from tests.addon.agent_logs.logs import claude, codex_lines, gemini, write_home
 
