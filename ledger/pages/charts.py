@@ -96,9 +96,9 @@ def stack(
         names=(*names, f"{OTHER} ({len(rest)})") if rest else tuple(names),
         rest=bool(rest),
         colours=colours_of([name or "" for name in shown]),
-        microusd=_frozen(microusd),
-        tokens=_frozen(tokens),
-        requests=_frozen(requests),
+        microusd=tuple(map(tuple, microusd)),
+        tokens=tuple(map(tuple, tokens)),
+        requests=tuple(map(tuple, requests)),
     )
 
 
@@ -148,7 +148,3 @@ def colours_of(names: Sequence[str]) -> tuple[int, ...]:
             colour = (colour + 1) % COLOURS
         found[name] = colour
     return tuple(found[name] for name in names)
-
-
-def _frozen(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(row) for row in rows)

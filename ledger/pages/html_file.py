@@ -25,19 +25,15 @@ def write(text: str, path: Path) -> int:
     """Write a page into a file; its size in bytes. LedgerError if it cannot be written."""
     data = text.encode("utf-8", "backslashreplace")
     try:
-        _write_private(path, data)
+        # Only its owner can read it, also if others could read it before.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):  # not a pipe or a terminal
+                os.fchmod(descriptor, 0o600)
+            file.write(data)
     except OSError as error:
         raise LedgerError(f"cannot write {path}: {error.strerror}; name another file") from error
     return len(data)
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, also if others could read it before."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # not a pipe or a terminal
-            os.fchmod(descriptor, 0o600)
-        file.write(data)
 
 
 def page(

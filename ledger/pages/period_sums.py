@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Row
 from ledger.figures import sums as summed
 from ledger.figures.figures import Figures, total_of
 from ledger.figures.queries import figures_of_row
-from ledger.figures.spans import Span, spans
+from ledger.figures.spans import spans
 from ledger.figures.sums import By, Wanted
 from ledger.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
@@ -160,10 +160,8 @@ def _grouped(
         yield row, _sums(row, is_split=is_split)
 
 
-def read_by(
-    connection: Connection, scope: Scope, word: str, *, time: str | None
-) -> dict[tuple[str, str | None], Figures]:
-    """The sums by any word, and by time if one is given."""
+def read_by(connection: Connection, scope: Scope, word: str, *, time: str) -> FigureTable:
+    """The sums by time and any word."""
     dialect = connection.dialect.name
 
     def by(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
@@ -171,12 +169,12 @@ def read_by(
             name = named(word, dialect, scope.names, of)
         else:
             name = dimension(word, dialect, of)
-        return [name, dimension(time, dialect, of, scope.zone)] if time else [name]
+        return [name, dimension(time, dialect, of, scope.zone)]
 
-    words = (word, *([time] if time else []))
-    rows = summed.grouped(connection, _wanted(by, words, scope))
+    rows = summed.grouped(connection, _wanted(by, (word, time), scope))
     is_split = bool(rows) and summed.is_split(rows[0])
-    return {(row.by_1 if time else "", row.by_0): _sums(row, is_split=is_split) for row in rows}
+    found = {(row.by_1, row.by_0): _sums(row, is_split=is_split) for row in rows}
+    return FigureTable(groups={word: found})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +275,15 @@ def count_troubles(connection: Connection, period: Period) -> ProblemCounts:
     found: dict[str, int] = defaultdict(int)
     names = [each.name for each in fields(ProblemCounts)]
     for span in spans(connection, period.since, period.until, step=DAY):
-        counted = connection.execute(_troubles(span, names)).one()
+        scope = Scope(since=span.since, until=span.until)
+        if span.has_sums:
+            columns = [sa.func.sum(hourly.c[name]).label(name) for name in names]
+            query = sa.select(*columns).where(*within(scope, hourly.c.hour))
+        else:
+            e = exchanges.alias("e")
+            counts = [sa.literal_column(HOURLY[name], sa.BigInteger).label(name) for name in names]
+            query = sa.select(*counts).select_from(e).where(*within(scope, e.c.opened_at))
+        counted = connection.execute(query).one()
         for name in names:
             found[name] += int(counted._mapping[name] or 0)
     return ProblemCounts(**found)
@@ -299,16 +305,6 @@ def unknown_fields(connection: Connection, period: Period) -> list[str]:
     if period.since is not None:
         query = query.where(at >= period.since)
     return [row.reason for row in connection.execute(query)]
-
-
-def _troubles(span: Span, names: Sequence[str]) -> sa.Executable:
-    scope = Scope(since=span.since, until=span.until)
-    if span.has_sums:
-        sums = (sa.func.sum(hourly.c[name]).label(name) for name in names)
-        return sa.select(*sums).where(*within(scope, hourly.c.hour))
-    e = exchanges.alias("e")
-    counts = (sa.literal_column(HOURLY[name], sa.BigInteger).label(name) for name in names)
-    return sa.select(*counts).select_from(e).where(*within(scope, e.c.opened_at))
 
 
 def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from importlib import resources
@@ -37,17 +37,13 @@ STATIC = HERE / "static"
 
 
 @cache
-def chart_library() -> str:
-    """Chart.js, from the package `chartkick`. We use `chartkick` for nothing else: it is the
-    maintained package on PyPI that contains Chart.js."""
-    folder = resources.files("chartkick")
-    return (folder / "django" / "static" / "chartkick" / "Chart.bundle.js").read_text("utf-8")
-
-
-@cache
 def asset(name: str) -> str:
-    """The text of `page.css`, `page.js` or `chart.js`."""
-    return chart_library() if name == "chart.js" else (STATIC / name).read_text("utf-8")
+    """The text of `page.css`, `page.js` or `chart.js`: Chart.js, from the package `chartkick`. We
+    use `chartkick` for nothing else: it is the maintained package on PyPI that contains it."""
+    if name != "chart.js":
+        return (STATIC / name).read_text("utf-8")
+    folder = resources.files("chartkick") / "django" / "static" / "chartkick"
+    return (folder / "Chart.bundle.js").read_text("utf-8")
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
@@ -142,7 +138,7 @@ def _environment() -> jinja2.Environment:
         "unit_price": unit_price,
         "moment": _moment,
         "zone": lambda at: str(zone_in(at)),
-        "weekday": _weekday,
+        "weekday": lambda day: f"{day:%a} {day.day} {day:%b}",
         "score": _score,
         "limit_used": limits_text.used_share,
         "until": lambda moment, now: until_text(moment, now) or figures.NONE,
@@ -171,10 +167,6 @@ def _moment(at: datetime) -> str:
     """On the clock of its own zone."""
     at = at.astimezone(zone_in(at))
     return f"{at.day} {at:%b %Y %H:%M:%S}"
-
-
-def _weekday(day: date) -> str:
-    return f"{day:%a} {day.day} {day:%b}"
 
 
 def _digest(text: str) -> str:

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 
 from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.budgets.status import BudgetStatus
 from ledger.figures import queries
 from ledger.figures.figures import Figures, total_of
-from ledger.figures.percentiles import Pool
+from ledger.figures.percentiles import Percentiles, Pool
 from ledger.figures.queries import Group
 from ledger.figures.request_list import ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError
@@ -127,14 +128,6 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Nearest-rank percentiles in milliseconds; None: no request has the time."""
-
-    p50: int | None
-    p95: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Odd:
     """Unusual days and new names, and the method; without a method nothing is compared."""
 
@@ -150,8 +143,8 @@ class Odd:
 class Speed:
     """Times and cache use of the period, in total and by day."""
 
-    first_token: Spread
-    duration: Spread
+    first_token: Percentiles
+    duration: Percentiles
     hit_rate: Decimal | None
     saved_picousd: int | None
     """None: for no request both the cached tokens and their price are known."""
@@ -216,9 +209,9 @@ def overview(
             Ranking(
                 name=word,
                 title=TITLES[word],
-                rows=_rows(
+                rows=_listed(
                     word,
-                    table.by_name(word),
+                    period_sums.costliest_of(table.by_name(word), ROWS_MAX),
                     labels.get(word, {}),
                     before=past.by_name(word) if past else None,
                     last_times=table.last_time(word),
@@ -293,12 +286,13 @@ def speed(engine: Engine, question: Question) -> Speed:
     )
 
 
-def _spread(title: str, groups: Mapping[str, Group], column: str) -> tuple[Spread, charts.Lines]:
+def _spread(
+    title: str, groups: Mapping[str, Group], column: str
+) -> tuple[Percentiles, charts.Lines]:
     """Median and 95th percentile of the times of a column, and both over time."""
     bars = sorted(bar for bar, group in groups.items() if group.times.get(column))
     pool = Pool()
     found = [pool.add(groups[bar].times[column]) for bar in bars]
-    middle, high = pool.all()
     chart = charts.Lines(
         title=title,
         unit="ms",
@@ -306,7 +300,7 @@ def _spread(title: str, groups: Mapping[str, Group], column: str) -> tuple[Sprea
         names=("median", "95 of 100"),
         values=(tuple(each[0] for each in found), tuple(each[1] for each in found)),
     )
-    return Spread(p50=middle, p95=high), chart
+    return pool.all(), chart
 
 
 def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
@@ -315,14 +309,10 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
     with snapshot(engine) as connection:
         period = _begun(connection, question.period)
         word = "hour" if period.bar == "hour" else "day"
-        groups = period_sums.read_by(connection, question.scope, team, time=word)
-    by_name: dict[str | None, Figures] = defaultdict(Figures)
-    last: dict[str | None, str] = {}
-    for (time, name), each in groups.items():
-        by_name[name] += each
-        last[name] = max(time, last.get(name, ""))
-    stack = charts.stack("team", TITLES["team"], groups, period, {})
-    rows = _rows(team, by_name, {None: "(no team)"}, before=None, last_times=last)
+        table = period_sums.read_by(connection, question.scope, team, time=word)
+    stack = charts.stack("team", TITLES["team"], table.groups[team], period, {})
+    costliest = period_sums.costliest_of(table.by_name(team), ROWS_MAX)
+    rows = _listed(team, costliest, {None: "(no team)"}, last_times=table.last_time(team))
     return stack, Ranking(
         name="team",
         title="Teams",
@@ -335,7 +325,7 @@ def sessions(engine: Engine, question: Question) -> Ranking:
     """The costliest sessions."""
     with snapshot(engine) as connection:
         costliest = period_sums.read_costliest(connection, question.scope, "session", SESSIONS_MAX)
-    rows = _listed("session", costliest, {None: "(no session)"}, before=None, last_times={})
+    rows = _listed("session", costliest, {None: "(no session)"})
     # Requests without a session do not form a row.
     rows = tuple(sorted(rows, key=lambda row: row.value is None))
     return Ranking(name="session", title="Sessions", rows=rows)
@@ -400,31 +390,19 @@ def key_labels(
     return found
 
 
-def _rows(
-    word: str,
-    by_name: Mapping[str | None, Figures],
-    labels: Mapping[str | None, str],
-    *,
-    before: Mapping[str | None, Figures] | None,
-    last_times: Mapping[str | None, str],
-) -> tuple[PageRow, ...]:
-    """The costliest rows, and the rest as one line."""
-    costliest = period_sums.costliest_of(by_name, ROWS_MAX)
-    return _listed(word, costliest, labels, before=before, last_times=last_times)
-
-
 def _listed(
     word: str,
     costliest: period_sums.Costliest,
     labels: Mapping[str | None, str],
     *,
-    before: Mapping[str | None, Figures] | None,
-    last_times: Mapping[str | None, str],
+    before: Mapping[str | None, Figures] | None = None,
+    last_times: Mapping[str | None, str] = MappingProxyType({}),
 ) -> tuple[PageRow, ...]:
+    """The costliest rows, and the rest as one line."""
     whole = sum(each.cost_picousd or 0 for each in (*costliest.shown.values(), costliest.rest))
     rows = []
     for name, each in costliest.shown.items():
-        past = before.get(name) if before is not None else None
+        past = before.get(name) if before else None
         rows.append(
             PageRow(
                 word=word,

@@ -77,9 +77,9 @@ def unusual_days(
     day = judged_from
     while day < judged_until:
         # Without an ordinary day of this weekday any request would be unusual.
-        ordinary = _usual(total, day, first_day)
+        ordinary = _median(_earlier(total, day, first_day) or [0])
         for word, name, days in series if ordinary else ():
-            one = _judge(days, day, first_day, at_least=(ordinary or 0) // 20)
+            one = _judge(days, day, first_day, at_least=ordinary // 20)
             if one is not None:
                 cost, usual, z = one
                 found.append(
@@ -127,11 +127,6 @@ def _judge(
         return None
     z = Decimal(distance) / max(spread, usual // 20, 1)
     return (cost, usual, z) if abs(z) >= Z_MIN else None
-
-
-def _usual(days: Mapping[date, int], day: date, first_day: date) -> int | None:
-    earlier = _earlier(days, day, first_day)
-    return _median(earlier) if earlier else None
 
 
 def _earlier(days: Mapping[date, int], day: date, first_day: date) -> list[int]:

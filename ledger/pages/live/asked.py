@@ -116,9 +116,12 @@ def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> PageQuesti
         if period.since is not None and period.since >= period.end:
             raise LedgerError(f"nothing lies between {since} and {until or 'now'}: turn them round")
     else:
-        days = _days(given.get("days", str(DAYS_DEFAULT)))
-        time.append(("days", str(days)))
-        period = last_days(days, now)
+        days = given.get("days", str(DAYS_DEFAULT))
+        is_number = days.isascii() and days.isdigit() and len(days) < 9
+        if not is_number or not 1 <= int(days) <= DAYS_MAX:
+            raise LedgerError(f"not a number of days: {days[:20]!r}; write 1 to {DAYS_MAX}")
+        time.append(("days", str(int(days))))
+        period = last_days(int(days), now)
     narrowed = tuple(
         (name, value.strip()[:LENGTH_MAX])
         for name, value in pairs
@@ -155,9 +158,3 @@ def condition_of(text: str) -> tuple[str, str]:
     if not separator or not word or len(text) > LENGTH_MAX:
         raise LedgerError(f"not a condition: {text[:60]!r}; write only=model=gpt-5")
     return word, value
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= DAYS_MAX):
-        raise LedgerError(f"not a number of days: {text[:20]!r}; write 1 to {DAYS_MAX}")
-    return int(text)

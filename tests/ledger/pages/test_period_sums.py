@@ -121,8 +121,7 @@ def test_an_empty_ledger_has_no_sums(engine):
 def test_the_database_ranks_groups_as_python_does(either, word, only):
     scope = Scope(since=START, only=only)
     with either.connect() as connection:
-        found = period_sums.read_by(connection, scope, word, time=None)
-        by_name = {name: each for (_, name), each in found.items()}
+        by_name = period_sums.read_by(connection, scope, word, time="day").by_name(word)
         count = len(by_name)
         for rows_max in {1, 2, 3, 15, *range(max(1, count - 2), count + 2)}:
             ranked = period_sums.read_costliest(connection, scope, word, rows_max)
