@@ -44,20 +44,6 @@ def test_filters_narrow(run):
     assert (nothing.stdout, "no such requests in" in nothing.stderr) == ("", True)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--min-cost", "much"), "not a number of USD: 'much'"),
-        (("--min-duration", "long"), "not a number of seconds: 'long'"),
-        (("--before", "x"), "not the place of a request: 'x'"),
-        (("--only", "colour=red"), "nothing is by 'colour'"),
-    ],
-)
-def test_what_is_wrong_is_named(run, words, said):
-    with pytest.raises(LedgerError, match=said):
-        run("requests", *words)
-
-
 def test_one_request_is_explained(run):
     result = run("show", "b1")
     assert "compaction.output" in result.stdout

@@ -19,7 +19,6 @@ from ledger.commands.serve import (
 )
 from ledger.model.errors import LedgerError
 from ledger.pages.live.read_only import open_read_only
-from ledger.text.hints import missing_extra
 
 TOOLS = {"report", "requests", "explain", "limits", "cache", "budgets"}
 
@@ -84,11 +83,6 @@ def test_an_answer_is_bounded_and_says_what_is_left_out():
     assert json.loads(bounded({"rows": rows[:2]}, "rows")) == {"rows": rows[:2]}
     with pytest.raises(LedgerError, match="too long"):
         bounded({"rows": [], "text": "x" * ANSWER_BYTES_MAX}, "rows")
-
-
-def test_without_its_package_it_says_which_extra():
-    missing = ModuleNotFoundError(name="mcp.server.fastmcp")
-    assert "tokentee[mcp]" in str(missing_extra(missing))
 
 
 def test_questions_out_of_bounds_are_bounded():

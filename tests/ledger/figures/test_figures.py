@@ -1,10 +1,15 @@
-"""Sums that keep what is not known apart from zero."""
+"""Sums that keep what is not known apart from zero, and percentiles of times."""
+
+import math
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.figures import percentiles as module
 from ledger.figures.figures import Figures, Row, order, top_of
+from ledger.figures.percentiles import Pool, percentiles
 
 
 def test_not_reported_is_not_zero():
@@ -44,18 +49,6 @@ def test_what_costs_most_comes_first_and_time_runs_forward():
     assert sorted([row("2", 1), row("1", 0)], key=order(("day",), ("day",)))[0].key == ("1",)
 
 
-def test_the_rest_is_one_row():
-    rows = [row("a", 5), row("b", 3), row("c", None)]
-    assert top_of(rows, 3) == rows
-    first, rest = top_of(rows, 1)
-    assert first == rows[0]
-    assert (rest.merged, rest.key, rest.figures) == (
-        2,
-        (None,),
-        Figures(requests=2, cost_picousd=3),
-    )
-
-
 @given(
     st.lists(
         st.tuples(st.none() | st.integers(0, 100), st.integers(1, 5)), min_size=1, max_size=20
@@ -76,4 +69,55 @@ def test_the_top_rows_are_those_that_cost_most_in_their_own_order():
     ]
     assert [row.key for row in top_of(rows, 2)] == [("2nd",), ("4th",), (None,)]
     assert top_of(rows, 2)[-1].merged == 2
+    assert top_of(rows, 2)[-1].figures == Figures(requests=2, cost_picousd=5)
     assert top_of(rows, 4) == rows
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({}, (None, None)),
+        ({7: 1}, (7, 7)),
+        ({1: 1, 2: 1}, (1, 2)),
+        ({10: 1, 9: 1}, (9, 10)),
+        # 1 … 20: the tenth and the nineteenth
+        (dict.fromkeys(range(1, 21), 1), (10, 19)),
+        ({5: 94, 9: 6}, (5, 9)),
+        ({5: 95, 9: 5}, (5, 5)),
+    ],
+)
+def test_percentiles_by_nearest_rank(counts, expected):
+    assert percentiles({str(value): count for value, count in counts.items()}) == expected
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=200))
+def test_percentiles_of_counts_are_those_of_the_values(values):
+    counts = Counter(map(str, values))
+    ranked = sorted(values)
+    assert percentiles(counts) == (
+        ranked[math.ceil(len(values) * 0.5) - 1],
+        ranked[math.ceil(len(values) * 95 / 100) - 1],
+    )
+
+
+TIMES = st.one_of(st.integers(0, 9), st.integers(0, 10**6))
+GROUPS = st.lists(st.lists(st.lists(TIMES, max_size=30), max_size=4), max_size=6)
+
+
+def ranked(values):
+    ordered = sorted(values)
+    places = [math.ceil(len(ordered) * percent / 100) - 1 for percent in (50, 95)]
+    return tuple(ordered[place] if ordered else None for place in places)
+
+
+@given(GROUPS, st.integers(0, 40))
+def test_a_pool_knows_each_group_and_all_of_them(groups, sorted_max):
+    pool = Pool()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SORTED_MAX", sorted_max)
+        patch.setattr(module, "TEXTS_AT_ONCE", 3)
+        for parts in groups:
+            texts = [" ".join(map(str, part)) for part in parts]
+            assert pool.add(texts) == ranked([value for part in parts for value in part])
+        every = [value for parts in groups for part in parts for value in part]
+        assert pool.all() == pool.all() == ranked(every)

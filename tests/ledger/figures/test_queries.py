@@ -293,12 +293,6 @@ def test_conditions_by_name(engine, only, expected):
     assert report(engine, ["model"], scope).total.figures.requests == len(expected)
 
 
-def test_keys_by_their_name(engine):
-    names, _ = read('[[name]]\nkey_hint = "1111"\nname = "CI"\n')
-    scope = Scope(names=names, only=(("key", "CI"),))
-    assert report(engine, ["key"], scope).total.figures.requests == 0
-
-
 def test_a_team_by_its_project(engine):
     names, _ = read('[[name]]\nproject = "shop"\nteam = "sellers"\n')
     found = report(engine, ["team"], Scope(names=names))

@@ -24,6 +24,11 @@ def price_file(tmp_path):
     return write
 
 
+@pytest.fixture
+def loaded(price_file):
+    return lambda text: load(price_file(text))
+
+
 def question(host="llm.example.com", model="gpt-5", provider="openai"):
     return PriceQuestion(origin=f"https://{host}:443", provider=provider, response_model=model)
 
@@ -67,16 +72,14 @@ def test_prices_are_exact_and_named_by_the_files_digest(price_file):
         ({"model": None}, False),
     ],
 )
-def test_an_entry_speaks_of_host_provider_and_model(price_file, about, speaks):
-    overrides = load(
-        price_file("""
+def test_an_entry_speaks_of_host_provider_and_model(loaded, about, speaks):
+    overrides = loaded("""
         [[price]]
         host = "llm.*"
         provider = "openai"
         model = "gpt-5*"
         usd_per_mtok = { output = 8 }
     """)
-    )
     assert units(overrides, **about) == ({"output": 8_000_000} if speaks else {})
 
 
@@ -89,10 +92,9 @@ def test_an_entry_speaks_of_host_provider_and_model(price_file, about, speaks):
         (datetime(2026, 10, 1, 10, 0, 0, tzinfo=UTC), 5_000_000),
     ],
 )
-def test_an_entry_is_in_force_from_and_until_a_second(price_file, at, output):
+def test_an_entry_is_in_force_from_and_until_a_second(loaded, at, output):
     """`until` at 12:00 in Berlin, which is 10:00 UTC, and is not included."""
-    overrides = load(
-        price_file("""
+    overrides = loaded("""
         [[price]]
         model = "*"
         usd_per_mtok = { output = 5 }
@@ -102,13 +104,11 @@ def test_an_entry_is_in_force_from_and_until_a_second(price_file, at, output):
         until = 2026-10-01T12:00:00+02:00
         usd_per_mtok = { output = 8 }
     """)
-    )
     assert units(overrides, at=at) == {"output": output}
 
 
-def test_the_span_in_force_ends_where_any_entry_begins(price_file):
-    overrides = load(
-        price_file("""
+def test_the_span_in_force_ends_where_any_entry_begins(loaded):
+    overrides = loaded("""
         [[price]]
         model = "*"
         from = 2026-09-01
@@ -119,7 +119,6 @@ def test_the_span_in_force_ends_where_any_entry_begins(price_file):
         from = 2026-10-01
         usd_per_mtok = { output = 6 }
     """)
-    )
     october = datetime(2026, 10, 1, tzinfo=UTC)
     _, _, since, until = in_force(overrides.entries, SEPTEMBER)
     assert (since, until) == (SEPTEMBER, october)
@@ -127,9 +126,8 @@ def test_the_span_in_force_ends_where_any_entry_begins(price_file):
     assert (since, until) == (october, datetime(2026, 12, 1, tzinfo=UTC))
 
 
-def test_a_later_entry_wins_line_by_line(price_file):
-    overrides = load(
-        price_file("""
+def test_a_later_entry_wins_line_by_line(loaded):
+    overrides = loaded("""
         [[price]]
         provider = "openai"
         usd_per_mtok = { uncached_input = 1, output = 5 }
@@ -137,7 +135,6 @@ def test_a_later_entry_wins_line_by_line(price_file):
         model = "gpt-5"
         usd_per_mtok = { output = 6 }
     """)
-    )
     assert units(overrides) == {"uncached_input": 1_000_000, "output": 6_000_000}
 
 
@@ -150,9 +147,8 @@ def test_a_later_entry_wins_line_by_line(price_file):
         ("scale", {}),
     ],
 )
-def test_an_entry_speaks_of_one_tier(price_file, tier, expected):
-    overrides = load(
-        price_file("""
+def test_an_entry_speaks_of_one_tier(loaded, tier, expected):
+    overrides = loaded("""
         [[price]]
         model = "*"
         usd_per_mtok = { output = 5 }
@@ -161,13 +157,11 @@ def test_an_entry_speaks_of_one_tier(price_file, tier, expected):
         service_tier = "Flex"
         usd_per_mtok = { output = 2 }
     """)
-    )
     assert units(overrides, tier=tier) == expected
 
 
-def test_a_context_step_in_any_order(price_file):
-    overrides = load(
-        price_file("""
+def test_a_context_step_in_any_order(loaded):
+    overrides = loaded("""
         [[price]]
         model = "*"
         usd_per_mtok = { uncached_input = 1, output = 5 }
@@ -178,7 +172,6 @@ def test_a_context_step_in_any_order(price_file):
         input_tokens = 128_000
         usd_per_mtok = { uncached_input = 2, output = 7 }
     """)
-    )
     rates = overrides.entries[0].rates
     assert rates["uncached_input"].above == ((128_000, 2_000_000), (272_000, 3_000_000))
     assert rates["output"].above == ((128_000, 7_000_000),)

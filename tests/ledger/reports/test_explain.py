@@ -61,9 +61,10 @@ def line(name, quantity, unit, **more):
     }
 
 
-def found(*, charges=(), **known):
+def found(*, charges=(), duplicates=(), **known):
+    about = exchange(**known)
     return ExplainedExchange(
-        exchange=exchange(**known), readings=(), charges=charges, past_charges=(), duplicates=()
+        exchange=about, readings=(), charges=charges, past_charges=(), duplicates=duplicates
     )
 
 
@@ -83,6 +84,7 @@ def test_only_what_is_known_is_told():
         ({"outcome": None, "state": "open", "http_status": None}, "Outcome", "open, no answer"),
         ({"response_id": "c1", "id_unstable": True}, "Response id", "c1 (it changed)"),
         ({"duplicate_of": "flow-0"}, "Seen again of", "flow-0 (in no total)"),
+        ({"duplicates": ("flow-2", "flow-3")}, "Also seen in", "flow-2, flow-3"),
         ({}, "Upstream", "openai https://api.openai.com/v1/chat/completions"),
         (
             {"origin": "http://localhost:11434", "path": "/api/chat"},
@@ -149,17 +151,6 @@ def test_only_what_is_known_is_told():
 )
 def test_what_is_told(known, heading, text):
     assert told(**known)[heading] == text
-
-
-def test_where_the_same_response_was_seen_again():
-    again = ExplainedExchange(
-        exchange=exchange(response_id="c1"),
-        readings=(),
-        charges=(),
-        past_charges=(),
-        duplicates=("flow-2", "flow-3"),
-    )
-    assert dict(facts(again))["Also seen in"] == "flow-2, flow-3"
 
 
 def test_a_reading_keeps_zero_and_nothing_apart():

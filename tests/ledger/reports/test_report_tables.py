@@ -247,15 +247,7 @@ def test_the_conditions_are_stated():
 
 
 def test_times_share_a_unit():
-    table = screen(
-        make(
-            Row(
-                key=("a",),
-                figures=GPT,
-                times=TIMES,
-            )
-        )
-    )
+    table = screen(make(Row(key=("a",), figures=GPT, times=TIMES)))
     cells = dict(zip([column.heading for column in table.columns], table.rows[0], strict=True))
     assert cells["First token"] == "80/999 ms"
     assert cells["Duration"] == "0.6/12 s"
