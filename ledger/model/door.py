@@ -12,7 +12,7 @@ Valid values, and nearly all are valid, pass unchanged. A settled exchange with 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
@@ -178,6 +178,7 @@ class _Gates(NamedTuple):
     """Its texts. They are nearly always valid, and one check of all together takes a third of the
     time; None: there are too few."""
     texts: dict[str, _Gate]
+    others_of: Callable[[Any], tuple[Any, ...]]
     others: dict[str, _Gate]
 
 
@@ -189,8 +190,9 @@ def _gates_of(record: type) -> _Gates:
         if name != "usage_json" and (gate := _gate_of(name, kind, column.characters_max)):
             (texts if _is_text(kind) else others)[name] = gate
     if len(texts) < TEXTS_MIN:
-        return _Gates(None, {}, others | texts)
-    return _Gates(attrgetter(*texts), texts, others)
+        others |= texts
+        return _Gates(None, {}, attrgetter(*others), others)
+    return _Gates(attrgetter(*texts), texts, attrgetter(*others), others)
 
 
 def _gate_of(name: str, kind: Any, characters_max: int) -> _Gate | None:
@@ -212,15 +214,18 @@ def _is_text(kind: Any) -> bool:
 
 def _changes(record: Any, gates: _Gates) -> dict[str, Any]:
     """The fields of a record that must change: name -> value."""
-    texts_of, texts, others = gates
+    texts_of, texts, others_of, others = gates
+    changes: dict[str, Any] = {}
     if texts_of is not None:
         given = [text for text in texts_of(record) if text is not None]
         longest = max(map(len, given), default=0)
         if longest > NAME_CHARACTERS_MAX or not "".join(given).isprintable():
-            others = texts | others
-    changes: dict[str, Any] = {}
-    for name, gate in others.items():
-        value = getattr(record, name)
+            _change(changes, texts, texts_of(record))
+    _change(changes, others, others_of(record))
+    return changes
+
+
+def _change(changes: dict[str, Any], gates: Mapping[str, _Gate], values: Iterable[Any]) -> None:
+    for (name, gate), value in zip(gates.items(), values, strict=True):
         if value is not None and (kept := gate(value)) is not value:
             changes[name] = kept
-    return changes
