@@ -74,7 +74,9 @@ def read_request(
         streamed = _asks_for_stream(values, dialect)
     asked = lookup(values, "stream_options.include_usage")
     asks = dialect.asking is Asking.STREAM_OPTIONS
-    named = next(filter(None, (text_of(lookup(values, path)) for path in _MODEL_PATHS)), None)
+    named = text_of(values.get("model"))
+    if named is None:
+        named = next(filter(None, (text_of(lookup(values, path)) for path in _MODEL_PATHS)), None)
     user, session = _identity_in(values)
     return RequestFacts(
         model=named or text_of(headers.get(dialect.model_header)) or route.path_model,
@@ -110,8 +112,8 @@ def short_in_steps(body: bytes) -> Generator[None, None, ShortBody]:
     return ShortBody(shortener.peek())
 
 
-_MODEL_PATHS = ("model", "model_id", "modelUri", "Model", "servingMode.modelId")
-"""Where requests name their model; the later ones are of watsonx, Yandex, Tencent and Oracle."""
+_MODEL_PATHS = ("model_id", "modelUri", "Model", "servingMode.modelId")
+"""Where requests of watsonx, Yandex, Tencent and Oracle name their model."""
 _BILLING_PATHS = {
     SERVICE_TIER: ("service_tier.type", "service_tier", "serviceTier.type", "serviceTier"),
     # https://platform.claude.com/docs/en/manage-claude/data-residency, …/about-claude/pricing

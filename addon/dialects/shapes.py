@@ -78,4 +78,10 @@ def beginning(*prefixes: str) -> Check:
 
 def fits(shapes: Iterable[Shape], body: Mapping[str, Any]) -> bool:
     """Whether a body has one of these shapes."""
-    return any(all(check(lookup(body, path)) for path, check in shape.items()) for shape in shapes)
+    for shape in shapes:
+        for path, check in shape.items():
+            if not check(lookup(body, path)):
+                break
+        else:
+            return True
+    return False

@@ -16,15 +16,6 @@ def tap_with(budget: MemoryBudget, troubles: Troubles) -> Tap:
     return Tap(meter, stripper=Stripper(), clock=lambda: 0.0, troubles=troubles, budget=budget)
 
 
-def test_what_is_taken_is_given_back():
-    budget = MemoryBudget(100)
-    assert budget.take(60)
-    assert not budget.take(41)
-    assert budget.left_bytes == 40
-    budget.give_back(60)
-    assert budget.left_bytes == 100
-
-
 def test_an_ordinary_exchange_takes_nothing():
     troubles = Troubles()
     tap = tap_with(MemoryBudget(0), troubles)
