@@ -197,11 +197,6 @@ def test_a_file_that_cannot_be_written_is_one_line(engine, tmp_path):
         html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "nowhere" / "x.html")
 
 
-def test_a_file_is_written_whole(engine, tmp_path):
-    size = html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "x.html")
-    assert (tmp_path / "x.html").stat().st_size == size
-
-
 @pytest.mark.parametrize("is_there", [False, True])
 def test_only_its_owner_can_read_a_file(engine, tmp_path, is_there):
     path = tmp_path / "x.html"

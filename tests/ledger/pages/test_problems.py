@@ -19,10 +19,21 @@ USD = 10**12
 PERIOD = Period(since=None, until=None, now=NOW)
 
 
-def found(total=None, by_model=None, counts=None, shipping=(), **more):
+def found(total=None, by_model=None, counts=None, shipping=(), *, period=PERIOD, **more):
     total = total or Figures(requests=100)
     return problems(
-        total, by_model or {}, counts or ProblemCounts(), shipping, period=PERIOD, **more
+        total, by_model or {}, counts or ProblemCounts(), shipping, period=period, **more
+    )
+
+
+def spent(budget, usd, start, days):
+    return BudgetStatus(
+        budget=budget,
+        span=Span(start=start, end=start + timedelta(days=days)),
+        now=NOW,
+        spent_picousd=int(usd * USD),
+        estimated_picousd=0,
+        requests_without_price=0,
     )
 
 
@@ -68,14 +79,7 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
 
 
 def test_other_models_than_asked_for_are_named():
-    (one,) = problems(
-        Figures(requests=9),
-        {},
-        ProblemCounts(),
-        (),
-        period=PERIOD,
-        other_models={("gpt-5", "gpt-5-nano"): 2, ("gpt-5", "gpt-4o"): 3},
-    )
+    (one,) = found(other_models={("gpt-5", "gpt-5-nano"): 2, ("gpt-5", "gpt-4o"): 3})
     assert (one.kind, one.level, one.count) == ("other model", "look", 5)
     assert one.advice == "gpt-4o for gpt-5, gpt-5-nano for gpt-5"
     assert one.command == "tokentee report --by request_model,model"
@@ -105,17 +109,7 @@ period = "month"
 def test_a_budget_that_is_over_is_named_before_anything_else():
     budgets, _ = read(TEXT)
     start = NOW.replace(day=1, hour=0, minute=0)
-    statuses = [
-        BudgetStatus(
-            budget=budget,
-            span=Span(start=start, end=start + timedelta(days=30)),
-            now=NOW,
-            spent_picousd=1_210_000_000_000,
-            estimated_picousd=0,
-            requests_without_price=0,
-        )
-        for budget in budgets.budgets
-    ]
+    statuses = [spent(budget, 1.21, start, 30) for budget in budgets.budgets]
     first, second = found(Figures(requests=9, errors=1), budgets=statuses)
     assert (first.kind, first.level) == ("budget", "bad")
     assert first.headline == "Budget over is over: $1.21 of $1.00"
@@ -168,16 +162,8 @@ def test_commands_name_the_zone_whose_days_they_mean():
     )
     text = '[[budget]]\nname = "a"\nusd = 1\nperiod = "day"\ntimezone = "Asia/Tokyo"\n'
     (budget,) = read(text)[0].budgets
-    over = BudgetStatus(
-        budget=budget,
-        span=Span(start=NOW, end=NOW + timedelta(days=1)),
-        now=NOW,
-        spent_picousd=2 * USD,
-        estimated_picousd=0,
-        requests_without_price=0,
-    )
-    total = Figures(requests=100, errors=10)
-    budgets, errors = problems(total, {}, ProblemCounts(), (), period=zone, budgets=[over])
+    over, total = spent(budget, 2, NOW, 1), Figures(requests=100, errors=10)
+    budgets, errors = found(total, period=zone, budgets=[over])
     assert budgets.command.endswith("--since 2026-11-21 --timezone Asia/Tokyo")
     # A day begins there at 10:00 of the day before in UTC.
     assert errors.command.endswith("--errors --since 2026-11-22 --timezone Pacific/Kiritimati")
@@ -185,13 +171,8 @@ def test_commands_name_the_zone_whose_days_they_mean():
 
 def test_a_page_of_a_part_says_so():
     """Commands have the conditions of the page, and counts that have none say it."""
-    lost, errors = problems(
-        Figures(requests=9, errors=6),
-        {},
-        ProblemCounts(lost=1),
-        (),
-        period=PERIOD,
-        only=[("model", "a b"), ("team", "ads")],
-    )
+    only = [("model", "a b"), ("team", "ads")]
+    total = Figures(requests=9, errors=6)
+    lost, errors = found(total, counts=ProblemCounts(lost=1), only=only)
     assert errors.command.endswith("--errors --only 'model=a b' --only team=ads")
     assert lost.headline == "1 request lost, whatever this page selects"

@@ -30,10 +30,12 @@ def listed(list_id, model) -> Published:
     return found
 
 
-def units(list_id, model, *, tier=None, at=NOVEMBER):
-    found = listed(list_id, model)
-    period = published.prices(found, tier=tier, at=at, source="list")
-    return {line: rate.picousd for line, rate in period.rates.items()}
+def period_of(list_id, model, *, tier=None, at=NOVEMBER):
+    return published.prices(listed(list_id, model), tier=tier, at=at, source="list")
+
+
+def units(list_id, model, **more):
+    return {line: rate.picousd for line, rate in period_of(list_id, model, **more).rates.items()}
 
 
 class Book:
@@ -121,12 +123,8 @@ def test_units_of_published_prices(list_id, model, expected):
     ],
 )
 def test_a_price_by_the_clock(clock, output):
-    assert (
-        units(
-            "deepseek", "deepseek-chat", at=datetime.combine(date(2025, 5, 5), time(*clock), UTC)
-        )["output"]
-        == output
-    )
+    at = datetime.combine(date(2025, 5, 5), time(*clock), UTC)
+    assert units("deepseek", "deepseek-chat", at=at)["output"] == output
 
 
 @pytest.mark.parametrize(
@@ -142,13 +140,11 @@ def test_a_price_by_the_clock(clock, output):
 )
 def test_the_span_of_a_price_is_that_in_which_nothing_changes(model, list_id, at):
     """What is remembered for a span has to be right to its last second, and no longer."""
-    found = listed(list_id, model)
-    period = published.prices(found, tier=None, at=at, source="list")
+    period = period_of(list_id, model, at=at)
     assert period.since <= at < period.until
     for moment in (period.since, period.until - timedelta(seconds=1)):
         if moment.year not in {1, 9999}:
-            again = published.prices(found, tier=None, at=moment, source="list")
-            assert again == period
+            assert period_of(list_id, model, at=moment) == period
 
 
 @pytest.mark.parametrize(
@@ -173,23 +169,21 @@ def test_the_tier_of_the_answer_decides(tier, at, output):
     [("scale", NOVEMBER), ("flex", datetime(2026, 10, 11, 23, 59, 59, tzinfo=UTC))],
 )
 def test_a_tier_without_a_price_is_reported_beside_the_standard_prices(tier, at):
-    found = listed("openai", "gpt-5")
-    period = published.prices(found, tier=tier, at=at, source="list")
+    period = period_of("openai", "gpt-5", tier=tier, at=at)
     assert period.missing_tier == tier
     assert period.rates["output"].picousd == 10_000_000
 
 
 @pytest.mark.parametrize(
-    "tier",
-    ["SERVICE_TIER_STANDARD", "SERVICE_TIER_UNSPECIFIED", "ON_DEMAND", "on_demand", "", None],
+    ("tiers", "name"),
+    [
+        (("SERVICE_TIER_STANDARD", "SERVICE_TIER_UNSPECIFIED", "ON_DEMAND", "on_demand", ""), None),
+        ((None,), None),
+        (("SERVICE_TIER_FLEX", "ON_DEMAND_FLEX", "Flex"), "flex"),
+    ],
 )
-def test_spellings_of_the_standard_tier(tier):
-    assert published.tier_name(tier) is None
-
-
-@pytest.mark.parametrize("tier", ["SERVICE_TIER_FLEX", "ON_DEMAND_FLEX", "Flex"])
-def test_spellings_of_another_tier(tier):
-    assert published.tier_name(tier) == "flex"
+def test_spellings_of_a_tier(tiers, name):
+    assert {published.tier_name(tier) for tier in tiers} == {name}
 
 
 def test_the_speed_of_an_answer_is_a_tier():
@@ -202,14 +196,12 @@ def test_a_borrowed_model_has_its_vendors_price_but_not_its_tiers():
     found = listed("azure", "gpt-5")
     assert found.is_borrowed
     assert found.source.endswith(" openai/gpt-5")
-    period = published.prices(found, tier="priority", at=NOVEMBER, source="list")
-    assert period.missing_tier == "priority"
+    assert period_of("azure", "gpt-5", tier="priority").missing_tier == "priority"
 
 
 def test_listed_without_a_price_is_not_free():
     """The library adds it up to $0."""
-    found = listed("google", "gemma-3-27b-it")
-    period = published.prices(found, tier=None, at=NOVEMBER, source="list")
+    period = period_of("google", "gemma-3-27b-it")
     assert (period.rates, period.absent) == ({}, "google/gemma-3 is listed without a price")
 
 
@@ -258,9 +250,8 @@ def test_the_cost_of_every_listed_model_is_the_librarys(input_tokens):
 )
 def test_the_cost_at_a_tier_is_the_librarys(model, tier):
     usage = {"input_tokens": 272_001, "cache_read_tokens": 5000, "output_tokens": 777}
-    found = listed("openai", model)
-    period = published.prices(found, tier=tier, at=NOVEMBER, source="list")
-    charges = charge(exchange(at=NOVEMBER), reading(**usage), Book(period))
+    book = Book(period_of("openai", model, tier=tier))
+    charges = charge(exchange(at=NOVEMBER), reading(**usage), book)
     theirs = genai_prices.calc_price(
         genai_prices.Usage(**usage),
         model,
@@ -273,11 +264,9 @@ def test_the_cost_at_a_tier_is_the_librarys(model, tier):
 
 def test_sound_cached_and_not_costs_what_the_library_says():
     usage = {"input_tokens": 1000, "cache_read_tokens": 400, "input_audio_tokens": 500}
-    found = listed("google", "gemini-2.5-flash")
-    period = published.prices(found, tier=None, at=NOVEMBER, source="list")
-    charges = charge(
-        exchange(), reading(**usage, tool_units={"cache_read_audio_tokens": 150}), Book(period)
-    )
+    book = Book(period_of("google", "gemini-2.5-flash"))
+    read = reading(**usage, tool_units={"cache_read_audio_tokens": 150})
+    charges = charge(exchange(), read, book)
     # 250 at $0.30, 250 cached at $0.03, 350 sound at $1.00, 150 cached sound at $0.10
     assert amounts(charges) == {
         "uncached_input": (250, 300_000, 75_000_000),
