@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger.budgets.budgets import Budgets, QuotaRule
-from ledger.budgets.spending import statuses
-from ledger.budgets.status import BudgetStatus, document, period_text
+from ledger.budgets.status import BudgetStatus, document, statuses
 from ledger.figures.limits import RESET_TOLERANCE, Limit, limits
 from ledger.reports.limits_text import used_share
 from ledger.settings.names import Names
@@ -80,7 +79,7 @@ def _of_budget(status: BudgetStatus) -> list[Alert]:
             name=status.budget.name,
             period_start=status.span.start,
             threshold=threshold,
-            text=f"budget {printable(status.budget.name)}, {period_text(status)}: "
+            text=f"budget {printable(status.budget.name)}, {status.period_text}: "
             f"{percent(status.used_percent / 100)} used, {money(status.spent_picousd)} of "
             f"{money(status.budget.limit_picousd)} (threshold {threshold}%){end}",
             data=data,

@@ -1,20 +1,26 @@
-"""Pure. The state of a budget, and its forecast.
+"""Database. The spending of each budget in its current period, its state, and its forecast.
 
 The forecast is linear: the spending divided by the part of the period that has passed. Before a
 tenth of the period has passed there is no forecast, because one early request would determine it.
 Estimated cost is not counted, as in every total.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from sqlalchemy.engine import Engine
+
 from ledger.budgets.budgets import Budget
+from ledger.figures.queries import totals
 from ledger.model.money import usd
 from ledger.reports.layout import Amount, Column, Table, amount_of
+from ledger.settings.names import Names
+from ledger.store.scope import Scope
 from ledger.text.figures import counted, money, percent
-from ledger.text.period import Span
+from ledger.text.period import SPANS, Span, zone_of
 
 FORECAST_FROM = Decimal("0.1")
 """The part of a period that must have passed."""
@@ -71,6 +77,38 @@ class BudgetStatus:
             return "over soon"
         return "near" if self.reached else "ok"
 
+    @property
+    def period_text(self) -> str:
+        """`2026-11`, `2026-11-20`, or `week of 2026-11-16`."""
+        start = self.span.start
+        if self.budget.period == "week":
+            return f"week of {start:%Y-%m-%d}"
+        return f"{start:%Y-%m}" if self.budget.period == "month" else f"{start:%Y-%m-%d}"
+
+
+def statuses(
+    engine: Engine, budgets: Iterable[Budget], names: Names, now: datetime
+) -> list[BudgetStatus]:
+    """The status of each budget in the period that contains `now`; one query each."""
+    found = []
+    for budget in budgets:
+        local = now.astimezone(zone_of(budget.timezone))
+        span = SPANS[budget.period](local)
+        scope = Scope(since=span.start, until=span.end, only=budget.only(), names=names)
+        figures = totals(engine, scope)
+        found.append(
+            BudgetStatus(
+                budget=budget,
+                span=span,
+                now=local,
+                spent_picousd=figures.cost_picousd or 0,
+                estimated_picousd=figures.estimated_cost_picousd or 0,
+                covered_value_picousd=figures.covered_value_picousd or 0,
+                requests_without_price=figures.without_price,
+            )
+        )
+    return found
+
 
 def table(statuses: list[BudgetStatus]) -> Table:
     """One line per budget."""
@@ -87,7 +125,7 @@ def table(statuses: list[BudgetStatus]) -> Table:
         rows=tuple(
             (
                 status.budget.name,
-                period_text(status),
+                status.period_text,
                 Amount(picousd=status.budget.limit_picousd),
                 Amount(
                     picousd=status.spent_picousd, mark="≥ " if status.requests_without_price else ""
@@ -145,11 +183,3 @@ def notes(statuses: list[BudgetStatus]) -> list[str]:
         if status.covered_value_picousd
     ]
     return [*told, "budgets are advisory: they never stop traffic"] if statuses else told
-
-
-def period_text(status: BudgetStatus) -> str:
-    """`2026-11`, `2026-11-20`, or `week of 2026-11-16`."""
-    start = status.span.start
-    if status.budget.period == "week":
-        return f"week of {start:%Y-%m-%d}"
-    return f"{start:%Y-%m}" if status.budget.period == "month" else f"{start:%Y-%m-%d}"

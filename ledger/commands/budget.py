@@ -82,7 +82,6 @@ def _show(
     format: Format,  # noqa: A002
 ) -> "list[BudgetStatus]":
     from ledger.budgets import budgets_file, status
-    from ledger.budgets.spending import statuses
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.settings import names_file as name_files
@@ -94,7 +93,7 @@ def _show(
         raise LedgerError(f"there are no budgets: write {where}, or name a file with --budgets")
     known, named = budgets_file.load(str(path)).budgets, name_files.load(names)
     with existing_ledger(ledger) as engine:
-        found = statuses(engine, known, named, datetime.now(UTC))
+        found = status.statuses(engine, known, named, datetime.now(UTC))
     write(format, status.table(found), status.document(found), "Budgets")
     for note in status.notes(found):
         print_line(note)

@@ -247,11 +247,11 @@ class Answers:
 
     def budgets(self) -> str:
         """Budgets in their present periods: spent, limit, forecast, state."""
-        from ledger.budgets import budgets_file, spending, status
+        from ledger.budgets import budgets_file, status
         from ledger.settings import names_file
 
         budgets, names = budgets_file.load(None), names_file.load(self.names)
-        found = spending.statuses(self.engine, budgets.budgets, names, datetime.now(UTC))
+        found = status.statuses(self.engine, budgets.budgets, names, datetime.now(UTC))
         return bounded(status.document(found), "budgets")
 
     def _scope(self, since: str | None, until: str | None, only: list[str] | None) -> "Scope":

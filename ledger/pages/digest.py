@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.engine import Engine
 
-from ledger.budgets import spending
+from ledger.budgets import status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.pages import rendering, sections
@@ -63,7 +63,7 @@ def digest(
 ) -> Digest:
     """The digest of a period."""
     question = Question(period=period, names=names)
-    spent = spending.statuses(engine, budgets.budgets, names, period.now)
+    spent = status.statuses(engine, budgets.budgets, names, period.now)
     overview = sections.overview(engine, question, shipping, spent, urls.option(engine.url))
     _, teams = sections.teams(engine, question)
     stated = limits.limits(engine, period.now)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import Engine
 
-from ledger.budgets import spending
+from ledger.budgets import status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.model.errors import LedgerError
@@ -50,7 +50,7 @@ def page(
         only=scope.only,
         names=scope.names,
     )
-    spent = spending.statuses(engine, budgets.budgets, scope.names, now)
+    spent = status.statuses(engine, budgets.budgets, scope.names, now)
     overview = sections.overview(engine, question, shipping, spent, urls.option(engine.url))
     values: dict[str, object] = {
         **rendering.inlined(),

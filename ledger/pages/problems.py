@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from ledger.budgets.status import BudgetStatus, period_text
+from ledger.budgets.status import BudgetStatus
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.model.exchange import NO_MODEL
@@ -106,7 +106,7 @@ def _of_budgets(statuses: Sequence[BudgetStatus], period: Period, ledger: str) -
             count=1,
             headline=f"Budget {short_text(each.budget.name)} is {each.state}: "
             f"{figures.money(each.spent_picousd)} of {figures.money(each.budget.limit_picousd)}",
-            advice=f"{figures.percent(each.used_percent / 100)} of {period_text(each)}{soon}",
+            advice=f"{figures.percent(each.used_percent / 100)} of {each.period_text}{soon}",
             command=f"tokentee report --by key,model --since {each.span.start:%Y-%m-%d}"
             f"{narrowed}{zone}{ledger}",
         )

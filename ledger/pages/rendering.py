@@ -142,7 +142,6 @@ def _environment() -> jinja2.Environment:
         "score": _score,
         "limit_used": limits_text.used_share,
         "until": lambda moment, now: until_text(moment, now) or figures.NONE,
-        "budget_period": status.period_text,
         "budget_notes": lambda statuses: status.notes(list(statuses)),
     }
     made.globals["limits_method"] = limits_text.METHOD.capitalize()

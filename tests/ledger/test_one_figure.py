@@ -20,7 +20,7 @@ from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
 from addon.telemetry.observer import observed
 from ledger.budgets.budgets import Budget
-from ledger.budgets.spending import statuses
+from ledger.budgets.status import statuses
 from ledger.commands import serve
 from ledger.exports import focus
 from ledger.exports.export import DATASETS, Wanted

@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ledger.budgets import spending
+from ledger.budgets import status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.figures.request_filter import KINDS
@@ -191,7 +191,7 @@ class Pages:
 
     def _report(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
-        spent = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
+        spent = status.statuses(self._engine, self._budgets.budgets, self._names, now)
         overview = sections.overview(
             self._engine, wanted.question, self._shipping(), spent, self._option
         )
@@ -222,7 +222,7 @@ class Pages:
         if name == "odd":
             return rendering.macro("odd", sections.odd(self._engine, question))
         if name == "budgets":
-            found = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
+            found = status.statuses(self._engine, self._budgets.budgets, self._names, now)
             return rendering.macro("budgets", found)
         if name == "limits":
             return rendering.macro("limits", limits.limits(self._engine, now), now)

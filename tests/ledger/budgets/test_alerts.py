@@ -15,7 +15,7 @@ from ledger import recording
 from ledger.budgets import alerts, budgets_file, sender
 from ledger.budgets.alerts import claim_alerts, mark_sent
 from ledger.budgets.budgets import Budgets, Destination, read
-from ledger.budgets.spending import statuses
+from ledger.budgets.status import statuses
 from ledger.budgets.watcher import BudgetWatcher, watcher_of
 from ledger.model.errors import LedgerError
 from ledger.model.reading import UsageSource

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from ledger.budgets.budgets import Budget, read
-from ledger.budgets.status import BudgetStatus, document, notes, period_text, table
+from ledger.budgets.status import BudgetStatus, document, notes, table
 from ledger.reports.layout import Amount
 from ledger.text.period import SPANS
 
@@ -144,7 +144,7 @@ def test_as_a_table():
     [("day", "2026-11-16"), ("week", "week of 2026-11-16"), ("month", "2026-11")],
 )
 def test_the_period_in_words(period, text):
-    assert period_text(status(period=period)) == text
+    assert status(period=period).period_text == text
 
 
 def test_as_a_document():

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ledger.budgets.budgets import read as read_budgets
-from ledger.budgets.spending import statuses
+from ledger.budgets.status import statuses
 from ledger.figures.queries import groups_of, report, totals
 from ledger.figures.request_list import latest
 from ledger.model.errors import LedgerError

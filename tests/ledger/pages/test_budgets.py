@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ledger.budgets.budgets import read
-from ledger.budgets.spending import statuses
+from ledger.budgets.status import statuses
 from ledger.pages import html_file, rendering
 from ledger.pages.period import last_days
 from ledger.pages.sections import Question, overview
