@@ -287,7 +287,13 @@ def on_this_machine(file: ArchiveFile, folder: Path) -> Iterator[Path]:
 def _at_url(url: str, *, bodies_too: bool) -> list[ArchiveFile]:
     system, path = _opened(url)
     try:
-        paths = _paths(system, path, bodies_too=bodies_too)
+        if _GLOB & set(path):
+            paths = [one for one in system.glob(path) if system.isfile(one)]
+        elif system.isdir(path):
+            inside = system.find(path)
+            paths = [one for one in inside if is_recording(one, bodies_too=bodies_too)]
+        else:
+            paths = [path] if system.exists(path) else []
         found = [_remote(system, one) for one in sorted(paths)]
     except Exception as error:
         # Each store raises its own error types; each means that it cannot be listed.
@@ -295,15 +301,6 @@ def _at_url(url: str, *, bodies_too: bool) -> list[ArchiveFile]:
     if not found:
         raise LedgerError(f"{url}: no such file or folder, or no recordings in it")
     return found
-
-
-def _paths(system: Any, path: str, *, bodies_too: bool) -> list[str]:
-    if _GLOB & set(path):
-        return [one for one in system.glob(path) if system.isfile(one)]
-    if system.isdir(path):
-        inside = system.find(path)
-        return [one for one in inside if is_recording(one, bodies_too=bodies_too)]
-    return [path] if system.exists(path) else []
 
 
 def _remote(system: Any, path: str) -> ArchiveFile:

@@ -65,7 +65,12 @@ def pairs(
 
 
 def _rows_of(item: Recorded, find: Find, found: MatchCounts) -> Iterator[tuple[Recorded, Booked]]:
-    ids = _ids_of(item)
+    # The ids under which a ledger may have an exchange; for a session, those of its responses.
+    ids = [item.id] if item.has_own_id else [item.id, id_in_version_0_1(item)]
+    if item.is_session:
+        # If the ledger has them, they were confirmed.
+        known = replace(item, is_llm=True)
+        ids = [one.exchange.id for one in meter(known, RunRules(node="")) or ()]
     if not ids:
         found.foreign += 1
         return
@@ -86,14 +91,3 @@ def is_other_answer(item: Recorded, booked: Booked) -> bool:
     digest = booked.exchange.upstream_digest
     has_both = item.is_exact and digest is not None
     return has_both and digest != hashlib.sha256(item.response_body).hexdigest()
-
-
-def _ids_of(item: Recorded) -> list[str]:
-    """The ids under which a ledger may have an exchange; for a session, those of its responses."""
-    if item.is_session:
-        # If the ledger has them, they were confirmed.
-        named = replace(item, is_llm=True)
-        return [one.exchange.id for one in meter(named, RunRules(node="")) or ()]
-    if item.has_own_id:
-        return [item.id]
-    return [item.id, id_in_version_0_1(item)]

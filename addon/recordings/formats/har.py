@@ -180,7 +180,10 @@ def _split(text: memoryview) -> tuple[list[memoryview], bool]:
 
 def _text_of(text: memoryview, path: Path) -> memoryview:
     if path.suffix == ".zhar":
-        text = _inflated(text)
+        inflater = zlib.decompressobj()
+        text = memoryview(inflater.decompress(text, FILE_BYTES_MAX))
+        if not inflater.eof:
+            raise RecordingError(f"cut short, or larger than {FILE_BYTES_MAX >> 30} GiB")
     return text[len(_BOM) :] if text[:3] == _BOM else text
 
 
@@ -194,14 +197,6 @@ def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
             raise
         entry = msgspec.convert(value, _Entry)
     return _exchange(entry, where)
-
-
-def _inflated(data: memoryview) -> memoryview:
-    inflater = zlib.decompressobj()
-    text = inflater.decompress(data, FILE_BYTES_MAX)
-    if not inflater.eof:
-        raise RecordingError(f"cut short, or larger than {FILE_BYTES_MAX >> 30} GiB")
-    return memoryview(text)
 
 
 def text_bytes(text: str, content_type: str) -> bytes:
