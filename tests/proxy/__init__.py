@@ -4,9 +4,8 @@ upstream      says what a test tells it to, byte for byte, and keeps what it was
 client        HTTP/1.1 on a raw socket and HTTP/2: what came, in which pieces, and how it ended
 mitmdump      the process in between: with the tee, or bare as the control
 certificates  for TLS on both sides
-wires/        the wire formats as upstreams speak them, with the figures they hold
+wires         the wire formats as upstreams speak them, with the figures they hold
 pair          ours and a bare one before one upstream, for the tests beside the matrix
-matrix        all cases of wire, ask, cut, end and HTTP version
 rows          what the ledger says
 scripts/      small addons that a test puts beside ours
 """

@@ -14,7 +14,6 @@ import pytest
 from tests.proxy import rows
 from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.client import BrokenHttpError, Http1
-from tests.proxy.matrix import ASKED, EVERY_ASK, Ask
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
 from tests.proxy.pair import (
     BY_NAME,
@@ -28,7 +27,7 @@ from tests.proxy.pair import (
     tee_before,
 )
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
-from tests.proxy.wires import Wire, asks
+from tests.proxy.wires import ASKED, EVERY_ASK, Ask, Wire, asks
 
 pytestmark = pytest.mark.proxy
 

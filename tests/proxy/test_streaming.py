@@ -10,7 +10,6 @@ import pytest
 import zstandard
 
 from tests.proxy.client import Ending, Http1, Received
-from tests.proxy.matrix import ASKED, EVERY_ASK, Ask
 from tests.proxy.pair import (
     ANTHROPIC,
     BY_NAME,
@@ -23,7 +22,7 @@ from tests.proxy.pair import (
     post,
 )
 from tests.proxy.upstream import Answer, Framing, Request
-from tests.proxy.wires import Wire, asks
+from tests.proxy.wires import ASKED, EVERY_ASK, Ask, Wire, asks
 
 pytestmark = pytest.mark.proxy
 

@@ -9,6 +9,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -631,3 +632,21 @@ WIRES = (
     _ollama(),
     _bedrock(),
 )
+
+
+class Ask(StrEnum):
+    """What the client says about usage."""
+
+    ASKED = "asked"
+    NOT_ASKED = "not asked"
+    REFUSED = "include_usage:false"
+
+
+ASKED = {Ask.ASKED: True, Ask.NOT_ASKED: None, Ask.REFUSED: False}
+"""What `Wire.request` is told of them."""
+EVERY_ASK = [
+    (wire, ask)
+    for wire in WIRES
+    # An upstream that must be asked: others are asked by their client.
+    for ask in (Ask if wire.is_opt_in else [Ask.ASKED if wire.can_ask else Ask.NOT_ASKED])
+]
