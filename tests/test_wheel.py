@@ -118,12 +118,13 @@ def with_extras(installed: Path) -> Path:
     return installed
 
 
-def run(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(installed: Path, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     """A program of the environment, with the foreign packages first on the path."""
     program, *arguments = words
     return subprocess.run(
         [str(installed / "env" / "bin" / program), *arguments],
-        capture_output=True, text=True, check=False, timeout=120, cwd=installed / "foreign",
+        input=typed, capture_output=True, text=True, check=False, timeout=120,
+        cwd=installed / "foreign",
         env=os.environ | {
             "PYTHONPATH": str(installed / "foreign"),
             "TOKENTEE_LEDGER": f"sqlite:///{installed}/ledger.db",
@@ -215,7 +216,7 @@ class TestExtras:
     """Every extra, installed from the wheel: one real command of each."""
 
     def test_every_extra_has_a_test(self):
-        assert set(EXTRAS) == {"parquet", "postgresql", "dask", "s3", "otel"}
+        assert set(EXTRAS) == {"parquet", "postgresql", "dask", "s3", "otel", "mcp"}
 
     def test_dask_and_parquet(self, with_extras: Path):
         answer = str(with_extras / "extras" / "answer.sse")
@@ -247,6 +248,14 @@ class TestExtras:
         assert done.returncode == 1
         assert "127.0.0.1:9" in done.stderr
         assert "Traceback" not in done.stderr
+
+    def test_mcp(self, with_extras: Path):
+        client = {"name": "test", "version": "1"}
+        asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}
+        assert run(with_extras, "tokentee", "db", "upgrade").returncode == 0
+        done = run(with_extras, "tokentee", "mcp", typed=f"{json.dumps(hello)}\n")
+        assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "tokentee", done.stderr
 
     def test_otel(self, with_extras: Path):
         done = run(
