@@ -5,6 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy.engine import Engine
+
+from tests.ledger.written import rows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
@@ -76,3 +80,11 @@ def link(members: Iterable[Member]) -> dict[str, Link]:
         for name, original in originals.items():
             links[name] = Link(duplicate_of=original, id_collision=collides)
     return links
+
+
+def links_of(place: Engine | str) -> dict[str, Link]:
+    """The links that a ledger has."""
+    return {
+        row.id: Link(duplicate_of=row.duplicate_of, id_collision=bool(row.id_collision))
+        for row in rows(place, "SELECT id, duplicate_of, id_collision FROM exchanges")
+    }

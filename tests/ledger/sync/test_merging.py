@@ -17,7 +17,7 @@ from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.tables import charges, exchanges, readings
 from ledger.sync import bundles, merging
-from tests.ledger.duplicates_rule import Link, Member, link
+from tests.ledger.duplicates_rule import Member, link, links_of
 from tests.ledger.written import (
     COST,
     NOON,
@@ -70,6 +70,13 @@ every_way = pytest.mark.parametrize(
 )
 
 
+def lost(name, **more):
+    """An exchange of a process that died, with the placeholder of its reading."""
+    one = replace(settled(name, **more), state=State.LOST, outcome=Outcome.LOST)
+    none = {"usage_source": UsageSource.NONE, "usage": Usage(), "usage_json": None}
+    return one, reading(one, revision=0, **none), ()
+
+
 def contents(url):
     """Every value of every fact, as the code reads it from either database."""
     with on(url) as engine, engine.connect() as connection:
@@ -112,9 +119,7 @@ def test_everything_arrives_as_it_was(two):
 @every_way
 def test_what_has_gone_further_stays(two):
     source, target = two
-    lost = replace(settled("b"), state=State.LOST, outcome=Outcome.LOST)
-    none = reading(lost, revision=0, usage_source=UsageSource.NONE, usage=Usage(), usage_json=None)
-    put(source, whole(settled("a")), (lost, none, ()), (opened("c"), None, ()))
+    put(source, whole(settled("a")), lost("b"), (opened("c"), None, ()))
     put(target, (opened("a"), None, ()), whole(settled("b")), (opened("c"), None, ()))
     merging.sync(source, target)
     assert rows(target, "SELECT id, state FROM exchanges ORDER BY id") == [
@@ -191,14 +196,12 @@ def test_an_interrupted_sync_goes_on(new_sqlite, monkeypatch):
 def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
     source, target = two
     known = whole(settled("known"))
-    lost = replace(settled("lost"), state=State.LOST, outcome=Outcome.LOST)
-    none = reading(lost, revision=0, usage_source=UsageSource.NONE, usage=Usage(), usage_json=None)
     read_again = reading(settled("read"), revision=2, usage=Usage(input_tokens=7))
     read_there = reading(settled("read"), revision=3, usage=Usage(input_tokens=8))
     first = (
         known,
         (opened("open"), None, ()),
-        (lost, none, ()),
+        lost("lost"),
         whole(settled("read")),
         whole(settled("charged")),
     )
@@ -308,9 +311,7 @@ def entries(draw):
     if kind == "open":
         return opened(name, at=at), None, ()
     if kind == "lost":
-        lost = replace(settled(name, at=at), state=State.LOST, outcome=Outcome.LOST)
-        none = reading(lost, revision=0, usage_source=UsageSource.NONE, usage=Usage())
-        return lost, none, ()
+        return lost(name, at=at)
     # What is settled is the same wherever it was recorded; what was read of it may differ.
     facts = {
         "a": ("r", "x"),
@@ -367,9 +368,4 @@ def test_merging_is_idempotent_commutative_and_associative(empty, one, two, thre
     nested = empty(*one)
     merging.sync(inner, nested)
     assert totals(left) == totals(right) == totals(nested)
-    lines = rows(left, "SELECT * FROM exchanges")
-    found = {
-        line.id: Link(duplicate_of=line.duplicate_of, id_collision=bool(line.id_collision))
-        for line in lines
-    }
-    assert found == link(map(member_of, lines))
+    assert links_of(left) == link(map(member_of, rows(left, "SELECT * FROM exchanges")))

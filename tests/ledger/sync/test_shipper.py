@@ -334,11 +334,11 @@ def test_all_proxies_of_a_database_hash_keys_alike(target, shared, monkeypatch, 
         monkeypatch.setenv("TOKENTEE_SECRET_FILE", str(tmp_path / machine / "secret"))
         with writing(target) as written:
             secrets.append(written.ledger.secret)
-    assert secrets[0] == secrets[1] == bytes.fromhex(shared_secret(shared))
-
-
-def shared_secret(shared) -> str:
-    return rows(shared, "SELECT value FROM tokentee_private.secret")[0][0]
+    assert (
+        secrets[0]
+        == secrets[1]
+        == bytes.fromhex(row(shared, "SELECT value FROM tokentee_private.secret")[0])
+    )
 
 
 def test_a_proxy_that_began_alone_takes_over_the_secret(target, shared, own_data_directory):

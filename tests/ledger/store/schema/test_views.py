@@ -1,7 +1,7 @@
 """The public views, on both databases, against figures worked out by hand."""
 
 import sqlite3
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -235,11 +235,7 @@ def test_usage_by_day(engine):
         (first, "model-2", "k2", None, 1, 0, 0, 100, 60, 40, None, 20, None, None, COST, 0),
         (second, "model-1", None, None, 4, 1, 0, 130, 90, 40, None, 21, 8, 21, costs, 0),
     ]
-    assert [tuple(map(str_of_day, line)) for line in found] == expected
-
-
-def str_of_day(value):
-    return value.isoformat() if isinstance(value, date) else value
+    assert [(str(day), *line) for day, *line in found] == expected
 
 
 def test_the_cache_hit_rate_leaves_out_what_reports_no_cache(engine):
