@@ -265,17 +265,14 @@ def _lines(
         yield [
             (" " * GAP)
             .join(
-                _padded(cell[line] if line < len(cell) else "", widths[place], table.columns[place])
+                pad + text if table.columns[place].is_number else text + pad
                 for place, cell in zip(kept, cells, strict=True)
+                for text in [cell[line] if line < len(cell) else ""]
+                for pad in [" " * (widths[place] - cell_len(text))]
             )
             .rstrip()
             for line in range(height)
         ]
-
-
-def _padded(text: str, width: int, column: Column) -> str:
-    pad = " " * (width - cell_len(text))
-    return pad + text if column.is_number else text + pad
 
 
 def _cut(text: str, width: int) -> str:

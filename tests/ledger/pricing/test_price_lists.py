@@ -53,6 +53,8 @@ def asked(origin, model=None, *, request_model=None, provider="", path="", gatew
             "accounts/fireworks/routers/kimi-k3-fast",
         ),
         ("https://openrouter.ai:443", "openai/gpt-4.1", "openrouter", "openai/gpt-4.1"),
+        # A free variant is a model of its own.
+        ("https://openrouter.ai:443", "qwen/qwen3:free", "openrouter", "qwen/qwen3:free"),
         ("https://dashscope-intl.aliyuncs.com:443", "qwen-max", "dashscope", "qwen-max"),
     ],
 )
@@ -64,12 +66,6 @@ def test_a_routing_suffix_is_tried_without():
     assert asked("https://openrouter.ai:443", "openai/gpt-4o:nitro") == [
         Candidate("openrouter", "openai/gpt-4o:nitro", own=True),
         Candidate("openrouter", "openai/gpt-4o", own=True),
-    ]
-
-
-def test_a_free_variant_is_a_model_of_its_own():
-    assert asked("https://openrouter.ai:443", "qwen/qwen3-coder:free") == [
-        Candidate("openrouter", "qwen/qwen3-coder:free", own=True)
     ]
 
 
@@ -150,35 +146,27 @@ def test_the_hugging_face_router_bills_what_the_chosen_provider_takes(path, requ
     assert found[-1].model == request_model.partition(":")[0]
 
 
-def test_the_operators_row_comes_first_and_names_models():
-    gateways = (Gateway(host="*.corp.example", prices="openai", models={"big": "gpt-5"}),)
-    assert asked("http://llm.corp.example:80", "big", gateways=gateways) == [
-        Candidate("openai", "gpt-5", own=True)
-    ]
-    assert asked("http://llm.corp.example:80", "gpt-4.1", gateways=gateways) == [
-        Candidate("openai", "gpt-4.1", own=True)
-    ]
+GATEWAYS = (
+    Gateway(host="*.other.example", prices="google"),
+    Gateway(host="*.corp.example", prices="openai", models={"big": "gpt-5"}),
+    Gateway(host="llm.*", prices="azure"),
+    Gateway(host="vendors.example", prices="vendor", models={"fast": "zai/glm-4.6"}),
+)
 
 
-def test_the_first_of_the_operators_rows_that_matches_counts():
-    gateways = (
-        Gateway(host="*.other.example", prices="google"),
-        Gateway(host="*.corp.example", prices="openai"),
-        Gateway(host="llm.*", prices="azure"),
-    )
-    assert asked("http://llm.corp.example:80", "gpt-5", gateways=gateways) == [
-        Candidate("openai", "gpt-5", own=True)
-    ]
-    assert asked("https://api.openai.com:443", "gpt-5", gateways=gateways) == [
-        Candidate("openai", "gpt-5", own=True)
-    ]
-
-
-def test_the_operator_may_call_a_host_a_gateway():
-    gateways = (Gateway(host="llm.corp.example", prices="vendor", models={"fast": "zai/glm-4.6"}),)
-    assert asked("http://llm.corp.example:80", "fast", gateways=gateways) == [
-        Candidate("zai", "glm-4.6", own=False)
-    ]
+@pytest.mark.parametrize(
+    ("origin", "model", "expected"),
+    [
+        ("http://llm.corp.example:80", "big", Candidate("openai", "gpt-5", own=True)),
+        ("http://llm.corp.example:80", "gpt-4.1", Candidate("openai", "gpt-4.1", own=True)),
+        ("https://api.openai.com:443", "gpt-5", Candidate("openai", "gpt-5", own=True)),
+        ("http://vendors.example:80", "fast", Candidate("zai", "glm-4.6", own=False)),
+    ],
+)
+def test_the_first_of_the_operators_rows_that_matches_counts_and_names_models(
+    origin, model, expected
+):
+    assert asked(origin, model, gateways=GATEWAYS) == [expected]
 
 
 def test_bedrock_by_what_is_known():
