@@ -52,12 +52,7 @@ COMMANDS = (
             "deploy",
             "Write files for Docker, systemd, Kubernetes, Grafana, Prometheus",
         ),
-        (
-            "path",
-            "run",
-            "path_command",
-            'Print the script\'s path: mitmdump -s "$(tokentee path)"',
-        ),
+        ("path", "run", "path_command", 'Print the script\'s path: mitmdump -s "$(tokentee path)"'),
     ),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
