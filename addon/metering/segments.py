@@ -16,7 +16,7 @@ import orjson
 from addon.dialects.request import PARSED_BYTES_MAX
 from addon.framing import json_values
 from addon.metering.requests.purpose import Shape, shape_of
-from ledger.model.segments import DAY_ASKED, HASH_BYTES, NAME_MAX, Kind, Part, Segment, pack
+from ledger.model.segments import DAY_ASKED, HASH_BYTES, NAME_MAX, Kind, Part, Row, Segment, pack
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 VALUES_MAX = 250_000
@@ -68,7 +68,7 @@ _POINT = object()
 _TEXT, _JSON = b"\0t", b"\0j"
 """Behind the role, before the content, in what is hashed."""
 
-type _Piece = tuple[Kind, Part, str, str, object, int]
+type _Piece = tuple[Kind, Part, str, str, Any, int]
 """Kind, part, name, role (empty where there is none), content without breakpoints, and the lifetime
 that a breakpoint asks for."""
 
@@ -107,24 +107,26 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
 
 def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None, None, str | None]:
     keyed = hashlib.sha256(hashlib.sha256(secret).digest().ljust(64))  # a block of SHA-256
-    found: list[Segment] = []
+    begun: dict[tuple[str, bool], hashlib._Hash] = {}
+    found: list[Row] = []
     read = 0
     for kind, part, name, role, content, mark in _pieces(values):
         if content is _POINT:
             if found:
-                found[-1] = found[-1]._replace(breakpoint=mark)
+                found[-1] = Segment(*found[-1])._replace(breakpoint=mark)
             continue
-        if isinstance(content, str):
-            head, data = role.encode() + _TEXT, content.encode()
-        else:
-            try:
-                head, data = role.encode() + _JSON, orjson.dumps(content)
-            except TypeError:  # it is nested deeper than orjson writes
-                return None
+        is_text = isinstance(content, str)
+        try:
+            data = content.encode() if is_text else orjson.dumps(content)
+        except TypeError:  # it is nested deeper than orjson writes
+            return None
         size = len(data)
         if size > STEP_BYTES:
             yield
-        found.append(Segment(kind, part, name, size, mark, _digest_of(keyed, head, data)))
+        if (digest := begun.get((role, is_text))) is None:
+            digest = begun[role, is_text] = keyed.copy()
+            digest.update(role.encode() + (_TEXT if is_text else _JSON))
+        found.append((kind, part, name, size, mark, _digest_of(digest, data)))
         if len(found) > PIECES_MAX:
             return None
         read += size
@@ -139,11 +141,10 @@ def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None,
     )
 
 
-def _digest_of(keyed: "hashlib._Hash", head: bytes, data: bytes) -> bytes:
+def _digest_of(begun: "hashlib._Hash", data: bytes) -> bytes:
     """The keyed hash. The key is a block of its own in front, and three quarters of the digest stay
     unknown, so that nobody can extend it. An HMAC, or BLAKE2, takes up to twice as long."""
-    digest = keyed.copy()
-    digest.update(head)
+    digest = begun.copy()
     digest.update(data)
     return digest.digest()[:HASH_BYTES]
 
