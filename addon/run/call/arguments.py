@@ -176,6 +176,8 @@ def _address(text: str) -> tuple[str, int | None]:
 
 
 def _nearest(name: str) -> str:
+    if name == "--ledger":  # as every other command has it
+        return "; --set ledger_url=URL or TOKENTEE_LEDGER names the ledger"
     known = [word for word in FLAGS | VALUES | OURS if word.startswith("--") or len(name) == 2]
     found = get_close_matches(name, sorted(known), 1, cutoff=0.7)
     if found:

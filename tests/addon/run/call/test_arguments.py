@@ -71,6 +71,7 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
         ("--live -- true", "--live shows what runs already"),
         ("--live --workers 2", "--live shows what runs already"),
         ("--liv", "did you mean --live?"),
+        ("--ledger sqlite:///x.db -- true", "--set ledger_url=URL or TOKENTEE_LEDGER"),
     ],
 )
 def test_a_wrong_call_is_refused(words: str, named: str):
