@@ -618,5 +618,5 @@ CREATE TABLE quotas (
 --
 CREATE INDEX ix_quotas_holder ON quotas (kind, provider, holder, window, observed_at);
 --
-INSERT INTO alembic_version (version_num) VALUES ('0015');
+INSERT INTO alembic_version (version_num) VALUES ('0016');
 --

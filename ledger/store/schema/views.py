@@ -57,7 +57,11 @@ class Spelling(NamedTuple):
 
 SPELLINGS = {
     "sqlite": Spelling(
-        milliseconds="CAST(ROUND((julianday({1}) - julianday({0})) * 86400000) AS INTEGER)",
+        # SQLite's own functions round a moment to milliseconds, so that a difference of 46.3 may
+        # become 47: whole seconds, and the six digits behind them.
+        milliseconds="CAST(ROUND("
+        "ROUND((julianday(substr({1}, 1, 19)) - julianday(substr({0}, 1, 19))) * 86400) * 1000"
+        " + (substr({1}, 21, 6) - substr({0}, 21, 6)) / 1000.0) AS INTEGER)",
         usd="ROUND(({0}) / 1e12, 12)",
         integer="CAST(({0}) AS INTEGER)",
         day="date(e.opened_at)",

@@ -1,5 +1,6 @@
 """The public views, on both databases, against figures worked out by hand."""
 
+import random
 import sqlite3
 from datetime import timedelta
 from decimal import Decimal
@@ -309,6 +310,20 @@ def test_amounts_that_overflow_a_sum_break_no_day(engine):
         engine, "SELECT requests, input_tokens, cost_picousd FROM usage_daily ORDER BY day"
     )
     assert [tuple(each) for each in found] == [(2, None, None), (1, 7, 7)]
+
+
+def test_times_are_exact_to_the_millisecond(engine):
+    """Whatever stands behind the milliseconds of either moment; a half is rounded up."""
+    chance = random.Random(11)
+    spans = [(534_439, 46_262), (499_600, 400), (999_999, 1), (999_500, 500), (0, 86_400_000_001)]
+    spans += [(chance.randrange(10**6), chance.randrange(10**7)) for _ in range(40)]
+    for number, (begin, lasts) in enumerate(spans):
+        at = NOON.replace(microsecond=begin)
+        end = at + timedelta(microseconds=lasts)
+        exchange = settled(f"{number:02}", at=at, settled_at=end, first_token_at=end)
+        put(engine, whole(exchange))
+    found = rows(engine, "SELECT first_token_ms, duration_ms FROM requests ORDER BY id")
+    assert found == [((lasts + 500) // 1000,) * 2 for _, lasts in spans]
 
 
 def test_a_log_without_a_time_of_the_end_has_no_duration(engine):
