@@ -242,8 +242,10 @@ class Answers:
         from ledger.why import questions
 
         scope = self._scope(since, until, only)
-        found = questions.priced(self.engine, scope, session, PriceBook.load(self.prices))
-        return bounded({"causes": questions.rows(found, by)}, "causes")
+        found = questions.causes(self.engine, scope, session, PriceBook.load(self.prices), by)
+        return bounded(
+            {"causes": found.rows, "requests_without_segments": found.without_segments}, "causes"
+        )
 
     def budgets(self) -> str:
         """Budgets in their present periods: spent, limit, forecast, state."""

@@ -56,11 +56,11 @@ def cache(
 
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
-        found = questions.priced(engine, scope, session, PriceBook.load(prices))
-        rows = questions.rows(found, by)
+        found = questions.causes(engine, scope, session, PriceBook.load(prices), by)
+    _say_left_out(found.without_segments)
     columns = ("requests", "tokens", "list_value_usd", "first_at", "last_at", "example")
     head = (by,) if by else ("reason", "how", "segment")
-    _print(rows, (*head, *columns), form)
+    _print(found.rows, (*head, *columns), form)
 
 
 def context(
@@ -88,8 +88,7 @@ def context(
 
     with existing_ledger(ledger) as engine:
         found = questions.context(engine, scope_of(since, until, only, names, timezone), session)
-    if found.without_segments:
-        typer.echo(f"left out: {_without_segments(found.without_segments)}", err=True)
+    _say_left_out(found.without_segments)
     if form == "table":
         total = sum(int(str(row["tokens"])) for row in found.rows) or 1
         for row in found.rows:
@@ -171,6 +170,11 @@ def what_if(
         ),
         err=True,
     )
+
+
+def _say_left_out(count: int) -> None:
+    if count:
+        typer.echo(f"left out: {_without_segments(count)}", err=True)
 
 
 def _without_segments(count: int) -> str:

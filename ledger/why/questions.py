@@ -42,16 +42,16 @@ class Priced:
     """At the price that was paid, less the price of cached tokens; None: no price is known."""
 
 
-def priced(engine: Engine, scope: Scope, session: str | None, book: PriceBook) -> Iterator[Priced]:
-    """The verdicts on the requests of a scope, in the order of their time. Each is judged by all
-    that was asked before, also with another model or key."""
+def _priced(
+    engine: Engine, scope: Scope, session: str | None, book: PriceBook
+) -> Iterator[Priced | None]:
+    """The verdicts on the requests of a scope, in the order of their time; None on one without
+    segments. Each is judged by all that was asked before, also with another model or key."""
     judge = Judge()
     for row, asked in _asked(engine, replace(scope, only=()), session, *_PRICED, shown=scope):
-        if not asked.segments.parts:
-            continue
-        verdict = judge.judge(asked)
+        verdict = judge.judge(asked) if asked.segments.parts else None
         if row.is_shown:
-            yield Priced(verdict, _lost(verdict, row, book))
+            yield Priced(verdict, _lost(verdict, row, book)) if verdict is not None else None
 
 
 def verdict_of(engine: Engine, session: str, opened_at: datetime) -> Verdict | None:
@@ -158,14 +158,26 @@ def _lost(verdict: Verdict, row: Any, book: PriceBook) -> int | None:
     return max(0, costs[0] - costs[1])
 
 
-def rows(found: Iterator[Priced], by: str | None) -> list[dict[str, object]]:
-    """The causes, the dearest first; `by` groups by reason, session, model or key instead.
+class Causes(NamedTuple):
+    """Why the requests of a scope were not served from the prompt cache."""
 
-    A column that is not the same in a whole group is None.
-    """
+    rows: list[dict[str, object]]
+    """The dearest first. A column that is not the same in a whole group is None."""
+    without_segments: int
+    """Requests that are left out."""
+
+
+def causes(
+    engine: Engine, scope: Scope, session: str | None, book: PriceBook, by: str | None = None
+) -> Causes:
+    """The causes; `by` groups by reason, session, model or key instead."""
     groups: dict[tuple[str | None, ...], dict[str, Any]] = {}
     dearest: dict[tuple[str | None, ...], int] = {}
-    for each in found:
+    without = 0
+    for each in _priced(engine, scope, session, book):
+        if each is None:
+            without += 1
+            continue
         one, asked = each.verdict, each.verdict.asked
         facts = {"reason": str(one.reason), "how": one.how, "segment": one.segment}
         facts |= {"kind": one.kind, "name": one.name, "session": asked.session}
@@ -193,7 +205,7 @@ def rows(found: Iterator[Priced], by: str | None) -> list[dict[str, object]]:
     def order(row: dict[str, Any]) -> tuple[float, int, str]:
         return (-(row["list_value_usd"] or 0), -row["tokens"], str(row))
 
-    return sorted(groups.values(), key=order)
+    return Causes(sorted(groups.values(), key=order), without)
 
 
 class Filled(NamedTuple):

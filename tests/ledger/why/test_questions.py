@@ -85,7 +85,9 @@ def run(command: Any, *words: str) -> Any:
 
 
 def test_a_command_prints_the_causes(url):
-    rows = json.loads(run(why.cache, "--ledger", url, "--format", "json").stdout)
+    result = run(why.cache, "--ledger", url, "--format", "json")
+    assert result.stderr == "left out: 1 request without segments\n"
+    rows = json.loads(result.stdout)
     assert [list(row) for row in rows] == [ROW] * 3
     found = {(row["reason"], row["segment"], row["requests"]) for row in rows}
     assert found == {("changed", "tools[4] tool4", 1), ("hit", None, 2), ("first", None, 1)}
