@@ -49,12 +49,13 @@ def chosen(dialect: str) -> str:
 
 
 def exchange_of(row: Mapping[str, Any]) -> Exchange:
-    """The exchange of a row; it has ended."""
+    """The exchange of a row."""
     known = {name: row[name] for name in _EXCHANGE if row[name] is not None}
     known["state"] = State(row["state"])
     known["source"] = Source(row["source"])
     known["tags"] = _document(row["tags"])
-    known["outcome"] = Outcome(row["outcome"])
+    if row["outcome"] is not None:
+        known["outcome"] = Outcome(row["outcome"])
     return Exchange(**known)
 
 

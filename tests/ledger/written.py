@@ -251,8 +251,9 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
 
 
 def totals(place: Engine | str) -> tuple[Any, ...]:
-    """Requests, input tokens and cost of a ledger."""
-    return tuple(row(place, "SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests"))
+    """Requests, input tokens, output tokens and cost of a ledger."""
+    sums = ", ".join(f"SUM({name})" for name in ("input_tokens", "output_tokens", "cost_picousd"))
+    return tuple(row(place, f"SELECT COUNT(*), {sums} FROM requests"))
 
 
 def file_of(url: str) -> Path:

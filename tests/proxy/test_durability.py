@@ -221,3 +221,24 @@ def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
     assert [(row["outcome"], row["output_tokens"]) for row in found] == [
         ("complete", 64)
     ] * LARGE_COUNT
+
+
+def test_two_proxies_share_one_ledger(tmp_path: Path) -> None:
+    ledger = tmp_path / "shared.db"
+    options = {"ledger_url": f"sqlite:///{ledger}"}
+    with (
+        pair(tmp_path / "one", with_bare=False, options=options) as one,
+        pair(tmp_path / "two", with_bare=False, options=options) as two,
+    ):
+        one.upstream.script = two.upstream.script = answer
+        with ThreadPoolExecutor(2) as pool:
+            for number, made in enumerate((one, two)):
+                pool.submit(send_some, made, f"p{number}")
+    found = rows.by_tag(ledger, "case")
+    assert sorted(found) == sorted(f"p{n}.{each}" for n in range(2) for each in range(20))
+    assert {row["output_tokens"] for (row,) in found.values()} == {64}
+
+
+def send_some(made: Pair, name: str) -> None:
+    for number in range(20):
+        exchange(made.tee, OPENAI, f"{name}.{number}")

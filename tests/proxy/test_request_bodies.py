@@ -92,3 +92,15 @@ def test_a_refusal_without_an_end_passes_on(running: Pair):
             pass
     assert answer.body == b"".join(pieces)
     assert running.row(tag)["outcome"] == "http_error"
+
+
+def test_a_streamed_request_has_a_row_while_it_is_sent(running: Pair):
+    running.upstream.script = quoting
+    tag = new_tag()
+    body = prompt(3 * STREAMED_FROM)
+    with Http1(running.tee.address()) as client:
+        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), body)
+        client.receive()
+    row = running.row(tag)
+    assert row["request_bytes"] is None  # nobody counted them
+    assert row["request_digest"] is None

@@ -193,3 +193,24 @@ def test_chunks_that_come_in_one_read_stay_apart(running: Pair, ask: Ask) -> Non
     assert received.ending is Ending.TERMINATED
     row = running.settled_row(tag)
     assert (row["outcome"], row["usage_source"]) == ("complete", "reported")
+
+
+def test_pipelined_reuse_of_one_connection(running: Pair) -> None:
+    """Twenty exchanges on one connection, edited and not, each exactly framed."""
+
+    def answer(request: Request) -> Answer:
+        return Answer(pieces=OPENAI.answer(asked=asks(request.body)))
+
+    running.upstream.script = answer
+    with Http1(running.tee.address()) as client:
+        for number in range(20):
+            asked = (None, True, False)[number % 3]
+            tag = new_tag()
+            client.send(
+                "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=asked)
+            )
+            received = client.receive()
+            assert received.ending is Ending.TERMINATED
+            assert client.is_quiet()
+            assert received.body == b"".join(OPENAI.answer(asked=asked is True))
+            assert running.row(tag)["output_tokens"] == 64

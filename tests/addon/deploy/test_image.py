@@ -196,3 +196,12 @@ def listens(port: int) -> bool:
     """Looked at before the health check, which takes a process of its own."""
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_an_instruction_goes_on_after_a_backslash():
+    text = '# note\nFROM a\nHEALTHCHECK --interval=1s \\\n    CMD ["x"]\n\nUSER 1\n'
+    assert instructions(text) == [
+        ("FROM", "a"),
+        ("HEALTHCHECK", '--interval=1s  CMD ["x"]'),
+        ("USER", "1"),
+    ]

@@ -242,3 +242,19 @@ def test_how_it_is_billed_is_told_by_request_answer_and_operator():
     assert billed(key, {}, lambda _: None) is Billing.METERED
     assert billed(key, spent, lambda _: Billing.PLAN) is Billing.METERED
     assert billed(key, {}, lambda _: 1 / 0) is Billing.METERED
+
+
+def test_a_recorded_answer_is_read_whole():
+    exchange = opened(source=Source.REPLAY)
+    exchange.answer(SSE, edits=False, clock=lambda: 0.0).callable(STREAM)
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert exchange.is_recorded
+    assert settled.outcome is Outcome.COMPLETE
+    assert settled.streamed
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 2)
+
+
+@pytest.mark.parametrize("length", ["100000000", "12", ""])
+def test_a_long_refusal_is_not_waited_for(length: str):
+    response = Response(status=400, headers={"content-length": length} if length else {})
+    assert may_refuse(response, injected=True) is (length != "100000000")

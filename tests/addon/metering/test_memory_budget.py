@@ -134,3 +134,12 @@ def test_a_share_takes_no_more_than_there_is():
     assert share.covers(FREE_BYTES + 1_000)
     assert budget.left_bytes == 0
     assert not share.covers(FREE_BYTES + 1_001)
+
+
+def test_what_is_taken_is_given_back():
+    budget = MemoryBudget(100)
+    assert budget.take(60)
+    assert not budget.take(41)
+    assert budget.left_bytes == 40
+    budget.give_back(60)
+    assert budget.left_bytes == 100

@@ -82,3 +82,19 @@ def test_collector_works_again_after_an_import_that_failed() -> None:
     with pytest.raises(ImportError), uncollected_imports():
         raise ImportError
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        pytest.param([], ["--listen-host", "127.0.0.1"], id="loopback unless asked otherwise"),
+        pytest.param(["--listen", "0.0.0.0"], ["--listen-host", "0.0.0.0"], id="host"),
+        pytest.param(
+            ["--listen", "127.0.0.2:81"],
+            ["--listen-host", "127.0.0.2", "--listen-port", "81"],
+            id="host and port",
+        ),
+    ],
+)
+def test_where_it_listens(words: list[str], options: list[str]):
+    assert list(words_of(parse(words))) == options

@@ -187,3 +187,11 @@ def test_it_needs_no_pyarrow():
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout) == (0, '"t"\n"a"\n'), done.stderr
+
+
+def test_csv_keeps_no_control_character(tmp_path):
+    texts = ["\x1b[2J", "plain", None, "\u202e", " =1", "é"]
+    rows = [(DAY, (text,)) for text in texts]
+    (written,) = write(tmp_path, "n", (("name", "text"),), rows, FileFormat.CSV)
+    lines = written.path.read_text().splitlines()
+    assert lines == ['"name"', '"\\x1b[2J"', '"plain"', "", '"\\u202e"', '"\' =1"', '"é"']

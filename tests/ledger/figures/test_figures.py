@@ -121,3 +121,15 @@ def test_a_pool_knows_each_group_and_all_of_them(groups, sorted_max):
             assert pool.add(texts) == ranked([value for part in parts for value in part])
         every = [value for parts in groups for part in parts for value in part]
         assert pool.all() == pool.all() == ranked(every)
+
+
+def test_the_rest_is_one_row():
+    rows = [row("a", 5), row("b", 3), row("c", None)]
+    assert top_of(rows, 3) == rows
+    first, rest = top_of(rows, 1)
+    assert first == rows[0]
+    assert (rest.merged, rest.key, rest.figures) == (
+        2,
+        (None,),
+        Figures(requests=2, cost_picousd=3),
+    )

@@ -26,6 +26,7 @@ from tests.ledger.written import (
     settled,
     wait_until,
     whole,
+    writing,
 )
 
 DAY = timedelta(days=1)
@@ -318,3 +319,13 @@ def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capf
     assert kept.health().is_working
     kept.stop(30)
     assert (left, len(rows(url, "SELECT * FROM daily"))) == ([], 1)
+
+
+def test_whoever_fills_a_ledger_leaves_it_with_its_sums(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        for number in range(3):
+            at = NOON + timedelta(days=number)
+            written.settle(settled(f"a{number}", at=at))
+    assert len(rows(url, "SELECT day FROM daily")) == 3
+    assert rows(url, "SELECT day FROM stale_days") == []

@@ -129,3 +129,7 @@ def test_a_name_that_no_host_has_takes_no_memory():
     kept = TABLE._at.cache_info().currsize
     assert TABLE.at("a" * 254 + ".api.openai.com") is None
     assert TABLE._at.cache_info().currsize == kept
+
+
+def test_a_host_longer_than_dns_allows_is_no_providers() -> None:
+    assert TABLE.at("a." * 200 + "openai.com") is None

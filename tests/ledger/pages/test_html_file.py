@@ -216,3 +216,8 @@ def test_a_page_goes_into_a_pipe(engine, tmp_path):
         size = html_file.write(html_file.page(engine, Scope(), now=NOW), path)
         assert len(read.result(60)) == size
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_file_is_written_whole(engine, tmp_path):
+    size = html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "x.html")
+    assert (tmp_path / "x.html").stat().st_size == size

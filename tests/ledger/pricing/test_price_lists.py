@@ -188,3 +188,9 @@ def test_what_a_plan_covers_has_the_list_value_of_the_vendor():
         is_covered=True,
     )
     assert list(candidates(question)) == [Candidate("openai", "gpt-5", own=False)]
+
+
+def test_a_free_variant_is_a_model_of_its_own():
+    assert asked("https://openrouter.ai:443", "qwen/qwen3-coder:free") == [
+        Candidate("openrouter", "qwen/qwen3-coder:free", own=True)
+    ]

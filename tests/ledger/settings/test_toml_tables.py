@@ -122,3 +122,12 @@ def test_a_problem_with_a_long_value_stays_one_readable_line():
     assert len(str(problem)) < 700
     assert str(problem).startswith("line 3: commit: '999")
     assert str(problem).endswith("' is not known")
+
+
+def test_known_tables_are_no_problem():
+    text = "price = 1\ngatewy = 2\nlitellm = 3\n"
+    document, _ = parse(text)
+    (problem,) = unknown_tables(text, document, ("price", "gateway", "litellm"))
+    assert problem.line == 2
+    assert problem.text.startswith("gatewy: unknown")
+    assert "gateway" in problem.text

@@ -65,10 +65,14 @@ def contents(engine, of: Columns | None = None) -> dict[str, list[tuple[object, 
         return {
             table: sorted(
                 tuple(str(value) for value in found)
-                for found in connection.execute(sa.text(f"SELECT {', '.join(names)} FROM {table}"))
+                for found in connection.execute(sa.text(f"SELECT {_quoted(names)} FROM {table}"))
             )
             for table, names in (of or columns(engine)).items()
         }
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)  # `window` is a word of PostgreSQL's
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -217,3 +221,25 @@ def test_a_newer_ledger_is_refused(engine, ledger_url):
             open_it(ledger_url)
     with pytest.raises(LedgerError, match="newer"):
         migration.upgrade(engine)
+
+
+def test_the_schema_is_what_the_tables_say(engine):
+    assert migration.revision_of(engine) == REVISION
+    assert migration.differences(engine) == []
+
+
+def test_a_difference_is_found(engine):
+    with db.writing(engine) as connection:
+        connection.execute(sa.text("ALTER TABLE learned ADD COLUMN extra INTEGER"))
+    (found,) = migration.differences(engine)
+    assert "extra" in found
+
+
+@pytest.mark.postgres
+def test_an_older_shared_ledger_is_not_migrated_by_the_way(new_postgres):
+    url = new_postgres()
+    engine = db.open_engine(url)
+    set_revision(engine, "0003")
+    with pytest.raises(LedgerError, match=r"has the schema 0003.*run `tokentee db upgrade`"):
+        db.ensure(url)
+    engine.dispose()

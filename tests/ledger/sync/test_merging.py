@@ -21,7 +21,11 @@ from tests.ledger.duplicates_rule import Member, link, links_of
 from tests.ledger.written import (
     COST,
     NOON,
+    bundle_of,
+    charge,
+    key_of,
     on,
+    on_postgres,
     opened,
     priced,
     put,
@@ -145,7 +149,7 @@ def test_a_row_that_the_target_refuses_stands_alone(new_sqlite):
     assert [(refused.key[1], refused.error) for refused in merged.refused] == [
         ("a4", "not this one")
     ]
-    assert totals(target) == (8, 800, 8 * COST)
+    assert totals(target) == (8, 800, 160, 8 * COST)
 
 
 @pytest.mark.postgres
@@ -188,7 +192,7 @@ def test_an_interrupted_sync_goes_on(new_sqlite, monkeypatch):
         merging.sync(source, target, on_progress=cut)
     assert totals(target)[0] == 4
     merging.sync(source, target, on_progress=lambda *progress: seen.append(progress))
-    assert totals(target) == (7, 700, 7 * COST)
+    assert totals(target) == (7, 700, 140, 7 * COST)
     assert seen == [(2, 7), (4, 7), (2, 7), (4, 7), (6, 7), (7, 7)]
 
 
@@ -283,7 +287,7 @@ def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
         connection.exec_driver_sql("ALTER TABLE exchanges DROP COLUMN service_tier")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     merging.sync(source, target)
-    assert totals(target) == (1, 100, COST)
+    assert totals(target) == (1, 100, 20, COST)
     assert migration.revision_of(engine) == "0001"
     engine.dispose()
 
@@ -369,3 +373,52 @@ def test_merging_is_idempotent_commutative_and_associative(empty, one, two, thre
     merging.sync(inner, nested)
     assert totals(left) == totals(right) == totals(nested)
     assert links_of(left) == link(map(member_of, rows(left, "SELECT * FROM exchanges")))
+
+
+@every_way
+def test_links_move_to_the_earliest_member_of_both(two):
+    source, target = two
+    late = NOON + timedelta(hours=1)
+    put(source, whole(settled("early", response_id="r", content_digest="x")))
+    put(
+        target,
+        whole(settled("late", at=late, response_id="r", content_digest="x")),
+        whole(settled("later", at=late + late.resolution, response_id="r", content_digest="x")),
+    )
+    assert totals(target)[0] == 1
+    merging.sync(source, target)
+    assert rows(target, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
+        ("early", None),
+        ("late", "early"),
+        ("later", "early"),
+    ]
+
+
+@every_way
+def test_two_bookings_of_one_exchange_count_once(two):
+    """Recorded here, replayed there, priced from two lists: the earlier booking stands."""
+    source, target = two
+    exchange = settled("a")
+    later = reading(exchange, read_at=NOON + timedelta(days=9))
+    put(source, whole(exchange))
+    put(target, (exchange, later, [charge("output", 20, 999)]))
+    merging.sync(source, target)
+    assert totals(target) == (1, 100, 20, COST)
+
+
+@on_postgres
+def test_two_that_link_at_once_agree(engine):
+    """Both have committed their facts, neither has linked yet: whoever comes later sees both."""
+    one = settled("a", response_id="r", content_digest="x")
+    other = settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")
+    sent = (whole(other), whole(one))
+    for entry in sent:
+        with db.writing(engine) as connection:
+            bundles.write(connection, bundle_of(entry))
+    for entry in sent:
+        with db.writing(engine) as connection:
+            bundles.link(connection, [key_of(entry)])
+    assert rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
+        ("a", None),
+        ("b", "a"),
+    ]

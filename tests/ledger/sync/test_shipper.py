@@ -137,7 +137,7 @@ def test_what_a_proxy_writes_arrives(target, shared):
         assert written.settle(settled("a")).committed
         written.ledger.open(opened("b"))
         assert written.ledger.shown_url == urls.shown(target)
-    assert totals(shared) == (1, 100, COST)
+    assert totals(shared) == (1, 100, 20, COST)
     assert rows(shared, "SELECT id, state FROM exchanges ORDER BY id") == [
         ("a", "settled"),
         ("b", "open"),
@@ -165,7 +165,7 @@ def test_many_shippers_agree(target, shared, run):
         running.put(*entries)
     for running in proxies:
         running.wait_until_shipped()
-    assert totals(shared) == (40 + 120, 160 * 100, 160 * COST)
+    assert totals(shared) == (40 + 120, 160 * 100, (40 + 120) * 20, 160 * COST)
     assert row(
         shared,
         "SELECT COUNT(*) FROM exchanges e WHERE response_id <> 'all' AND duplicate_of IS DISTINCT "
@@ -207,7 +207,7 @@ def test_a_database_in_trouble_is_said_once_and_tried_again(target, shared, run,
     alter(shared, "DROP TRIGGER fail ON readings")
     running.log.wait_for("is written again")
     running.wait_until_shipped()
-    assert totals(shared) == (10, 1000, 10 * COST)
+    assert totals(shared) == (10, 1000, 200, 10 * COST)
     assert spool.status_of(running.path).trouble is None
     assert len(running.log.lines) == 2
 
@@ -225,7 +225,7 @@ def test_a_database_that_goes_away_and_comes_back(target, shared, run, administe
     administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     running.log.wait_for("is written again")
     running.wait_until_shipped()
-    assert totals(shared) == (10, 1000, 10 * COST)
+    assert totals(shared) == (10, 1000, 200, 10 * COST)
 
 
 def test_a_table_that_somebody_holds_makes_rows_late(target, shared, run, monkeypatch):
@@ -241,7 +241,7 @@ def test_a_table_that_somebody_holds_makes_rows_late(target, shared, run, monkey
         holder.rollback()
     running.log.wait_for("is written again")
     running.wait_until_shipped()
-    assert totals(shared) == (4, 400, 4 * COST)
+    assert totals(shared) == (4, 400, 80, 4 * COST)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_poisoned_row_is_set_aside_alone(target, shared, run):
     running = run(target)
     running.put(*some(6), whole(settled("bad", user_agent="poison")), *some(6, "b"))
     running.wait_until_shipped()
-    assert totals(shared) == (12, 1200, 12 * COST)
+    assert totals(shared) == (12, 1200, 240, 12 * COST)
     (refused,) = spool.status_of(running.path).refused
     assert refused.key[1] == "bad"
     assert "ck_no_poison" in refused.error
@@ -494,7 +494,7 @@ def test_whatever_a_step_raises_the_shipper_goes_on(target, shared, run, monkeyp
     running.put(whole(settled("b")))
     running.wait_until_shipped()
     # Also what was shipped again, because the cut came between its commit and clearing the outbox.
-    assert totals(shared) == (2, 200, 2 * COST)
+    assert totals(shared) == (2, 200, 40, 2 * COST)
     assert running.shipper.health().is_working
 
 
@@ -542,3 +542,33 @@ def test_refused_exchanges_are_retried_once_a_start(tmp_path, monkeypatch):
     assert counts() == (0, 1)
     one._spool.dispose()
     engine.dispose()
+
+
+def test_shipping_again_adds_nothing(target, shared, run):
+    running = run(target)
+    entries = some(20)
+    running.put(*entries)
+    running.wait_until_shipped()
+    running.put(*entries)
+    running.wait_until_shipped()
+    assert totals(shared) == (20, 2000, 400, 20 * COST)
+
+
+def test_a_cut_between_commit_and_clearing_ships_again_to_no_effect(
+    target, shared, run, monkeypatch
+):
+    real = spool.settle_outbox
+    cut = threading.Event()
+
+    def settle_outbox(*arguments, **more):
+        if not cut.is_set():
+            cut.set()
+            raise OSError("the power went out")
+        real(*arguments, **more)
+
+    monkeypatch.setattr(spool, "settle_outbox", settle_outbox)
+    running = run(target)
+    running.put(*some(10))
+    running.wait_until_shipped()
+    assert cut.is_set()
+    assert totals(shared) == (10, 1000, 200, 10 * COST)

@@ -42,3 +42,9 @@ def test_the_extra_is_named(name: str, extra: str):
 @pytest.mark.parametrize("name", ["mitmproxy", None])
 def test_anything_else_is_no_extra(name: str | None):
     assert missing_extra(ModuleNotFoundError(name=name)) is None
+
+
+def test_what_an_error_adds():
+    assert suggestion("modle", WORDS) == "; did you mean 'model'?"
+    assert suggestion("zzz", WORDS) == ""
+    assert suggestion("m" * 10**6, WORDS) == ""

@@ -61,3 +61,16 @@ def test_without_marks_of_text_nothing_can_be_told() -> None:
 def test_input_is_estimated_by_length_without_pictures(body: bytes, expected: int | None) -> None:
     """A picture is billed by its size in pixels: its base64 would count for thousands."""
     assert estimate.input_tokens_of(body) == expected
+
+
+def test_text_that_was_measured_already_counts() -> None:
+    text = PassedText(DIALECTS["openai.chat"])
+    assert text.is_measured
+    text.add(40)
+    few = text.tokens(1)
+    text.add(4_000)
+    many = text.tokens(1)
+    assert few is not None
+    assert many is not None
+    assert 5 <= few <= 20
+    assert many > 50 * few

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
-from mitmproxy import contentviews, flow
+from mitmproxy import contentviews, flow, hooks
 from mitmproxy.test import taddons, tflow
 from msgspec.structs import replace
 
@@ -218,3 +218,7 @@ def _registry(notes):
     registry.register(contentviews.registry["raw"])
     registry.register(ExchangeContentview(notes))
     return registry
+
+
+def test_the_hook_is_mitmproxys():
+    assert hooks.UpdateHook.name == "update"

@@ -7,9 +7,11 @@ import pytest
 from addon.run.command.hosts import (
     LlmHosts,
     NamedHost,
+    address_of,
     from_base_urls,
     javascript_pattern,
     no_proxy_for,
+    origin_of,
 )
 
 GATEWAY = LlmHosts(named=(NamedHost(name="gw.corp", port=8443), NamedHost(name="llm.corp")))
@@ -82,3 +84,17 @@ def test_no_proxy_leads_no_llm_host_past(before: str, after: list[str]):
 def test_loopback_is_led_where_tee_hosts_names_it():
     hosts = LlmHosts(named=(NamedHost(name="127.0.0.1", port=11434),))
     assert no_proxy_for("", hosts) == ["localhost", "::1"]
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "origin"),
+    [
+        ("https://h/v1", ("h", 443), "https://h"),
+        ("http://u:p@h:81/", ("h", 81), "http://h:81"),
+        ("http://[::1]:9", ("::1", 9), "http://[::1]:9"),
+        ("http://h:x/", ("", 0), "http://h:x"),
+    ],
+)
+def test_parts_of_a_url(url: str, address: tuple[str, int], origin: str):
+    assert address_of(url) == address
+    assert origin_of(url) == origin

@@ -255,3 +255,13 @@ def test_how_a_process_ended():
         "SIGKILL",
         "signal 200",
     ]
+
+
+def test_a_worker_that_cannot_start_again_ends_everything(played: Played):
+    async def play(played: Played) -> None:
+        played.does.write_text("die")
+        os.kill(played.pids[1], signal.SIGKILL)
+        await played.until("worker 2 does not start: it ended before it was ready (exit code 3), 3")
+
+    assert played.run(play) == 1
+    assert "All workers are stopped" in played.log

@@ -1,11 +1,24 @@
 """What the databases themselves refuse."""
 
+from datetime import timedelta
+
 import pytest
 import sqlalchemy as sa
 
 from ledger.model.exchange import Outcome, State
 from ledger.model.quota import Quota, QuotaKind
-from tests.ledger.written import alter, on_postgres, on_sqlite, opened, put, row, settled, whole
+from ledger.store import retention
+from tests.ledger.written import (
+    NOON,
+    alter,
+    on_postgres,
+    on_sqlite,
+    opened,
+    put,
+    row,
+    settled,
+    whole,
+)
 
 STATED = Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1)
 
@@ -94,3 +107,12 @@ def test_truncating_is_refused(engine, table):
         pytest.raises(sa.exc.DBAPIError, match="only dropped by retention"),
     ):
         connection.exec_driver_sql(f"TRUNCATE {table} CASCADE")
+
+
+def test_retention_may(filled):
+    assert retention.drop_before(filled, NOON + timedelta(days=1)) == 1
+    assert row(filled, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
+    for table in ("readings", "charges", "quotas"):
+        assert row(filled, f"SELECT COUNT(*) FROM {table}") == (0,)
+    with filled.connect() as connection, pytest.raises(sa.exc.DBAPIError):
+        connection.execute(sa.text("DELETE FROM exchanges"))

@@ -288,3 +288,22 @@ def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, names
     found = links_of(new_sqlite_engine).values()
     assert sum(not link.duplicate_of for link in found) == counting
     assert {link.id_collision for link in found} == {counting > 1}
+
+
+def test_a_late_original_ends_a_collision(engine):
+    """Two recordings collide until the live row comes of which both are duplicates."""
+    recordings = [
+        replace(LIVE, id="b", source="replay", content_digest="c2"),
+        replace(LIVE, id="c", source="replay", upstream_digest=None),
+    ]
+    for member in recordings:
+        put(engine, entry(member))
+    colliding = Link(id_collision=True)
+    assert links_of(engine) == {"b": colliding, "c": colliding}
+    put(engine, entry(LIVE))
+    assert links_of(engine) == link([*recordings, LIVE])
+    assert links_of(engine) == {
+        "a": Link(),
+        "b": Link(duplicate_of="a"),
+        "c": Link(duplicate_of="a"),
+    }

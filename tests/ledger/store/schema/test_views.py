@@ -8,9 +8,10 @@ from decimal import Decimal
 import pytest
 import sqlalchemy as sa
 
+from ledger.maintenance import rollup
 from ledger.model.exchange import Outcome, Source, State
 from ledger.model.money import AMOUNT_MAX
-from ledger.model.reading import UsageSource
+from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.store import db
@@ -397,3 +398,39 @@ def test_postgres_shows_the_same_words(engine):
     assert len(found) > 200
     for relation, column, comment in found:
         assert comment == descriptions.description_of(relation, column), (relation, column)
+
+
+def test_a_cost_that_is_the_providers_own(engine):
+    exchange = settled("a")
+    own = charge("total", 1, 7, price_source="provider")
+    put(engine, (exchange, reading(exchange), [own]))
+    assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (7, "reported")
+
+
+def test_what_a_plan_covers_has_a_list_value_and_no_cost(engine):
+    """And is in the same columns of a day, before it is summed up and after."""
+    put(
+        engine,
+        whole(settled("unknown")),
+        whole(settled("metered"), billing=Billing.METERED),
+        whole(settled("plan"), billing=Billing.PLAN),
+        whole(settled("free"), billing=Billing.FREE),
+        whole(settled("guess"), billing=Billing.PLAN, usage_source=UsageSource.ESTIMATED),
+    )
+    exchange = settled("own figure")
+    own = charge("reported_cost", 1, 7, price_source="provider")
+    put(engine, (exchange, reading(exchange), [own]))
+    query = "SELECT id, billing, cost_picousd, list_value_picousd, estimated_cost_picousd"
+    assert {each[0]: tuple(each[1:]) for each in rows(engine, f"{query} FROM requests")} == {
+        "unknown": ("unknown", COST, COST, None),
+        "metered": ("metered", COST, COST, None),
+        "plan": ("plan", None, COST, None),
+        "free": ("free", None, COST, None),
+        "guess": ("plan", None, None, None),
+        "own figure": ("unknown", 7, None, None),
+    }
+    of_day = "SELECT requests, covered, unpriced, cost_picousd, list_value_picousd FROM usage_daily"
+    before = tuple(row(engine, of_day))
+    assert before == (6, 3, 0, 2 * COST + 7, 4 * COST)
+    rollup.roll(engine, now=NOON + timedelta(2))
+    assert tuple(row(engine, of_day)) == before

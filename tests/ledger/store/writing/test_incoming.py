@@ -203,3 +203,11 @@ def test_an_error_while_more_is_gathered_loses_nothing(queue, monkeypatch):
     with pytest.raises(RuntimeError):
         queue.take(jobs, [], None)
     assert jobs == [job]
+
+
+def test_what_settles_before_its_open_row_is_due_has_none(queue, monkeypatch):
+    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
+    queue.open(Job(opened("a")))
+    queue.settle(ended("a"))
+    assert taken(queue) == (["a settled"], False)
+    assert queue.count == 0

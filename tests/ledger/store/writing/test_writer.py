@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ledger.model.exchange import Source
 from ledger.model.learned import Learned
+from ledger.store import db
 from ledger.store.processes import nodes
 from ledger.store.processes.supervision import Companion
 from ledger.store.writing import lessons as lessons_module
@@ -43,7 +44,7 @@ def test_an_exchange_is_on_disk_when_its_receipt_says_so(new_sqlite):
         written.ledger.open(opened("a"))
         receipt = written.settle(settled("a"))
         assert (receipt.exchange_id, receipt.committed, receipt.error) == ("a", True, None)
-        assert totals(url) == (1, 100, COST)
+        assert totals(url) == (1, 100, 20, COST)
         assert written.ledger.dropped == 0
     assert written.lines() == []
 
@@ -82,7 +83,7 @@ def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite, gate, he
         sizes = [len(batch) for batch in written.batches]
         assert sum(sizes) == 21
         assert sizes[-1] >= 20
-    assert totals(url) == (21, 2100, 21 * COST)
+    assert totals(url) == (21, 2100, 420, 21 * COST)
 
 
 def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
@@ -131,7 +132,7 @@ def test_a_replayed_exchange_stands_where_it_stood(new_sqlite):
         written.settle(exchange)
         again = settled("a", at=NOON, source=Source.REPLAY)
         assert written.settle(again).committed
-    assert totals(url) == (1, 100, COST)
+    assert totals(url) == (1, 100, 20, COST)
 
 
 def test_recordings_of_one_exchange_in_one_batch_are_one_row(new_sqlite, gate, held):
@@ -147,7 +148,7 @@ def test_recordings_of_one_exchange_in_one_batch_are_one_row(new_sqlite, gate, h
         gate.set()
         written.wait(*receipts)
         assert all(receipt.committed for receipt in receipts)
-    assert totals(url) == (101, 101 * 100, 101 * COST)
+    assert totals(url) == (101, 101 * 100, 2020, 101 * COST)
 
 
 def test_an_exchange_that_cannot_be_priced_is_recorded_unpriced(new_sqlite):
@@ -157,7 +158,7 @@ def test_an_exchange_that_cannot_be_priced_is_recorded_unpriced(new_sqlite):
     url = new_sqlite()
     with writing(url, price=fail) as written:
         assert written.settle(settled("a")).committed
-    assert totals(url) == (1, 100, None)
+    assert totals(url) == (1, 100, 20, None)
     (line,) = written.lines()
     assert "exchange a is not priced" in line
 
@@ -175,7 +176,7 @@ def test_closing_writes_what_waits_and_then_refuses(new_sqlite):
         assert late.error == "the ledger is closed"
         written.ledger.open(opened("c"))
         written.ledger.close(30)
-    assert totals(url) == (600, 60_000, 600 * COST)
+    assert totals(url) == (600, 60_000, 12000, 600 * COST)
 
 
 def test_lessons_are_kept_and_forgotten_in_time(new_sqlite):
@@ -201,7 +202,7 @@ def test_two_ledgers_on_one_file(new_sqlite):
         one.wait(*receipts[::2])
         other.wait(*receipts[1::2])
         assert one.ledger.secret == other.ledger.secret
-    assert totals(url) == (200, 20_000, 200 * COST)
+    assert totals(url) == (200, 20_000, 4000, 200 * COST)
     assert rows(url, "SELECT node, COUNT(*) FROM exchanges GROUP BY node ORDER BY node") == [
         ("host/1/1", 100),
         ("host/2/1", 100),
@@ -333,3 +334,34 @@ def test_equal_exchanges_are_linked_in_linear_work(new_sqlite, order: str):
     assert counting == [("e0000",)]
     assert sorted(pointing, key=str) == [("e0000",), (None,)]
     assert links <= 10 * COUNT
+
+
+def test_an_open_row_does_not_wait_for_its_end(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        written.open(opened("a"))
+        written.settle(settled("b"))
+        engine = db.open_engine(url)
+        assert rows(engine, "SELECT id, state, node FROM exchanges ORDER BY id") == [
+            ("a", "open", "host/1/1"),
+            ("b", "settled", "host/1/1"),
+        ]
+        engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("exchange", "usage"),
+    [
+        pytest.param(settled("a", user_agent="\ud800"), None, id="lone surrogate"),
+        pytest.param(settled("a", user_agent="a\0b"), None, id="NUL"),
+        pytest.param(settled("a", tags={"k": "\udfff"}), None, id="lone surrogate in a tag"),
+        pytest.param(settled("a"), "{", id="usage that is no JSON"),
+    ],
+)
+def test_odd_text_costs_no_row(new_sqlite, exchange, usage):
+    url = new_sqlite()
+    with writing(url) as written:
+        read = reading(exchange, usage_json=usage or "{}")
+        assert written.settle(exchange, read).committed, written.lines()
+        assert written.settle(settled("b")).committed
+    assert totals(url)[0] == 2

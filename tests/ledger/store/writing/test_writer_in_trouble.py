@@ -80,7 +80,7 @@ def test_a_row_that_is_refused_goes_alone(new_sqlite):
         assert [receipt.committed for receipt in receipts] == [True, False, True]
         assert "the ledger refuses it" in (receipts[1].error or "")
         assert written.ledger.dropped == 1
-    assert totals(url) == (2, 200, 2 * COST)
+    assert totals(url) == (2, 200, 40, 2 * COST)
     kept, dropped = written.lines("error")
     assert "1 items were set aside" in kept
     assert "exchange b" in dropped
@@ -97,7 +97,7 @@ def test_charges_that_are_refused_cost_the_exchange_only_its_price(new_sqlite):
     url = new_sqlite()
     with writing(url, price=wrong) as written:
         assert written.settle(settled("a")).committed
-    assert totals(url) == (1, 100, None)
+    assert totals(url) == (1, 100, 20, None)
     assert "amount_is_exact" in written.lines()[0]
 
 
@@ -153,7 +153,7 @@ def test_a_locked_ledger_is_late_not_lost(new_sqlite):
             assert [receipt.error for receipt in receipts] == ["database is locked"] * 3
             assert written.ledger.health().queued_rows == 3
         more = until_committed(written)
-    assert totals(url) == (3 + more, (3 + more) * 100, (3 + more) * COST)
+    assert totals(url) == (3 + more, (3 + more) * 100, (3 + more) * 20, (3 + more) * COST)
     assert written.ledger.dropped == 0
     begin, end = written.lines()
     assert "database is locked; the traffic goes on" in begin
@@ -226,7 +226,7 @@ def test_a_ledger_that_is_removed_is_begun_anew(new_sqlite):
         for suffix in ("", "-wal", "-shm"):
             file_of(url).with_name(file_of(url).name + suffix).unlink(missing_ok=True)
         assert written.settle(settled("b")).committed
-    assert totals(url) == (1, 100, COST)
+    assert totals(url) == (1, 100, 20, COST)
     assert file_of(url).stat().st_mode & 0o777 == 0o600
     (line,) = written.lines()
     assert "was moved or removed; a new one is begun" in line
@@ -433,3 +433,47 @@ def test_a_reader_that_does_not_end_is_said_once_and_the_wal_shrinks_after_it(
                 assert written.settle(settled(f"a{number}")).committed
             assert wal.stat().st_size <= 200_000
     engine.dispose()
+
+
+class Failing:
+    """A connection whose disk does not answer any more."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.is_failing = True
+
+    def execute(self, *arguments):
+        if self.is_failing:
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.connection.execute(*arguments)
+
+    def close(self):
+        self.connection.close()
+
+
+def test_a_disk_that_does_not_answer(new_sqlite, monkeypatch):
+    url = new_sqlite()
+    with writing(url) as written:
+        written.settle(settled("a"))
+        failing = Failing(written.ledger._file.connection)
+        monkeypatch.setattr(written.ledger._file, "connection", failing)
+        assert written.settle(settled("b")).error == "disk I/O error"
+        failing.is_failing = False
+        more = until_committed(written)
+    assert totals(url)[0] == 2 + more
+    assert ["disk I/O error" in line for line in written.lines()] == [True, False]
+
+
+def test_a_ledger_that_is_moved_keeps_what_was_committed(new_sqlite, tmp_path):
+    url = new_sqlite()
+    path = Path(url.removeprefix("sqlite:///"))
+    moved = tmp_path / "old.sqlite3"
+    with writing(url) as written:
+        for number in range(50):
+            assert written.settle(settled(f"a{number}")).committed
+            if number == 25:
+                path.rename(moved)
+    old, new = totals(f"sqlite:///{moved}"), totals(url)
+    assert old[0] + new[0] == 50
+    assert old[0] >= 26
+    assert new[0] > 0
