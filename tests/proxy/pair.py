@@ -12,7 +12,8 @@ from tests.proxy.certificates import client_context
 from tests.proxy.client import Http1, Http2, Received
 from tests.proxy.mitmdump import BARE, Mitmdump
 from tests.proxy.upstream import Answer, Request, Upstream
-from tests.proxy.wires import WIRES, Wire, asks
+from tests.proxy.wire import Wire, asks
+from tests.proxy.wires import WIRES
 
 BY_NAME = {wire.name: wire for wire in WIRES}
 OPENAI = BY_NAME["openai"]

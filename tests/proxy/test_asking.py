@@ -26,7 +26,7 @@ from tests.proxy.pair import (
     speak,
 )
 from tests.proxy.upstream import Answer, Request, Upstream, document
-from tests.proxy.wires import asks
+from tests.proxy.wire import asks
 
 pytestmark = pytest.mark.proxy
 

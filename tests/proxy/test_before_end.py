@@ -40,7 +40,7 @@ from tests.proxy.pair import BY_NAME, connect, exchange, headers_for, pair, spea
 from tests.proxy.test_websocket import CREATE, answer_of, url
 from tests.proxy.test_websocket import upstream as websocket_upstream
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
-from tests.proxy.wires import Wire, asks
+from tests.proxy.wire import Wire, asks
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(120)]
 

@@ -19,7 +19,7 @@ from tests.proxy import rows
 from tests.proxy.client import Ending, Http1, Received
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair, post, tee_before
 from tests.proxy.upstream import Answer, Framing, Request, Upstream, document
-from tests.proxy.wires import asks
+from tests.proxy.wire import asks
 from tests.proxy.workers import UNASKED, check_rows, loaded, wait_for_ends
 
 pytestmark = pytest.mark.proxy

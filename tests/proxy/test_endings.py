@@ -27,7 +27,8 @@ from tests.proxy.pair import (
     tee_before,
 )
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
-from tests.proxy.wires import ASKED, EVERY_ASK, Ask, Wire, asks
+from tests.proxy.wire import ASKED, Ask, Wire, asks
+from tests.proxy.wires import EVERY_ASK
 
 pytestmark = pytest.mark.proxy
 

@@ -15,7 +15,7 @@ from addon.metering.quotas import QUOTAS_MAX
 from tests.proxy import rows
 from tests.proxy.pair import ANTHROPIC, Pair, exchange, new_tag, pair
 from tests.proxy.upstream import Answer
-from tests.proxy.wires import Wire
+from tests.proxy.wire import Wire
 
 pytestmark = pytest.mark.proxy
 

@@ -25,7 +25,8 @@ from tests.proxy.client import Ending, Http1, Http2, Received
 from tests.proxy.mitmdump import BARE, SCRIPTS, TEE, Mitmdump
 from tests.proxy.pair import connect
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
-from tests.proxy.wires import ASKED, WIRES, Ask, Wire, asks
+from tests.proxy.wire import ASKED, Ask, Wire, asks
+from tests.proxy.wires import WIRES
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(900)]
 

@@ -17,7 +17,7 @@ from tests.proxy.client import Http1
 from tests.proxy.mitmdump import Mitmdump, free_port
 from tests.proxy.pair import ANTHROPIC, OPENAI, exchange, new_tag, pair, post, speak
 from tests.proxy.upstream import Answer, End, Request, Upstream
-from tests.proxy.wires import asks
+from tests.proxy.wire import asks
 
 pytestmark = pytest.mark.proxy
 

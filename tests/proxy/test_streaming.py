@@ -22,7 +22,8 @@ from tests.proxy.pair import (
     post,
 )
 from tests.proxy.upstream import Answer, Framing, Request
-from tests.proxy.wires import ASKED, EVERY_ASK, Ask, Wire, asks
+from tests.proxy.wire import ASKED, Ask, Wire, asks
+from tests.proxy.wires import EVERY_ASK
 
 pytestmark = pytest.mark.proxy
 
