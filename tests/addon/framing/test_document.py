@@ -1,13 +1,20 @@
-"""Bodies of JSON alone: documents, lines, and those that hold no frame."""
+"""Bodies of JSON alone: documents, lines, arrays, and those that hold no frame; and the choice of a framing:
+content types lie in both directions, and the first bytes tell."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.framing import document
+from addon.framing import document, json_array
+from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import NDJSON, Document, Opaque
+from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame
+from addon.framing.json_array import JsonArray
+from addon.framing.sse import SSE
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
+from tests.addon.framing.test_eventstream import event
+from tests.named import named
 
 
 def test_a_body_is_one_frame_when_it_ends() -> None:
@@ -81,3 +88,149 @@ def test_an_oversize_line_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cuts_mean_nothing(parts: list[bytes], data: st.DataObject) -> None:
     body = b"".join(parts)
     assert frame(NDJSON, pieces(body, data.draw(cuts_of(body)))) == frame(NDJSON, [body])
+
+
+def test_elements_are_frames() -> None:
+    body = b'[{"a": [1, {"b": 2}]}\n,\r\n{"c": "]},{"}\n]\n'
+    framed = frame_every_way(JsonArray, body)
+    assert framed.frames == [Frame("", b'{"a": [1, {"b": 2}]}'), Frame("", b'{"c": "]},{"}')]
+    assert framed.blocks == [b'[{"a": [1, {"b": 2}]}', b'\n,\r\n{"c": "]},{"}', b"\n]\n"]
+
+
+@pytest.mark.parametrize(
+    "text", [r"quote \" in it", r"backslash \\", r"both \\\" ends \\", r"\u007d", "…"]
+)
+def test_strings_end_at_their_own_quote(text: str) -> None:
+    element = f'{{"t":"{text}"}}'.encode()
+    framed = frame_every_way(JsonArray, b"[" + element + b"," + element + b"]")
+    assert framed.frames == [Frame("", element)] * 2
+
+
+def test_an_element_is_given_out_when_it_is_complete() -> None:
+    framing = JsonArray()
+    assert framing.feed(b'[{"a":1}') == b'[{"a":1}'
+    assert framing.feed(b",") == b""
+    assert framing.feed(b'{"b":2') == b""
+    assert framing.feed(b"}]") == b',{"b":2}'
+    assert framing.held == b"]"
+
+
+def test_elements_that_are_no_objects_are_no_frames() -> None:
+    """Feature extraction answers with numbers, or lists of them."""
+    assert frame_every_way(JsonArray, b'[0.1, -2, [3, 4], "x", null]').frames == []
+
+
+def test_an_array_that_is_cut_gives_what_it_has() -> None:
+    assert frame_every_way(JsonArray, b'[{"a":1},{"b":').frames == [Frame("", b'{"a":1}')]
+
+
+def test_counting_needs_no_memory_of_the_run() -> None:
+    framing = JsonArray()
+    assert framing.count(b'[{"a":1},{"b":2}') == 2
+    assert framing.count(b',{"c":3}') == 1
+    assert framing.split(b'\n,{"c":3},{"d":4}') == [b'\n,{"c":3}', b',{"d":4}']
+
+
+def test_an_oversize_element_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_array, "ELEMENT_BYTES_MAX", 100)
+    body = b'[{"x":"' + b"y" * 500 + b'"},{"usage":1}]'
+    framing = JsonArray()
+    seen = []
+    for piece in pieces(body, range(0, len(body), 40)):
+        run = framing.feed(piece)
+        seen += [framing.parse(block) for block in framing.split(run)]
+    assert seen[-1] == Frame("", b'{"usage":1}')
+    assert framing.lost is not None
+
+
+@given(
+    st.lists(st.sampled_from([b"{", b"}", b"[", b"]", b'"', b"\\", b",", b"a", b" "])), st.data()
+)
+def test_cuts_of_an_array_mean_nothing(parts: list[bytes], data: st.DataObject) -> None:
+    """Any bytes may come; whatever is made of them is the same for every cut."""
+    body = b"".join(parts)
+    runs = []
+    for chunks in ([body], pieces(body, data.draw(cuts_of(body)))):
+        framing = JsonArray()
+        runs.append(b"".join([*(framing.feed(chunk) for chunk in chunks), b"|", framing.end()]))
+    assert runs[0] == runs[1]
+
+
+@given(
+    st.lists(st.dictionaries(st.text(max_size=4), st.text(max_size=8), max_size=3), max_size=4),
+    st.data(),
+)
+def test_arrays_of_objects_in_any_cut(elements: list[dict[str, str]], data: st.DataObject) -> None:
+    import orjson
+
+    body = orjson.dumps(elements)
+    whole = frame(JsonArray, [body])
+    assert [orjson.loads(one.data) for one in whole.frames] == elements
+    assert frame(JsonArray, pieces(body, data.draw(cuts_of(body)))) == whole
+
+
+def test_a_brace_that_closes_nothing_is_passed_over() -> None:
+    assert frame_every_way(JsonArray, b'[}{"a":1}]').frames == [Frame("", b'{"a":1}')]
+
+
+def test_an_empty_object_is_an_element_and_within_one_it_is_none() -> None:
+    body = b'[{},{"a":{}},{ }]'
+    assert frame_every_way(JsonArray, body).frames == [
+        Frame("", b"{}"),
+        Frame("", b'{"a":{}}'),
+        Frame("", b"{ }"),
+    ]
+
+
+SSE_BODY = b'data: {"id":1}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("content_type", "begun", "expected"),
+    named(
+        {
+            "sse": ("text/event-stream", SSE_BODY, SSE),
+            "comment": ("text/event-stream;charset=UTF-8", b": OPENROUTER PROCESSING\n", SSE),
+            "blank-lines-first": ("TEXT/EVENT-STREAM", b"\n\nevent: x\ndata: y\n", SSE),
+            "byte-order-mark": ("text/event-stream", b"\xef\xbb\xbfdata: something", SSE),
+            "error-under-sse": ("text/event-stream", b'{\n  "error": {', Document),
+            "array-under-sse": ("text/event-stream", b'[{"error": {', JsonArray),
+            "sse-under-json": ("application/json", SSE_BODY, SSE),
+            "sse-by-its-id-field": ("application/json", b"id: 1\nevent: m", SSE),
+            "sse-without-a-type": ("", b"retry: 10\ndata: x", SSE),
+            "json": ("application/json", b'{"a":1}', Document),
+            "json-after-blanks": ("application/json", b'\n\n  {"a":1}', Document),
+            "array": ("application/json; charset=UTF-8", b'[{"a":1}', JsonArray),
+            "ndjson": ("application/x-ndjson", b'{"a":1}\n', NDJSON),
+            "stream-json": ("application/stream+json", b'{"a":1}\n', NDJSON),
+            "jsonl": ("application/jsonl", b'{"a":1}\n', NDJSON),
+            "eventstream": ("application/vnd.amazon.eventstream", b"", EventStream),
+            "eventstream-under-json": ("application/json", event("chunk", b"{}"), EventStream),
+            "speech": ("audio/mpeg", b"{\xff\xfb", Opaque),
+            "html": ("text/html", b"<html><body>Bad Gateway", Document),
+            "text": ("text/plain", b"data is not a field here", Document),
+        }
+    ),
+)
+def test_what_a_body_is(content_type: str, begun: bytes, expected: type) -> None:
+    assert type(framing_of(content_type, begun, is_over=False)) is expected
+
+
+@pytest.mark.parametrize("begun", [b"", b"\n\n", b"data", b"\x00\x00\x00\x10"])
+def test_more_is_waited_for_where_it_cannot_be_told(begun: bytes) -> None:
+    assert framing_of("text/event-stream", begun, is_over=False) is None
+
+
+def test_at_the_end_of_the_body_something_is_chosen() -> None:
+    assert type(framing_of("text/event-stream", b"", is_over=True)) is SSE
+    assert type(framing_of("", b"OK", is_over=True)) is Document
+
+
+def test_every_framing_has_a_name() -> None:
+    every = {SSE, NDJSON, JsonArray, EventStream, Document, Opaque}
+    assert {type(make(frozenset)) for make in FRAMINGS.values()} == every
+
+
+def test_a_body_that_goes_on_with_blanks_is_what_its_type_says() -> None:
+    assert framing_of("text/event-stream", b"\n" * 100, is_over=False) is None
+    assert isinstance(framing_of("text/event-stream", b"\n" * 5_000, is_over=False), SSE)

@@ -1,4 +1,5 @@
-"""A large value made short: still JSON, every figure in it, the same for any cut."""
+"""JSON as it comes through; a large value made short: still JSON, every figure in it, the same for any
+cut."""
 
 import json
 import time
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.framing import large_json
+from addon.framing import json_values, large_json
 from addon.framing.large_json import Shortener
 from tests.addon.feeding import cuts_of, pieces
 from tests.addon.linear import assert_linear
@@ -314,3 +315,81 @@ def test_keys_with_escapes_are_kept():
     body = json.dumps(OTHERS).encode()[:-1] + b', "\\u0075sage": 1}'
     kept = json.loads(shortened(body, keys=frozenset()).peek())
     assert list(kept)[large_json.MEMBERS_MAX :] == ["usage"]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b'{"a":1}', {"a": 1}, id="object"),
+        pytest.param(b"[1]", None, id="array"),
+        pytest.param(b"1", None, id="number"),
+        pytest.param(b"[DONE]", None, id="done"),
+        pytest.param(b'{"a":', None, id="truncated"),
+        pytest.param(b"", None, id="nothing"),
+        pytest.param(b'{"a":"\xff"}', None, id="not-utf-8"),
+        pytest.param(b'{"a":NaN,"b":-Infinity,"c":2}', {"a": "NaN", "b": "-Infinity", "c": 2}, id="nan"),
+        pytest.param(b'{"a":1e999}', {"a": "1e999"}, id="beyond-float"),
+        pytest.param(b'{"a":"\\ud800"}', {"a": "\ud800"}, id="lone-surrogate"),
+        pytest.param(b'{"u":{"n":123456789012345678901234}}', {"u": {"n": 123456789012345678901234}}, id="beyond-64-bits"),
+        pytest.param(b'{"n":18446744073709551615}', {"n": 2**64 - 1}, id="64-bits"),
+        pytest.param(b"{" * 100_000, None, id="deep"),
+        pytest.param(b'{"n":' + b"9" * 5_000 + b"}", None, id="beyond-pythons-limit"),
+    ],
+)  # fmt: skip
+def test_what_comes_through(data: bytes, expected: object) -> None:
+    assert json_values.loads(data) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b'{"a":[1,"\xc3\xa9"]}', True, id="json"),
+        pytest.param(b'{"a":NaN}', False, id="nan"),
+        pytest.param(b'{"a":-Infinity}', False, id="infinity"),
+        pytest.param(b'{"a":"\\ud800"}', False, id="lone-surrogate"),
+        pytest.param(b'{"a":', False, id="cut"),
+    ],
+)
+def test_strict_json_is_told_apart(data: bytes, expected: bool) -> None:
+    assert (json_values.strict_loads(data) is not None) is expected
+
+
+def test_digits_are_kept_behind_an_ordinary_float() -> None:
+    value = json_values.loads(b'{"a":0.5,"b":{"c":0.25,"d":36893488147419103232}}')
+    assert value == {"a": 0.5, "b": {"c": 0.25, "d": 2**65}}
+
+
+def test_dumps_keeps_order_letters_and_digits() -> None:
+    value = {"b": 1, "a": {"é": 123456789012345678901234}}
+    assert json_values.dumps(value) == '{"b":1,"a":{"é":123456789012345678901234}}'
+
+
+@given(st.binary(max_size=100))
+def test_no_bytes_raise(data: bytes) -> None:
+    json_values.loads(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=4))
+def test_objects_come_back_as_they_were(value: dict[str, object]) -> None:
+    """Integers of any size too, where a ledger could find them: in objects, not in lists."""
+    got = json_values.loads(json.dumps(value).encode())
+    assert got is not None
+    assert json.loads(json_values.dumps(got), parse_int=float) == json.loads(
+        json.dumps(value), parse_int=float
+    )
+
+
+def test_keys_written_with_escapes_are_noticed() -> None:
+    assert json_values.has_escaped_key(b'{"\\u0075sage":1}')
+    assert json_values.has_escaped_key(b'{"finish\\u005Freason":1}')
+    assert json_values.has_escaped_key(b'{"type":"response\\u002ecompleted"}')
+    assert not json_values.has_escaped_key(b'{"usage":"\\u003cb\\u003e \\u4f60 \\u00e9"}')

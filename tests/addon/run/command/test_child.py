@@ -1,10 +1,15 @@
-"""What a command run under `tokentee run` is told."""
+"""What a command run under `tokentee run` is told; the proxy that the parent's environment names; bundles of
+certificates: merged with the user's own, never in place of them."""
 
 from pathlib import Path
 
+import certifi
 import pytest
 
+from addon.run.command import authorities
+from addon.run.command.authorities import read_trust, write_bundles, write_trusted
 from addon.run.command.child import environment_for, node_options, workspace_of
+from addon.run.command.outbound import BadProxyError, Proxy, covers, outbound_of
 
 PROXY = "http://tokentee:secret@127.0.0.1:8080"
 
@@ -122,3 +127,224 @@ def test_long_names_are_cut(tmp_path):
     folder = repository(tmp_path / ("p" * 150), f"ref: refs/heads/{'b' * 300}")
     assert workspace_of(folder) == ("p" * 100, "b" * 100)
     assert workspace_of(Path("/"))[1] is None
+
+
+CORP = "http://me:p%40ss@proxy.corp:3128"
+
+
+def test_nothing_set_is_a_direct_way():
+    found = outbound_of({})
+    assert found.any_proxy is None
+    assert found.proxy_for("https", "api.openai.com", 443) is None
+
+
+def test_a_proxy_with_a_credential():
+    found = outbound_of({"HTTPS_PROXY": CORP}).proxy_for("https", "api.openai.com", 443)
+    assert found == Proxy(scheme="http", host="proxy.corp", port=3128, credentials="me:p@ss")
+    assert found.authorization == "Basic bWU6cEBzcw=="
+    assert found.url == "http://proxy.corp:3128", "mitmproxy's mode must not show the password"
+
+
+@pytest.mark.parametrize(
+    ("environment", "https", "http"),
+    [
+        ({"HTTPS_PROXY": "http://a:1", "https_proxy": "http://b:2"}, "b", None),
+        ({"HTTPS_PROXY": "http://a:1", "HTTP_PROXY": "http://c:3"}, "a", "c"),
+        ({"ALL_PROXY": "http://d:4"}, "d", "d"),
+        ({"ALL_PROXY": "http://d:4", "HTTPS_PROXY": "http://a:1"}, "a", "d"),
+        ({"https_proxy": "a:1"}, "a", None),
+        ({"HTTPS_PROXY": "https://a"}, "a", None),
+    ],
+)
+def test_which_variable_counts(environment: dict[str, str], https: str | None, http: str | None):
+    found = outbound_of(environment)
+    for scheme, host in (("https", https), ("http", http)):
+        proxy = found.proxy_for(scheme, "api.openai.com", 443)
+        assert (proxy.host if proxy else None) == host
+
+
+def test_ports_of_the_scheme():
+    assert outbound_of({"HTTPS_PROXY": "https://a"}).any_proxy.port == 443  # type: ignore[union-attr]
+    assert outbound_of({"HTTPS_PROXY": "http://[::1]"}).any_proxy.url == "http://[::1]:80"  # type: ignore[union-attr]
+
+
+def test_no_credential_is_no_header():
+    assert outbound_of({"HTTPS_PROXY": "a:1"}).any_proxy.authorization is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [("socks4://a:1", "socks4"), ("http://:80", "http://HOST:PORT"), ("http://a:b", "HOST:PORT")],
+)
+def test_what_cannot_be_used_is_named(value: str, named: str):
+    with pytest.raises(BadProxyError, match="ALL_PROXY") as raised:
+        outbound_of({"ALL_PROXY": value})
+    assert named in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "port", "is_covered"),
+    [
+        ("*", "anything", 1, True),
+        ("corp", "corp", 1, True),
+        ("corp", "a.corp", 1, True),
+        (".corp", "a.corp", 1, True),
+        ("*.corp", "a.b.corp", 1, True),
+        ("corp", "notcorp", 1, False),
+        ("corp:8080", "a.corp", 8080, True),
+        ("corp:8080", "a.corp", 80, False),
+        ("10.0.0.0/8", "10.1.2.3", 1, True),
+        ("10.0.0.0/8", "11.1.2.3", 1, False),
+        ("10.0.0.0/8", "name", 1, False),
+        ("127.0.0.1", "127.0.0.1", 1, True),
+        ("::1", "[::1]", 1, True),
+        ("[::1]", "::1", 1, True),
+        ("CORP", "A.Corp.", 1, True),
+        (".", "a", 1, False),
+    ],
+)
+def test_no_proxy(entry: str, host: str, port: int, is_covered: bool):
+    assert covers(entry, host, port) is is_covered
+
+
+def test_no_proxy_goes_before_the_proxy():
+    found = outbound_of({"HTTPS_PROXY": CORP, "NO_PROXY": "a, openai.com"})
+    assert found.proxy_for("https", "api.openai.com", 443) is None
+    assert found.proxy_for("https", "api.anthropic.com", 443) is not None
+
+
+def test_a_socks_proxy_can_stand_for_both_schemes_and_be_replaced():
+    found = outbound_of({"ALL_PROXY": "socks5h://me:secret@gate"})
+    (socks,) = found.socks
+    assert (socks.url, socks.credentials) == ("socks5h://gate:1080", "me:secret")
+    bridge = Proxy(scheme="http", host="127.0.0.1", port=7, only_tunnels=True)
+    replaced = found.replaced({socks: bridge})
+    assert (replaced.https, replaced.http, replaced.socks) == (bridge, bridge, ())
+
+
+def test_an_http_proxy_beside_a_socks_proxy_stays():
+    found = outbound_of({"HTTP_PROXY": "http://corp:3128", "ALL_PROXY": "socks5://gate"})
+    (socks,) = found.socks
+    bridge = Proxy(scheme="http", host="127.0.0.1", port=7, only_tunnels=True)
+    replaced = found.replaced({socks: bridge})
+    assert replaced.https == bridge
+    assert replaced.http is not None
+    assert replaced.http.host == "corp"
+
+
+PEM = b"-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"
+OURS = PEM % b"proxy"
+
+
+@pytest.fixture
+def no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorities, "SYSTEM_BUNDLES", ())
+
+
+def bundles(folder: Path, environment: dict[str, str], *, everything: bool = False):
+    return write_bundles(folder, environment, OURS, everything=everything)
+
+
+def test_without_any_variable_the_default_roots_stay_trusted(tmp_path: Path):
+    written = bundles(tmp_path, {})
+    content = Path(written["SSL_CERT_FILE"]).read_bytes()
+    assert Path(certifi.where()).read_bytes() in content
+    assert content.endswith(OURS)
+    assert "GIT_SSL_CAINFO" not in written, "git calls no LLM"
+
+
+@pytest.mark.parametrize("name", ["NODE_EXTRA_CA_CERTS", "DENO_CERT"])
+def test_what_a_client_adds_to_its_roots_is_the_authority_alone(tmp_path: Path, name: str):
+    assert Path(bundles(tmp_path, {})[name]).read_bytes() == OURS
+
+
+@pytest.mark.parametrize("variable", [each.name for each in authorities.VARIABLES])
+def test_what_the_user_named_is_kept(tmp_path: Path, variable: str, no_store: None):
+    own = tmp_path / "own.pem"
+    own.write_bytes(PEM % b"own")
+    written = bundles(tmp_path, {variable: str(own)})
+    content = Path(written[variable]).read_bytes()
+    assert content == PEM % b"own" + b"\n" + OURS, "and nothing that the user had left out"
+
+
+def test_a_variable_falls_back_as_its_client_does(tmp_path: Path):
+    own = tmp_path / "own.pem"
+    own.write_bytes(PEM % b"own")
+    written = bundles(tmp_path, {"CURL_CA_BUNDLE": str(own)})
+    assert PEM % b"own" in Path(written["REQUESTS_CA_BUNDLE"]).read_bytes()
+    assert PEM % b"own" not in Path(written["SSL_CERT_FILE"]).read_bytes()
+
+
+def test_a_folder_and_ssl_cert_dir_are_read(tmp_path: Path):
+    folder = tmp_path / "certs"
+    folder.mkdir()
+    (folder / "a.pem").write_bytes(PEM % b"a")
+    (folder / "hash.0").write_bytes(PEM % b"a")
+    (folder / "readme").write_bytes(b"no certificate")
+    (folder / "gone").symlink_to("nowhere")
+    written = bundles(
+        tmp_path, {"REQUESTS_CA_BUNDLE": str(folder), "SSL_CERT_DIR": f"{folder}:/no/such"}
+    )
+    assert Path(written["REQUESTS_CA_BUNDLE"]).read_bytes().count(PEM % b"a") == 1
+    assert PEM % b"a" in Path(written["SSL_CERT_FILE"]).read_bytes()
+
+
+def test_a_folder_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(authorities, "BUNDLE_BYTES_MAX", 100)
+    for name in "abc":
+        (tmp_path / name).write_bytes(PEM % name.encode())
+    trust = read_trust({"REQUESTS_CA_BUNDLE": str(tmp_path)})
+    assert trust.named["REQUESTS_CA_BUNDLE"].count(b"BEGIN") == 1
+
+
+def test_a_missing_file_gives_one_line_and_the_default(tmp_path: Path):
+    missing = tmp_path / "missing.pem"
+    trust = read_trust({"SSL_CERT_FILE": str(missing)})
+    (line,) = trust.troubles
+    assert f"SSL_CERT_FILE names {missing}" in line
+    assert "No such file" in line
+    written = bundles(tmp_path, {"SSL_CERT_FILE": str(missing)})
+    assert trust.roots in Path(written["SSL_CERT_FILE"]).read_bytes()
+
+
+def test_the_way_out_trusts_all_of_it(tmp_path: Path):
+    (tmp_path / "corp.pem").write_bytes(PEM % b"corp")
+    trust = read_trust({"NODE_EXTRA_CA_CERTS": str(tmp_path / "corp.pem")})
+    assert trust.everything.startswith(Path(certifi.where()).read_bytes())
+    assert PEM % b"corp" in trust.everything
+
+
+def test_everything_sets_what_other_programs_read(tmp_path: Path):
+    written = bundles(tmp_path, {}, everything=True)
+    assert written.keys() >= {"GIT_SSL_CAINFO", "PIP_CERT", "CARGO_HTTP_CAINFO"}
+
+
+def test_wget_reads_its_own_file_and_the_bundle(tmp_path: Path):
+    (tmp_path / ".wgetrc").write_text("timeout = 7\n")
+    written = bundles(tmp_path, {"HOME": str(tmp_path)})
+    text = Path(written["WGETRC"]).read_text()
+    assert text == f"timeout = 7\n\nca_certificate = {written['SSL_CERT_FILE']}\n"
+
+
+def test_an_authority_that_wgets_file_names_stays_trusted(tmp_path: Path):
+    own = tmp_path / "own.pem"
+    own.write_bytes(PEM % b"own")
+    (tmp_path / "rc").write_text(f"ca_certificate={own}\n")
+    written = bundles(tmp_path, {"WGETRC": str(tmp_path / "rc")})
+    last = Path(written["WGETRC"]).read_text().split()[-1]
+    assert PEM % b"own" in Path(last).read_bytes()
+    assert OURS in Path(last).read_bytes()
+
+
+def test_what_the_proxy_trusts_is_written_and_troubles_are_returned(tmp_path):
+    (tmp_path / "corp.pem").write_bytes(b"CORP")
+    environment = {
+        "NODE_EXTRA_CA_CERTS": str(tmp_path / "corp.pem"),
+        "SSL_CERT_FILE": str(tmp_path / "missing.pem"),
+    }
+    trust = read_trust(environment)
+    path, troubles = write_trusted(tmp_path, environment)
+    assert path.read_bytes() == trust.everything
+    assert b"CORP" in path.read_bytes()
+    assert troubles == trust.troubles
+    assert "missing.pem" in troubles[0]
