@@ -17,9 +17,9 @@ EXPONENT_MAX = 30
 """The largest and, negated, the smallest power of ten that is read."""
 
 
-def decimal_of(value: object) -> Decimal | None:
+def decimal_of(value: object, *, tiny: Decimal | None = None) -> Decimal | None:
     """The exact value of a number from the wire or a file (int, float, text); None if it is not a
-    number.
+    number. `tiny` is that of one below the smallest power of ten.
 
     Its length and its exponent are bounded before any arithmetic: `1e999999` costs nothing.
     """
@@ -34,9 +34,10 @@ def decimal_of(value: object) -> Decimal | None:
         number = Decimal(text)
     except InvalidOperation:
         return None
-    if not number.is_finite() or abs(number.adjusted()) > EXPONENT_MAX:
-        return Decimal(0) if number.is_finite() and not number else None
-    return number
+    if number.is_finite() and abs(number.adjusted()) > EXPONENT_MAX:
+        beyond = tiny if number.adjusted() < 0 else None
+        return beyond if number else Decimal(0)
+    return number if number.is_finite() else None
 
 
 def picousd_of(usd: object) -> int | None:

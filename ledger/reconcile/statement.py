@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 from ledger.model.money import PICOUSD_PER_USD, decimal_of
@@ -109,7 +110,7 @@ def picousd(value: object, *, per_usd: int = 1) -> int | None:
     text = str(value).strip().replace(",", "").replace("$", "")
     if value is None or not text:
         return None
-    amount = decimal_of(text)
+    amount = decimal_of(text, tiny=Decimal(0))  # a remainder of floats
     if amount is None or amount.adjusted() > DIGITS_MAX:
         raise Unreadable(f"{str(value)[:40]!r} is not an amount")
     return int((amount * PICOUSD_PER_USD / per_usd).to_integral_value())

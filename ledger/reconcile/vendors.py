@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from ledger.model.money import decimal_of, sum_of_known
@@ -162,7 +163,7 @@ def _aws_tokens(row: Row) -> int | None:
         return None
     per = 1_000_000 if "1m" in (unit := (row.get("pricing_unit") or "").lower()) else 1
     per = 1_000 if "1k" in unit or "1000" in unit else per
-    amount = decimal_of(text)
+    amount = decimal_of(text, tiny=Decimal(0))
     if amount is None or not 0 <= amount <= COUNT_MAX:
         raise Unreadable(f"line_item_usage_amount: {text[:40]!r} is not a count")
     return int((amount * per).to_integral_value())
