@@ -4,9 +4,8 @@ import re
 import shlex
 import sys
 import textwrap
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,20 +13,10 @@ from addon.deploy.kinds import KINDS, Occupied, next_steps, write
 from ledger.model.errors import LedgerError
 
 
-class Kind(StrEnum):
-    """The kinds of deployment."""
-
-    DOCKER = "docker"
-    COMPOSE = "compose"
-    SYSTEMD = "systemd"
-    KUBERNETES = "kubernetes"
-    GRAFANA = "grafana"
-    PROMETHEUS = "prometheus"
-
-
 def deploy(
     kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help=f"What to write files for: {', '.join(Kind)}.")
+        Literal["docker", "compose", "systemd", "kubernetes", "grafana", "prometheus"],
+        typer.Argument(metavar="KIND", help=f"What to write files for: {', '.join(KINDS)}."),
     ],
     *,
     to: Annotated[

@@ -22,7 +22,7 @@ def show_budgets(
     context: typer.Context,
     *,
     budgets: Budgets = None,
-    format: TableFormat = Format.TABLE,  # noqa: A002
+    format: TableFormat = "table",  # noqa: A002
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -35,7 +35,7 @@ def show_budgets(
 def check_budgets(
     *,
     budgets: Budgets = None,
-    format: TableFormat = Format.TABLE,  # noqa: A002
+    format: TableFormat = "table",  # noqa: A002
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:

@@ -1,8 +1,7 @@
 """Wiring. `tokentee export`: Parquet or CSV files, one per day."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,41 +19,20 @@ from ledger.commands.options import (
 from ledger.commands.output import print_line
 
 
-class ExportFormat(StrEnum):
-    """The kinds of file."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-
-
-class FocusVersion(StrEnum):
-    """The versions of FOCUS."""
-
-    V1_2 = "1.2"
-    V1_4 = "1.4"
-
-
-class What(StrEnum):
-    """The data sets."""
-
-    REQUESTS = "requests"
-    CHARGES = "charges"
-    FOCUS = "focus"
-
-
 def export(
     directory: Annotated[
         Path, typer.Argument(metavar="DIRECTORY", help="Where the files go, a folder for each day.")
     ],
     *,
     what: Annotated[
-        What, typer.Option(help="requests (the view), charges (its lines), or FOCUS billing.")
-    ] = What.REQUESTS,
+        Literal["requests", "charges", "focus"],
+        typer.Option(help="requests (the view), charges (its lines), or FOCUS billing."),
+    ] = "requests",
     format: Annotated[  # noqa: A002
-        ExportFormat, typer.Option("--format", "-f")
-    ] = ExportFormat.PARQUET,
+        Literal["parquet", "csv"], typer.Option("--format", "-f")
+    ] = "parquet",
     focus_version: Annotated[
-        FocusVersion | None,
+        Literal["1.2", "1.4"] | None,
         typer.Option(
             metavar="1.2|1.4",
             help="With --what focus; 1.2, the latest that the validator checks, is the default.",
@@ -80,31 +58,26 @@ def export(
 ) -> None:
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
     from ledger.exports import export as exporting
-    from ledger.exports.day_files import FileFormat
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.settings.rates_file import load
     from ledger.text.figures import counted
 
-    if focus_version is not None and what is not What.FOCUS:
+    if focus_version is not None and what != "focus":
         raise WrongCallError("--focus-version is for --what focus")
     billed_in = load(currency, rates)
-    if billed_in is not None and what is not What.FOCUS:
+    if billed_in is not None and what != "focus":
         raise WrongCallError("--currency is for --what focus; the ledger's amounts are in USD")
-    name = str(what)
-    if what is What.FOCUS:
-        name = exporting.FOCUS[focus_version or FocusVersion.V1_2]
+    name = exporting.FOCUS[focus_version or "1.2"] if what == "focus" else what
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
         wanted = exporting.Wanted(invoices=_invoices(statement or []), currency=billed_in)
         rows = 0
-        for written in exporting.export(
-            engine, name, directory, FileFormat(format), scope, wanted=wanted
-        ):
+        for written in exporting.export(engine, name, directory, format, scope, wanted=wanted):
             rows += written.rows
             print_line(f"{written.path}: {counted(written.rows, 'row')}")
         print_line(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
-        if what is What.FOCUS and (left := exporting.count_unpriced_charges(engine, scope)):
+        if what == "focus" and (left := exporting.count_unpriced_charges(engine, scope)):
             print_line(
                 f"left out for want of a price: {counted(left, 'line')}; "
                 "FOCUS knows no unknown cost"

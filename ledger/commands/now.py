@@ -13,7 +13,6 @@ import typer
 
 from ledger.commands.options import (
     Form,
-    Format,
     LedgerOption,
     NamesOption,
     Only,
@@ -232,7 +231,7 @@ def _plans(
     with existing_ledger(ledger) as engine:
         months = plans.plan_months(engine, scope_of(None, None, only, names))
     document = [each.as_json() for each in months]
-    write(Format(form), limits_text.plan_table(months), document, "Plans by month")
+    write(form, limits_text.plan_table(months), document, "Plans by month")
     if form == "table":
         print_line(plans.METHOD if months else "no plan covers a recorded request")
         if any(each.picousd_per_month is None for each in months):

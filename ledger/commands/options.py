@@ -2,7 +2,6 @@
 `--since`, `--until` and `--only` as a scope."""
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -109,15 +108,8 @@ Budgets = Annotated[
 ]
 
 
-class Format(StrEnum):
-    """Output formats of a table."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-
-
+Format = Literal["table", "json", "csv", "markdown"]
+"""Output formats of a table."""
 TableFormat = Annotated[Format, typer.Option("--format", "-f")]
 Form = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="Output format.")]
 

@@ -37,11 +37,11 @@ def write(
     """Write one result in the requested format."""
     from ledger.reports import render
 
-    if format is Format.JSON:
+    if format == "json":
         sys.stdout.write(render.as_json(document))
-    elif format is Format.CSV:
+    elif format == "csv":
         sys.stdout.write(render.as_csv(table))
-    elif format is Format.MARKDOWN:
+    elif format == "markdown":
         sys.stdout.write(render.as_markdown(table, title))
     elif table.rows:
         left_out = print_table(table, title)

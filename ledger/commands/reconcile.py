@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import (
-    Format,
     LedgerOption,
     NamesOption,
     Only,
@@ -70,7 +69,7 @@ def reconcile(
             "statement's, each with its amount, and the rest.",
         ),
     ] = False,
-    format: TableFormat = Format.TABLE,  # noqa: A002
+    format: TableFormat = "table",  # noqa: A002
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:

@@ -12,7 +12,6 @@ import typer
 from ledger.commands.options import (
     Budgets,
     CurrencyOption,
-    Format,
     LedgerOption,
     NamesOption,
     Only,
@@ -57,7 +56,7 @@ def report(
             "--exact", help="Add up every request, also where days have sums: slow, and equal."
         ),
     ] = False,
-    format: TableFormat = Format.TABLE,  # noqa: A002
+    format: TableFormat = "table",  # noqa: A002
     html: Annotated[
         Path | None,
         typer.Option(
@@ -86,7 +85,7 @@ def report(
             "--by": by,
             "--top": top,
             "--exact": exact,
-            "--format": format is not Format.TABLE,
+            "--format": format != "table",
             "--currency": shown_in,
         }
         if unused := [option for option, value in given.items() if value]:
@@ -103,7 +102,7 @@ def report(
             found = plans.report_by_block(engine, scope, currency=shown_in)
         else:
             found = queries.report(engine, words, scope, top=top, is_exact=exact, currency=shown_in)
-        table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
+        table = report_tables.flat(found) if format == "csv" else report_tables.screen(found)
         write(format, table, report_tables.document(found), report_tables.title(found))
         if not found.total.figures.requests:
             print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")

@@ -9,7 +9,6 @@ import typer
 
 from ledger.commands.options import (
     CurrencyOption,
-    Format,
     LedgerOption,
     NamesOption,
     Only,
@@ -60,7 +59,7 @@ def requests(
             metavar="PLACE", help="The next page: what the page before printed at its end."
         ),
     ] = None,
-    format: TableFormat = Format.TABLE,  # noqa: A002
+    format: TableFormat = "table",  # noqa: A002
     timezone: TimezoneOption = None,
     currency: CurrencyOption = None,
     rates: RatesOption = None,
@@ -98,7 +97,7 @@ def requests(
         with snapshot(engine) as connection:
             page = latest(connection, scope, narrowed, limit=limit)
         found = page.requests
-        is_flat = format is Format.CSV
+        is_flat = format == "csv"
         as_table = requests_text.flat if is_flat else requests_text.table
         table = as_table(found, scope.zone, shown_in)
         write(format, table, requests_text.document(found, scope.zone, shown_in), "Requests")

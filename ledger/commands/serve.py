@@ -10,6 +10,7 @@ import typer
 
 from ledger.commands.options import LedgerOption, NamesOption, Prices, TimezoneOption, scope_of
 from ledger.commands.output import print_line
+from ledger.figures.request_filter import Kind
 
 if TYPE_CHECKING:
     from ledger.store.scope import Scope
@@ -113,15 +114,6 @@ session=ID, http_status=4*, purpose=turn; * and ? stand for any characters, (non
 
 type Period = Annotated[str | None, "2026-11-01, today, this-week, last-month, 7d, ..."]
 type Only = Annotated[list[str] | None, "WORD=VALUE conditions; all words must hold"]
-type Kind = Literal[
-    "errors",
-    "without_usage",
-    "complete_without_usage",
-    "unpriced",
-    "estimated",
-    "covered",
-    "degraded",
-]
 
 
 def mcp(

@@ -155,11 +155,10 @@ def what_if(
             breakpoints,
             PriceBook.load(prices),
         )
-    rows = [dict(found.found._asdict())]
     if form == "json":
-        typer.echo(json.dumps(rows[0]))
+        typer.echo(json.dumps(found.row))
     else:
-        _print(rows, tuple(rows[0]), form)
+        _print([found.row], tuple(found.row), form)
     typer.echo(
         f"recorded cached tokens: {found.recorded_cached_tokens:,}. Not known: how {model} counts "
         "tokens, what it would have answered, and when its provider drops a prefix early"

@@ -16,10 +16,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from enum import StrEnum
 from itertools import batched, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ledger.model.errors import LedgerError
 from ledger.text.hints import missing_extra
@@ -30,6 +29,7 @@ FILE_MODE, FOLDER_MODE = 0o600, 0o700
 BATCH_ROWS = 10_000
 """One row group: some MB in memory, and large enough for readers to skip."""
 
+type FileFormat = Literal["parquet", "csv"]
 type Columns = Sequence[tuple[str, str]]
 """Name and kind of value: text, integer, boolean, instant, second or decimal."""
 type Append = Callable[[Sequence[tuple[Any, ...]]], None]
@@ -37,13 +37,6 @@ type Append = Callable[[Sequence[tuple[Any, ...]]], None]
 
 _SUSPECT = re.compile(rf"[^ -~]|^ *[{FORMULA_STARTS}]")
 """Texts that need escaping in a CSV file; few do, and the search is quick."""
-
-
-class FileFormat(StrEnum):
-    """The format of the files."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +55,9 @@ def write(
     form: FileFormat,
 ) -> Iterator[ExportedFile]:
     """Write (day, values) pairs, which must be in the order of their days; yields each file."""
-    writing = csv_file if form is FileFormat.CSV else _parquet_writing()
+    writing = csv_file if form == "csv" else _parquet_writing()
     for day, of_day in groupby(rows, key=lambda pair: pair[0]):
-        path = directory / f"day={day.isoformat()}" / f"{name}.{form.value}"
+        path = directory / f"day={day.isoformat()}" / f"{name}.{form}"
         count = 0
         with _replacing(path) as part, writing(part, columns) as append:
             for batch in batched((values for _, values in of_day), BATCH_ROWS):

@@ -3,16 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Literal, get_args
 
 from ledger.model.errors import WrongCallError
 from ledger.model.money import PICOUSD_PER_USD
 
 NUMBER_MAX = 1_000_000
-KINDS = (
-    *("errors", "without_usage", "complete_without_usage", "unpriced", "estimated", "covered"),
+type Kind = Literal[
+    "errors",
+    "without_usage",
+    "complete_without_usage",
+    "unpriced",
+    "estimated",
+    "covered",
     "degraded",
-)
+]
 """Requests that the figure of this name counts."""
+KINDS: tuple[Kind, ...] = get_args(Kind.__value__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

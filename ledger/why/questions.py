@@ -261,22 +261,11 @@ def _input_amounts(engine: Engine, scope: Scope) -> dict[str, int]:
         return {name: int(amount) for name, amount in connection.execute(query) if amount}
 
 
-class Alternative(NamedTuple):
-    """What the same tokens cost with another model; the columns of `what-if`."""
-
-    model: str
-    requests: int
-    tokens: int
-    list_value_usd: float | None
-    recorded_list_value_usd: float | None
-    cached_tokens: int
-    unpriced: int
-
-
 class WhatIf(NamedTuple):
-    """An alternative, and what it does not know."""
+    """What the same tokens cost with another model, and what it does not know."""
 
-    found: Alternative
+    row: dict[str, object]
+    """The columns of `what-if`."""
     recorded_cached_tokens: int
     without_segments: int
     """Requests whose recorded cached tokens were taken, as nothing is known to simulate."""
@@ -322,15 +311,15 @@ def what_if(
         value += sum(amount or 0 for amount in amounts)
         is_known = is_known or any(amount is not None for amount in amounts)
     return WhatIf(
-        Alternative(
-            model=model,
-            requests=count,
-            tokens=tokens,
-            list_value_usd=value / PICOUSD_PER_USD if is_known else None,
-            recorded_list_value_usd=recorded / PICOUSD_PER_USD if is_recorded else None,
-            cached_tokens=cached,
-            unpriced=unpriced,
-        ),
+        {
+            "model": model,
+            "requests": count,
+            "tokens": tokens,
+            "list_value_usd": value / PICOUSD_PER_USD if is_known else None,
+            "recorded_list_value_usd": recorded / PICOUSD_PER_USD if is_recorded else None,
+            "cached_tokens": cached,
+            "unpriced": unpriced,
+        },
         recorded_cached,
         without,
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.exports.day_files import FileFormat
 from ledger.exports.export import export
 from ledger.figures.queries import report
 from ledger.maintenance import checking, reprice
@@ -176,7 +175,7 @@ def _html(engine: Engine) -> None:
 
 def _export(engine: Engine) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        assert list(export(engine, "requests", Path(folder), FileFormat.PARQUET, DAY))
+        assert list(export(engine, "requests", Path(folder), "parquet", DAY))
 
 
 def _rows(engine: Engine, text: str) -> None:

@@ -11,7 +11,6 @@ import pyarrow.parquet
 import pytest
 from msgspec.structs import replace
 
-from ledger.exports.day_files import FileFormat
 from ledger.exports.export import Wanted, export
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import read as read_names
@@ -108,7 +107,7 @@ def written(engine, folder, form, **more):
 
 
 def test_a_month_of_several_providers_with_negotiated_prices(engine, validate, tmp_path):
-    paths = written(engine, tmp_path, FileFormat.PARQUET)
+    paths = written(engine, tmp_path, "parquet")
     whole = pyarrow.concat_tables([pyarrow.parquet.read_table(path) for path in paths])
     month = tmp_path / "month.parquet"
     pyarrow.parquet.write_table(whole, month)
@@ -118,13 +117,13 @@ def test_a_month_of_several_providers_with_negotiated_prices(engine, validate, t
 
 @pytest.mark.clients
 def test_a_day_as_csv(engine, validate, tmp_path):
-    path = written(engine, tmp_path, FileFormat.CSV)[0]
+    path = written(engine, tmp_path, "csv")[0]
     assert validate(path) <= {COLUMN_OF_AN_ALTERNATIVE}
 
 
 @pytest.mark.clients
 def test_the_validator_finds_what_is_wrong(engine, validate, tmp_path):
-    path = written(engine, tmp_path, FileFormat.PARQUET)[0]
+    path = written(engine, tmp_path, "parquet")[0]
     table = pyarrow.parquet.read_table(path)
     broken = tmp_path / "broken.parquet"
     pyarrow.parquet.write_table(table.drop_columns(["BilledCost"]), broken)
@@ -135,7 +134,7 @@ EURO = read_rates('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = 0.8\
 
 
 def month_in(engine, folder, currency):
-    paths = written(engine, folder, FileFormat.PARQUET, wanted=Wanted(currency=currency))
+    paths = written(engine, folder, "parquet", wanted=Wanted(currency=currency))
     return pyarrow.concat_tables(pyarrow.parquet.read_table(path) for path in paths)
 
 
@@ -168,10 +167,7 @@ def test_names_of_keys_teams_and_cost_centres(engine, tmp_path):
     """
     names, problems = read_names(text)
     assert problems == []
-    paths = [
-        one.path
-        for one in export(engine, "focus", tmp_path, FileFormat.PARQUET, Scope(names=names))
-    ]
+    paths = [one.path for one in export(engine, "focus", tmp_path, "parquet", Scope(names=names))]
     rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
     with_key = [row for row in rows if row["SubAccountId"]]
     assert {(row["SubAccountName"], row["x_Team"], row["x_CostCentre"]) for row in with_key} == {
@@ -183,7 +179,7 @@ def test_negotiated_savings_and_invoices(engine, tmp_path):
     paths = written(
         engine,
         tmp_path,
-        FileFormat.PARQUET,
+        "parquet",
         wanted=Wanted(invoices={("openai", "2026-11"): "INV-7"}),
     )
     rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from ledger.exports.day_files import FileFormat
 from ledger.exports.export import export
 from ledger.figures.queries import report
 from ledger.maintenance import checking, reprice, rollup
@@ -114,7 +113,7 @@ def check(engine, ask, exchanges_max, *, scans=True):
 
 
 def exports(engine, folder):
-    assert list(export(engine, "requests", folder, FileFormat.CSV, DAY))
+    assert list(export(engine, "requests", folder, "csv", DAY))
 
 
 def exchanges_since(engine, moment):
