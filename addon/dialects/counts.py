@@ -207,7 +207,7 @@ def counts_in(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, int
     found = {}
     for name in names:
         text = headers.get(name, "")
-        if text.isascii() and text.isdigit() and len(text) <= 18:
+        if text.isascii() and text.isdigit() and len(text) <= 18 and int(text) <= COUNT_MAX:
             found[HEADER_PREFIX + name] = int(text)
     return found
 

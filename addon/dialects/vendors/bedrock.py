@@ -195,7 +195,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     written: dict[str, list[int | None]] = {}
     for one in objects_at(usage, "cacheDetails"):
         ttl = str(one.get("ttl"))
-        if ttl in written or len(written) < LIFETIMES_MAX:
+        if ttl in ("5m", "1h", *written) or len(written) < LIFETIMES_MAX:
             written.setdefault(ttl, []).append(count_of(one.get("inputTokens")))
     others = {
         unit_name(f"cache_write_{ttl}_tokens"): count

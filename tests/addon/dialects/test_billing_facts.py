@@ -167,9 +167,11 @@ def test_a_cache_write_of_another_lifetime_has_no_known_price():
     usage = {"inputTokens": 1, "cacheWriteInputTokens": 7, "cacheDetails": details}
     found = metered("bedrock.converse", {"stopReason": "end_turn", "usage": usage}).usage()
     assert (found.cache_write_1h_tokens, found.tool_units) == (3, {"cache_write_1d_tokens": 4})
-    usage["cacheDetails"] = details + [{"ttl": f"{n}h", "inputTokens": n} for n in range(1, 99)]
+    many = [{"ttl": f"{n}h", "inputTokens": n} for n in range(1, 99)]
+    usage["cacheDetails"] = [*details, *many, {"ttl": "5m", "inputTokens": 5}]
     bounded = metered("bedrock.converse", {"stopReason": "end_turn", "usage": usage}).usage()
     assert (bounded.cache_write_1h_tokens, len(bounded.tool_units)) == (4, LIFETIMES_MAX - 2)
+    assert bounded.cache_write_5m_tokens == 5, "a known lifetime is kept beside any others"
 
 
 def test_an_iteration_of_another_kind_has_no_known_price():
