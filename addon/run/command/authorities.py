@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import certifi
@@ -84,11 +85,10 @@ class Trust:
 def read_trust(environment: Mapping[str, str]) -> Trust:
     """Read the certificates that the environment names, and the default roots."""
     troubles = []
-    store = [path for path in map(Path, SYSTEM_BUNDLES) if path.is_file()][:1]
     folders = filter(None, environment.get("SSL_CERT_DIR", "").split(":"))
     parts = [
         Path(certifi.where()).read_bytes(),
-        *map(_read, store),
+        *map(_read, islice(map(Path, filter(os.path.isfile, SYSTEM_BUNDLES)), 1)),
         *(_read_folder(Path(folder)) for folder in folders),
     ]
     named = {}

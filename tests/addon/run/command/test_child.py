@@ -253,6 +253,17 @@ def test_without_any_variable_the_default_roots_stay_trusted(tmp_path: Path):
     assert "GIT_SSL_CAINFO" not in written, "git calls no LLM"
 
 
+def test_the_first_store_that_can_be_asked_for_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in "ab":
+        (tmp_path / name).write_bytes(PEM % name.encode())
+    stores = [str(tmp_path / name) for name in ("x" * 300, "a", "y" * 300, "b")]
+    monkeypatch.setattr(authorities, "SYSTEM_BUNDLES", stores)
+    roots = read_trust({}).roots
+    assert (PEM % b"a" in roots, PEM % b"b" in roots) == (True, False)
+
+
 @pytest.mark.parametrize("name", ["NODE_EXTRA_CA_CERTS", "DENO_CERT"])
 def test_what_a_client_adds_to_its_roots_is_the_authority_alone(tmp_path: Path, name: str):
     assert Path(bundles(tmp_path, {})[name]).read_bytes() == OURS
