@@ -21,9 +21,7 @@ from addon.dialects.facts import Ending, Facts, text_of
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import FurtherUsage, Usage
 
-_TERMINAL = frozenset(
-    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
-)
+_TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 RATE_LIMITS = "codex.rate_limits"
 """An event of ChatGPT's backend: how much of a plan is used (openai/codex 10324)."""
 TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
@@ -110,18 +108,16 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
     # Azure leaves a search that ran at `searching` in an answer that is completed.
     left = "searching" if response.get("status") == "completed" else None
     ran = Counter(
-        _SERVER_TOOLS[item["type"]]
+        _SERVER_TOOLS[kind]
         for item in objects_at(response, "output")
-        if item.get("type") in _SERVER_TOOLS
+        if (kind := str(item.get("type"))) in _SERVER_TOOLS
         and item.get("status") in ("completed", None, left)
         and (object_at(item, "action") or {}).get("type") in ("search", None)
     )
     reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
     units = {**ran, **reported, **openai_usage.units_beside(response)}
-    kinds = {tool.get("type") for tool in objects_at(response, "tools")}
-    if "web_searches" in units and any(
-        isinstance(kind, str) and kind.startswith("web_search_preview") for kind in kinds
-    ):
+    kinds = [str(tool.get("type")) for tool in objects_at(response, "tools")]
+    if "web_searches" in units and any(kind.startswith("web_search_preview") for kind in kinds):
         units["web_search_previews"] = units.pop("web_searches")
     return units
 

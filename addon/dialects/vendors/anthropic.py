@@ -22,7 +22,7 @@ from addon.dialects.facts import Facts, text_of
 from addon.dialects.openai.usage import costs_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
-_ITERATIONS = frozenset({"message", "fallback_message", "compaction", "advisor_message"})
+_ITERATIONS = ("message", "fallback_message", "compaction", "advisor_message")
 """Kinds of iterations whose place in the bill is known
 (https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage)."""
 _TOP_LEVEL = (

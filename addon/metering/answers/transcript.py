@@ -34,7 +34,7 @@ class Transcript:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._length = 0
-        self._calls: dict[object, ToolCall] = {}
+        self._calls: dict[str, ToolCall] = {}
         self.is_cut = False
         """The answer had more text than is kept."""
 
@@ -88,12 +88,13 @@ class Transcript:
         (self._reasoning if is_reasoning else self._text).append(piece)
 
     def _call(self, key: object, name: object = None, arguments: object = None) -> None:
-        call = self._calls.get(key)
+        text = str(key)  # numbers of the wire may be anything
+        call = self._calls.get(text)
         if call is None:
             if len(self._calls) >= CALLS_MAX:
                 self.is_cut = True
                 return
-            call = self._calls[key] = ToolCall()
+            call = self._calls[text] = ToolCall()
         call.name = call.name or _text(name)
         given = arguments if isinstance(arguments, str) else _json(arguments)
         room = max(0, TEXT_LENGTH_MAX - self._length)

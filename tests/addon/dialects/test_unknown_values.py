@@ -14,8 +14,9 @@ import pytest
 
 from addon.dialects.fetched import BATCH
 from addon.metering.answers.meter import Meter
+from addon.metering.answers.transcript import transcript_of
 from ledger.pricing.rules import published
-from tests.addon.dialects.test_cases import CASES, encoded, load, metered, named
+from tests.addon.dialects.test_cases import CASES, encoded, load, metered, named, picture
 
 COUNT = re.compile("([tT]okens|_units|[cC]ount)$")
 TIERS_KEYS = ("service_tier", "serviceTier", "trafficType", "speed")
@@ -96,17 +97,23 @@ WITH_USAGE = [case for case in CASES if usages_of(case)]
 
 def with_more(case: Any, more: dict[str, Any]) -> Meter:
     """The case with more members in its usage objects, read by the meter."""
-    (response,) = case.glob("response.*")
-    lines = []
-    for before, value in parsed(case):
+    frames = parsed(case)
+    for _, value in frames:
         for key, one in objects(value):
             if key in usages_of(case):
                 for name in TIERS_KEYS:
                     one.pop(name, None)
                 one.update(more)
-        lines.append(before + (json.dumps(value) if not isinstance(value, str) else value))
+    return metered(case, [body_of(case, frames)])
+
+
+def body_of(case: Any, frames: list[tuple[str, Any]]) -> bytes:
+    lines = [
+        before + (value if isinstance(value, str) else json.dumps(value))
+        for before, value in frames
+    ]
     body = "\n".join([*lines, ""]).encode()
-    return metered(case, [encoded(body) if response.suffix == ".messages" else body])
+    return encoded(body) if load(case)[3].endswith("eventstream") else body
 
 
 def units_of(meter: Meter) -> str:
@@ -132,3 +139,18 @@ def test_a_new_way_to_be_served_is_a_billing_field(case: Any, more: dict[str, An
 @pytest.mark.parametrize("case", named(WITH_USAGE))
 def test_a_new_tier_is_the_tier(case: Any, more: dict[str, Any]) -> None:
     assert with_more(case, more).facts.service_tier in (TIER, BATCH)
+
+
+@pytest.mark.parametrize("case", named(CASES))
+def test_no_text_or_number_is_trusted_to_be_one(case: Any) -> None:
+    """What is looked up in a table of ours may be a list on the wire."""
+    frames = parsed(case)
+    for _, value in frames:
+        for name, one in objects(value):
+            for key, plain in one.items():
+                if isinstance(plain, str | int) and name != "headers":  # of a message of AWS
+                    one[key] = [plain]
+                    body = body_of(case, frames)
+                    picture(metered(case, [body]))
+                    transcript_of(body, load(case)[3])
+                    one[key] = plain
