@@ -72,6 +72,8 @@ def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt
     live.phase = Phase.COMMITTING
     attempt = live.exchange.troubles.attempt
     outcome = attempt(_settled, running, live, end, cause) or attempt(_unread, live, end)
+    if running.notes is not None:
+        attempt(running.notes.settled, live.flow)
     if outcome is None or not outcome.has_row:
         attempt(capturing.discard, live)
         return None
@@ -123,12 +125,9 @@ def _unread(live: Live, end: End) -> _Outcome:
 
 
 def _tell(running: Running, live: Live, settled: Settled) -> None:
-    """Remember and show an exchange that gets a row."""
-    attempt = live.exchange.troubles.attempt
+    """Remember and log an exchange that gets a row."""
     if settled.reading.usage_json is not None:
         running.remember_booked(settled.exchange)
-    if running.notes is not None:
-        attempt(running.notes.settled, live.flow)
     _log_unknown_keys(running, live.exchange)
     if running.settings.log is Log.EXCHANGES:
         logger.info("tokentee: %s", exchange_log.line_of(settled, running.price))

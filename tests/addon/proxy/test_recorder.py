@@ -15,6 +15,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.test import tflow, tutils
 
 from addon.proxy import flows
+from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.recorder import Recorder
 from tests.addon.proxy.recording import (
     DOCUMENT,
@@ -87,6 +88,24 @@ async def test_what_begins_while_stopping_is_refused(ledger: Path):
         assert flow.error.msg == Error.KILLED_MESSAGE
         assert stopping is not None
         await stopping
+    assert exchanges(ledger) == []
+
+
+async def test_an_answer_without_a_row_has_its_body_in_mitmweb(ledger: Path):
+    """And the copy counts among the others, of which there is a bound."""
+    async with recording(ledger) as (recorder, context):
+        assert recorder.running_state is not None
+        notes = FlowNotes(context.master, asyncio.get_running_loop())
+        recorder.running_state.notes = notes
+        flow = flow_of(host="intranet.example")
+        flow.request.text = "{}"
+        recorder.request(flow)
+        response = answered(flow, content_type="application/json")
+        recorder.responseheaders(flow)
+        assert passed_on(response, [b'{"no":', b" 1}"]) == b'{"no": 1}'
+        await recorder.response(flow)
+        assert response.data.content == b'{"no": 1}'
+        assert list(notes._flows) == [flow.id]
     assert exchanges(ledger) == []
 
 
