@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from addon.dialects.counts import lookup, objects_at
 from addon.framing import json_values
 from addon.framing.choice import framing_of
@@ -213,4 +211,4 @@ def _text(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    return "" if value is None else orjson.dumps(value).decode()
+    return "" if value is None else json_values.dumps(value)

@@ -75,6 +75,9 @@ def test_chat_as_a_document():
     found = document({"choices": [{"message": {"content": parts, "tool_calls": [call, call]}}]})
     assert (found.text, len(found.calls)) == ("ab", 2)
     assert document({"choices": [{"text": "once"}]}).text == "once"
+    deep = "[" * 300 + "]" * 300
+    call["function"]["arguments"] = json.loads(deep)
+    assert document({"message": {"tool_calls": [call]}}).calls[0].arguments == deep
 
 
 def test_responses_streamed_and_whole():
