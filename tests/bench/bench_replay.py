@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import recordings
+from tests.bench.bench_start import children_cpu_seconds
 from tests.proxy.mitmdump import REPOSITORY
 
 LONG_BYTES = 8_000_000
@@ -44,7 +45,7 @@ def replay(path: Path, ledger: Path, *, count: int, jobs: int = 1) -> Run:
     """Read a file of so many exchanges into a ledger; fails if not all of them are read."""
     call = "import sys; from addon.cli import main; sys.exit(main())"
     command = ["-c", call, "replay", str(path), "--ledger", f"sqlite:///{ledger}"]
-    before, began = os.times(), time.perf_counter()
+    before, began = children_cpu_seconds(), time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *command, "--jobs", str(jobs)],
         cwd=REPOSITORY,
@@ -55,14 +56,14 @@ def replay(path: Path, ledger: Path, *, count: int, jobs: int = 1) -> Run:
     while process.poll() is None:
         seen.append(_rss_mb(process.pid))
         time.sleep(RSS_SECONDS)
-    wall_seconds, after = time.perf_counter() - began, os.times()
+    wall_seconds = time.perf_counter() - began
+    cpu_seconds = children_cpu_seconds() - before
     assert process.stderr is not None
     said = process.stderr.read().decode()
     assert process.returncode == 0, said
     assert f"{count:,} exchanges read" in said, said
-    cpu = after.children_user + after.children_system
-    cpu -= before.children_user + before.children_system
-    return Run(cpu_seconds=cpu, wall_seconds=wall_seconds, rss_mb=tuple(filter(None, seen)))
+    rss_mb = tuple(filter(None, seen))
+    return Run(cpu_seconds=cpu_seconds, wall_seconds=wall_seconds, rss_mb=rss_mb)
 
 
 def _rss_mb(pid: int) -> int:

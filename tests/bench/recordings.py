@@ -165,13 +165,17 @@ def _chat(number: int, text: list[str]) -> Made:
     }
     frames.append(f'{head}[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}\n\n')
     frames.append(f'{head}[],"usage":{json.dumps(usage)}}}\n\ndata: [DONE]\n\n')
+    return _openai(number, model, "".join(frames), stream=True)
+
+
+def _openai(number: int, model: str, answer: str, *, stream: bool) -> Made:
     return Made(
         number=number,
         host="api.openai.com",
         path="/v1/chat/completions",
-        request=_request(number, model, stream=True),
-        content_type="text/event-stream",
-        answer="".join(frames).encode(),
+        request=_request(number, model, stream=stream),
+        content_type="text/event-stream" if stream else "application/json",
+        answer=answer.encode(),
     )
 
 
@@ -218,11 +222,4 @@ def _json(number: int, text: list[str]) -> Made:
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": usage,
     }
-    return Made(
-        number=number,
-        host="api.openai.com",
-        path="/v1/chat/completions",
-        request=_request(number, model, stream=False),
-        content_type="application/json",
-        answer=json.dumps(body).encode(),
-    )
+    return _openai(number, model, json.dumps(body), stream=False)
