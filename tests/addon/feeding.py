@@ -1,15 +1,16 @@
 """One way to feed every parser of bytes: whole, byte by byte, with bytes trailing, cut anywhere."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from addon.dialects.dialect import Dialect
 from addon.framing.frame import Frame, Framing
+from addon.metering.answers.meter import Meter
 
-
-class Parser(Protocol):
-    def feed(self, data: bytes) -> object: ...
+SSE = "text/event-stream"
+JSON = "application/json"
 
 
 def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
@@ -21,6 +22,17 @@ def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
 def cuts_of(data: bytes) -> st.SearchStrategy[list[int]]:
     """A strategy for cuts that fall inside the data."""
     return st.lists(st.integers(1, max(1, len(data) - 1)), max_size=12)
+
+
+def metered(
+    dialect: Dialect, body: bytes, content_type: str = SSE, *, size: int = 0, **more: Any
+) -> Meter:
+    """A meter that has read an answer, in pieces of a size."""
+    meter = Meter(dialect, content_type=content_type, **more)
+    for piece in pieces(body, range(0, len(body), size)) if size else [body]:
+        meter.feed(piece)
+    meter.end()
+    return meter
 
 
 class Framed(NamedTuple):

@@ -47,40 +47,35 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     # `generations[0].finish_reason`, Mistral `outputs[0].stop_reason`.
     **{
         name: {"finish": reason}
-        for name, reason in (
-            ("bedrock__bedrock__n__ai21-invoke__0d34cfc9", "length"),
-            ("bedrock__bedrock__n__anthropic-invoke__ee8a2d22", "stop_sequence"),
-            ("bedrock__bedrock__n__cohere-invoke-single-output__1ec27093", "MAX_TOKENS"),
-            (
-                "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__39bbb6fe",
-                "endoftext",
-            ),
-            (
-                "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__bfe5c2c3",
-                "max_tokens",
-            ),
-            (
+        for reason, names in {
+            "length": (
+                "bedrock__bedrock__n__ai21-invoke__0d34cfc9",
                 "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__d604ec7a",
-                "length",
-            ),
-            ("bedrock__bedrock__n__recording__3f729f6f", "COMPLETE"),
-            ("cohere__cohere__n__recording__c29f4506", "COMPLETE"),
-            ("cohere__cohere__n__test-cohere-completion-legacy__009ef21b", "COMPLETE"),
-            ("bedrock__bedrock__n__recording__5a7424ea", "endoftext"),
-            ("bedrock__bedrock__n__recording__721a7050", "stop_sequence"),
-            (
                 "bedrock__bedrock__n__test-invoke-model-with-content-mistral-mistral__83248f30",
-                "length",
-            ),
-            (
-                "bedrock__bedrock__s__reams-adds-cohere-command-model-attributes-to-span__46b3a608",
-                "MAX_TOKENS",
-            ),
-            (
                 "bedrock__bedrock__s__thstreams-adds-mistral-ai-model-attributes-to-span__8c5b3156",
-                "length",
             ),
-        )
+            "stop_sequence": (
+                "bedrock__bedrock__n__anthropic-invoke__ee8a2d22",
+                "bedrock__bedrock__n__recording__721a7050",
+            ),
+            "MAX_TOKENS": (
+                "bedrock__bedrock__n__cohere-invoke-single-output__1ec27093",
+                "bedrock__bedrock__s__reams-adds-cohere-command-model-attributes-to-span__46b3a608",
+            ),
+            "endoftext": (
+                "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__39bbb6fe",
+                "bedrock__bedrock__n__recording__5a7424ea",
+            ),
+            "max_tokens": (
+                "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__bfe5c2c3",
+            ),
+            "COMPLETE": (
+                "bedrock__bedrock__n__recording__3f729f6f",
+                "cohere__cohere__n__recording__c29f4506",
+                "cohere__cohere__n__test-cohere-completion-legacy__009ef21b",
+            ),
+        }.items()
+        for name in names
     },
     # The stream counts 8 tokens of input on its first event, and at its `eos_token` 11 of output.
     "other__watsonx__s__test-generate-stream-metrics__45bd9700": {

@@ -59,21 +59,31 @@ def book(engine, prices):
 
 
 @pytest.fixture
+def book_misread(book):
+    """Writes an exchange, and a reading of it that is wrong."""
+
+    def write(*names, **facts):
+        book(*((made, misread(made)) for made in (exchange(name, **facts) for name in names)))
+
+    return write
+
+
+def invoked(command, *words):
+    done = CliRunner().invoke(app, [command, *map(str, words)])
+    if isinstance(done.exception, LedgerError):
+        raise done.exception
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+@pytest.fixture
 def rebuild(engine, prices):
-    def run(*words):
-        common = ("--ledger", str(engine.url), "--prices", str(prices))
-        done = CliRunner().invoke(app, ["rebuild", *map(str, words), *common])
-        if isinstance(done.exception, LedgerError):
-            raise done.exception
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        return done
-
-    return run
+    return lambda *words: invoked("rebuild", *words, "--ledger", engine.url, "--prices", prices)
 
 
-def test_what_is_read_otherwise_is_added_once(engine, book, rebuild, tmp_path):
-    wrong, right = exchange("wrong", response_id="r-2"), exchange("right")
-    book((wrong, misread(wrong)), right)
+def test_what_is_read_otherwise_is_added_once(engine, book, book_misread, rebuild, tmp_path):
+    book_misread("wrong", response_id="r-2")
+    book(exchange("right"))
     before = rows(engine, "SELECT * FROM exchanges ORDER BY id")
     booked = rows(engine, "SELECT * FROM charges ORDER BY id")
     folder = captures(tmp_path / "captures", recording("wrong"), recording("right"))
@@ -103,9 +113,11 @@ def test_what_is_read_otherwise_is_added_once(engine, book, rebuild, tmp_path):
     assert row(engine, "SELECT COUNT(*) FROM readings") == (3,)
 
 
-def test_by_how_much_is_shown_first_and_a_rehearsal_writes_nothing(engine, book, rebuild, tmp_path):
-    wrong, other = exchange("wrong"), exchange("other", response_model="m-2", dialect="x.chat")
-    book((wrong, misread(wrong)), (other, misread(other)))
+def test_by_how_much_is_shown_first_and_a_rehearsal_writes_nothing(
+    engine, book_misread, rebuild, tmp_path
+):
+    book_misread("wrong")
+    book_misread("other", response_model="m-2", dialect="x.chat")
     folder = captures(tmp_path / "captures", recording("wrong"), recording("other"))
     done = rebuild(folder, "--dry-run")
     assert done.exit_code == 0
@@ -150,12 +162,7 @@ def test_what_the_ledger_does_not_have_is_left_alone(engine, book, rebuild, tmp_
     known = exchange("known")
     lost = exchange("lost", state=State.LOST, outcome=Outcome.LOST)
     book(known, (lost, reading(lost, revision=0, usage=Usage())))
-    folder = captures(
-        tmp_path / "captures",
-        recording("known"),
-        recording("lost"),
-        recording("new"),
-    )
+    folder = captures(tmp_path / "captures", *map(recording, ("known", "lost", "new")))
     done = rebuild(folder)
     assert done.exit_code == 0
     assert "2 exchanges are not in the ledger: `tokentee replay` reads them in" in done.stderr
@@ -168,37 +175,34 @@ def test_nothing_of_it_in_the_ledger_is_a_no(rebuild, tmp_path):
     assert "1 exchanges are not in the ledger" in done.stderr
 
 
-def test_a_recording_that_is_not_what_upstream_sent_is_not_used(engine, book, rebuild, tmp_path):
-    wrong = exchange("wrong")
-    book((wrong, misread(wrong)))
+def test_a_recording_that_is_not_what_upstream_sent_is_not_used(
+    engine, book_misread, rebuild, tmp_path
+):
+    book_misread("wrong")
     done = rebuild(captures(tmp_path / "captures", recording("wrong", HANDED)))
     assert done.exit_code == 1
     assert "not used: wrong: the recording is not what upstream sent" in done.stderr
     assert row(engine, "SELECT COUNT(*) FROM readings") == (1,)
 
 
-def test_the_same_recording_twice_counts_once(engine, book, rebuild, tmp_path):
-    wrong = exchange("wrong")
-    book((wrong, misread(wrong)))
+def test_the_same_recording_twice_counts_once(engine, book_misread, rebuild, tmp_path):
+    book_misread("wrong")
     folder = captures(tmp_path / "captures", recording("wrong"), recording("wrong"))
     captures(folder, recording("wrong"), name="copy.jsonl.gz")
     assert "1 readings were added" in rebuild(folder).stderr
     assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
 
 
-def test_what_cannot_be_read_is_said(engine, book, rebuild, tmp_path):
-    wrong = exchange("wrong")
-    book((wrong, misread(wrong)))
-    folder = captures(tmp_path / "captures", recording("wrong"), b"{}\n")
-    done = rebuild(folder)
+def test_what_cannot_be_read_is_said(engine, book_misread, rebuild, tmp_path):
+    book_misread("wrong")
+    done = rebuild(captures(tmp_path / "captures", recording("wrong"), b"{}\n"))
     assert done.exit_code == 1
     assert "not read: " in done.stderr
     assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
 
 
-def test_what_the_database_refuses_is_said(engine, book, rebuild, tmp_path):
-    one, two = exchange("one"), exchange("two")
-    book((one, misread(one)), (two, misread(two)))
+def test_what_the_database_refuses_is_said(engine, book_misread, rebuild, tmp_path):
+    book_misread("one", "two")
     with db.writing(engine) as connection:
         connection.exec_driver_sql(
             "CREATE TRIGGER refuse BEFORE INSERT ON charges WHEN NEW.exchange_id = 'one' "
@@ -280,14 +284,7 @@ def test_what_answers_stated_of_limits_is_added_once(engine, book, rebuild, tmp_
 
 @pytest.fixture
 def verify(engine):
-    def run(*words, ledger=str(engine.url)):
-        done = CliRunner().invoke(app, ["verify", *map(str, words), "--ledger", ledger])
-        if isinstance(done.exception, LedgerError):
-            raise done.exception
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        return done
-
-    return run
+    return lambda *words, ledger=engine.url: invoked("verify", *words, "--ledger", ledger)
 
 
 def test_all_that_holds_is_said_and_nothing_printed(book, verify, tmp_path):

@@ -67,22 +67,27 @@ def reported(*, input: int, output: int, **more: Any) -> dict[str, Any]:  # noqa
     }
 
 
+def estimated(*, output: int, **more: Any) -> dict[str, Any]:
+    return {"usage_source": "estimated", "estimated_output_tokens": output, **more}
+
+
+def as_before(figures: Mapping[str, Any], cost: float) -> Case:
+    """The same figures; the usage object is now as it was on the wire."""
+    return Case(before=figures, cost_before=cost, now=figures, cost_now=cost)
+
+
 NONE: dict[str, Any] = {"usage_source": "none"}
 WRITTEN = {"cache_read_tokens": 0, "cache_write_tokens": 2_048, "cache_write_5m_tokens": 2_048}
+# 2 048 of the 2 071 are written into the cache: 2 048 x 1.25 + 23 + 5 x 10.
+DASHSCOPE = Case(
+    before=reported(input=2_071, output=5, cache_read_tokens=0),
+    cost_before=2_121,
+    now=reported(input=2_071, output=5, **WRITTEN),
+    cost_now=2_633,
+)
 CASES = {
-    # 2 048 of the 2 071 are written into the cache: 2 048 x 1.25 + 23 + 5 x 10.
-    "dashscope-chat": Case(
-        before=reported(input=2_071, output=5, cache_read_tokens=0),
-        cost_before=2_121,
-        now=reported(input=2_071, output=5, **WRITTEN),
-        cost_now=2_633,
-    ),
-    "dashscope-responses": Case(
-        before=reported(input=2_071, output=5, cache_read_tokens=0),
-        cost_before=2_121,
-        now=reported(input=2_071, output=5, **WRITTEN),
-        cost_now=2_633,
-    ),
+    "dashscope-chat": DASHSCOPE,
+    "dashscope-responses": DASHSCOPE,
     # The answer's `cost: {"usd": 0.000123}`; what is charged are the operator's own prices.
     "charm-hyper": Case(
         before=reported(input=10, output=2),
@@ -131,11 +136,7 @@ CASES = {
     # `"type" :"response.completed"`. The estimate was a quarter of the request's 49 bytes, and a
     # token for each of 9 frames.
     "blank-before-colon": Case(
-        before={
-            "usage_source": "estimated",
-            "estimated_input_tokens": 12,
-            "estimated_output_tokens": 9,
-        },
+        before=estimated(output=9, estimated_input_tokens=12),
         cost_before=102,
         now=reported(input=11, output=5, cache_read_tokens=3, reasoning_tokens=2),
         cost_now=0.3 + 8 + 50,
@@ -150,11 +151,7 @@ CASES = {
     # 19 bytes of text.
     "cut-inside-a-frame": Case(
         before={**NONE, "estimated_output_tokens": 4},
-        now={
-            "usage_source": "estimated",
-            "estimated_input_tokens": 19,
-            "estimated_output_tokens": 4,
-        },
+        now=estimated(output=4, estimated_input_tokens=19),
         cost_now=59,
     ),
     # An endpoint that version 0.1 did not know, on a host that it was told of.
@@ -173,28 +170,15 @@ CASES = {
         now=reported(input=35, output=74),
         cost_now=775,
     ),
-    # The same figures; the usage object is now as it was on the wire.
-    "incomplete": Case(
-        before=(openrouter := reported(
+    "incomplete": as_before(
+        reported(
             input=21, output=6, cache_read_tokens=0, reasoning_tokens=0,
             reported_cost_picousd=28_500_000,
-        )),
-        cost_before=81,
-        now=openrouter,
-        cost_now=81,
+        ),
+        cost=81,
     ),
-    "incomplete-none": Case(
-        before=reported(input=3, output=4),
-        cost_before=43,
-        now=reported(input=3, output=4),
-        cost_now=43,
-    ),
-    "duplicate-keys": Case(
-        before=reported(input=9, output=2),
-        cost_before=29,
-        now=reported(input=9, output=2),
-        cost_now=29,
-    ),
+    "incomplete-none": as_before(reported(input=3, output=4), cost=43),
+    "duplicate-keys": as_before(reported(input=9, output=2), cost=29),
     # Read right. The counts of the first stood in headers alone, which version 0.1 redacted.
     "bedrock-mistral": Case(before=reported(input=5, output=2), cost_before=25),
     "venice": Case(

@@ -193,18 +193,42 @@ def ran(*command, **more):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **more)
 
 
+def taken_by(*command, **more):
+    """What a program says of files that it takes."""
+    found = ran(*command, **more)
+    assert found.returncode == 0, found.stdout + found.stderr
+    return found
+
+
 @needs("promtool")
 def test_promtool_takes_config_and_rules(tmp_path):
     write("prometheus", tmp_path)
-    folder = tmp_path / "prometheus"
-    found = ran("promtool", "check", "config", str(folder / "prometheus.yml"))
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "11 rules found" in found.stdout
+    config = tmp_path / "prometheus" / "prometheus.yml"
+    assert "11 rules found" in taken_by("promtool", "check", "config", str(config)).stdout
+
+
+def check_rules(folder, evaluation_interval, **test):
+    """Let promtool test our rules."""
+    write("prometheus", folder)
+    document = {
+        "rule_files": [str(folder / "prometheus" / "tokentee-rules.yml")],
+        "evaluation_interval": evaluation_interval,
+        "tests": [test],
+    }
+    (folder / "tests.yml").write_text(yaml.safe_dump(document))
+    taken_by("promtool", "test", "rules", str(folder / "tests.yml"))
+
+
+def firing(alert, at, count):
+    return {
+        "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
+        "eval_time": at,
+        "exp_samples": [{"labels": "{}", "value": count}] if count else [],
+    }
 
 
 @needs("promtool")
 def test_alerts_fire_when_they_should_and_not_before(tmp_path):
-    write("prometheus", tmp_path)
     series = [
         ("tokentee_ready{instance='p1'}", "1 1 0 0 0 0 0 0"),
         ("tokentee_dropped_total{instance='p1'}", "0 0 0 0 0 0 5 5"),
@@ -217,7 +241,6 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path):
         ("tokentee_limit_used_ratio{provider='a',window='5h'}", "0.5 0.95x40"),
         ("tokentee_limit_resets_timestamp_seconds{provider='a',window='5h'}", "600x40"),
     ]
-    tests = tmp_path / "tests.yml"
     cases = [
         ("1m", "TokenteeNotRecording", 0),
         ("4m", "TokenteeNotRecording", 1),
@@ -233,70 +256,39 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path):
         ("2m", "TokenteeLimitNearlyUsed", 1),
         ("11m", "TokenteeLimitNearlyUsed", 0),  # it has been reset
     ]
-    document = {
-        "rule_files": [str(tmp_path / "prometheus" / "tokentee-rules.yml")],
-        "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": name, "values": values} for name, values in series],
-                "promql_expr_test": [
-                    {
-                        "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
-                        "eval_time": at,
-                        "exp_samples": [{"labels": "{}", "value": count}] if count else [],
-                    }
-                    for at, alert, count in cases
-                ],
-            }
-        ],
-    }
-    tests.write_text(yaml.safe_dump(document))
-    found = ran("promtool", "test", "rules", str(tests))
-    assert found.returncode == 0, found.stdout + found.stderr
+    check_rules(
+        tmp_path,
+        "1m",
+        interval="1m",
+        input_series=[{"series": name, "values": values} for name, values in series],
+        promql_expr_test=[firing(alert, at, count) for at, alert, count in cases],
+    )
 
 
 @needs("promtool")
 @pytest.mark.parametrize(("cost", "count"), [("0+1x180 180+9x80", 1), ("0+1x260", 0)])
 def test_an_hour_that_costs_more_than_the_week_before_is_told(tmp_path, cost, count):
     """A dollar an hour, then nine; each sample is an hour."""
-    write("prometheus", tmp_path)
-    document = {
-        "rule_files": [str(tmp_path / "prometheus" / "tokentee-rules.yml")],
-        "evaluation_interval": "10m",
-        "tests": [
-            {
-                "interval": "30m",
-                "input_series": [{"series": "tokentee_cost_usd_total", "values": cost}],
-                "promql_expr_test": [
-                    {
-                        "expr": 'count(ALERTS{alertname="TokenteeCostUnusual",alertstate="firing"})',
-                        "eval_time": "94h",
-                        "exp_samples": [{"labels": "{}", "value": count}] if count else [],
-                    }
-                ],
-            }
-        ],
-    }
-    tests = tmp_path / "tests.yml"
-    tests.write_text(yaml.safe_dump(document))
-    found = ran("promtool", "test", "rules", str(tests))
-    assert found.returncode == 0, found.stdout + found.stderr
+    check_rules(
+        tmp_path,
+        "10m",
+        interval="30m",
+        input_series=[{"series": "tokentee_cost_usd_total", "values": cost}],
+        promql_expr_test=[firing("TokenteeCostUnusual", "94h", count)],
+    )
 
 
 @needs("haproxy")
 def test_haproxy_takes_its_config(tmp_path):
     write("compose", tmp_path)
-    found = ran("haproxy", "-c", "-f", str(tmp_path / "haproxy" / "haproxy.cfg"))
-    assert found.returncode == 0, found.stdout + found.stderr
+    taken_by("haproxy", "-c", "-f", str(tmp_path / "haproxy" / "haproxy.cfg"))
 
 
 @needs("systemd-analyze")
 def test_systemd_takes_the_unit(tmp_path, monkeypatch):
     monkeypatch.setattr(kinds, "HIDDEN", ())  # this checkout may lie where a service cannot look
     write("systemd", tmp_path)
-    found = ran("systemd-analyze", "verify", "--man=no", str(tmp_path / "tokentee.service"))
-    assert found.returncode == 0, found.stderr
+    found = taken_by("systemd-analyze", "verify", "--man=no", str(tmp_path / "tokentee.service"))
     assert "tokentee.service" not in found.stderr, found.stderr
 
 
@@ -315,8 +307,7 @@ def test_docker_compose_takes_its_file(tmp_path):
         pytest.skip("this docker has no compose")
     write("compose", tmp_path)
     (tmp_path / ".env").write_text("POSTGRES_PASSWORD=a\nGRAFANA_PASSWORD=b\n")
-    found = ran("docker", "compose", "config", cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
+    taken_by("docker", "compose", "config", cwd=tmp_path)
 
 
 @needs("prometheus")

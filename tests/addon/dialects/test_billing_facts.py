@@ -9,18 +9,16 @@ from msgspec.structs import replace
 from addon.dialects.request import read_request
 from addon.dialects.routes import DIALECTS, match
 from addon.dialects.vendors.bedrock import LIFETIMES_MAX
-from addon.metering.answers.meter import Meter
 from ledger.model.usage import BILLING_FIELDS, COUNT_MAX, SIZE_STEPS
 from ledger.pricing import rules
 from ledger.pricing.prices import PriceBook
+from tests.addon import feeding
 from tests.ledger.priced import amounts, cost, exchange, reading
 
 
 def metered(dialect, body, *, headers=None, content_type="application/json", **more):
-    meter = Meter(DIALECTS[dialect], content_type=content_type, headers=headers, **more)
-    meter.feed(body if isinstance(body, bytes) else json.dumps(body).encode())
-    meter.end()
-    return meter
+    read = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return feeding.metered(DIALECTS[dialect], read, content_type, headers=headers, **more)
 
 
 GROUNDED = {
@@ -64,15 +62,9 @@ def test_the_tier_of_an_answer_may_stand_in_a_header(dialect, header, body):
 def test_the_requested_tier_counts_if_the_answer_names_none():
     """https://docs.fireworks.ai/serverless/serverless-modes: in the request alone."""
     body = {"choices": [{"finish_reason": "stop", "message": {"content": "x"}}], "usage": {}}
-    assert (
-        metered("openai.chat", body, requested={"service_tier": "priority"}).facts.service_tier
-        == "priority"
-    )
-    served = {**body, "service_tier": "default"}
-    assert (
-        metered("openai.chat", served, requested={"service_tier": "priority"}).facts.service_tier
-        == "default"
-    )
+    for answered, tier in (({}, "priority"), ({"service_tier": "default"}, "default")):
+        meter = metered("openai.chat", body | answered, requested={"service_tier": "priority"})
+        assert meter.facts.service_tier == tier
 
 
 @pytest.mark.parametrize(

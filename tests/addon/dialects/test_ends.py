@@ -7,10 +7,10 @@ from addon.dialects.clouds import flat
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat, responses
 from addon.dialects.vendors import bedrock, cohere, mistral
-from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
 from addon.metering.settlement import outcome_of
 from ledger.model.exchange import Outcome
+from tests.addon.feeding import metered
 
 MARK = {
     "bedrock.converse",
@@ -93,10 +93,7 @@ def test_a_stream_that_may_end_by_closing_may_not_end_inside_a_frame(
     body: bytes, outcome: Outcome
 ) -> None:
     for size in (1, 7, 4_000):
-        meter = Meter(chat.CHAT, content_type="text/event-stream")
-        for at in range(0, len(body), size):
-            meter.feed(body[at : at + size])
-        meter.end()
+        meter = metered(chat.CHAT, body, size=size)
         found = outcome_of(End.FINISHED, meter.facts, status=200, streamed=True)
         assert found is outcome, size
 
@@ -106,11 +103,8 @@ def test_a_stream_of_messages_may_not_end_inside_one() -> None:
 
     whole = message(header(":event-type", "chunk"), b'{"bytes":"e30="}')
     for rest, is_cut in ((b"", False), (whole[:9], True)):
-        meter = Meter(
-            routes.DIALECTS["bedrock.invoke"], content_type="application/vnd.amazon.eventstream"
-        )
-        meter.feed(whole + rest)
-        meter.end()
+        kind = "application/vnd.amazon.eventstream"
+        meter = metered(routes.DIALECTS["bedrock.invoke"], whole + rest, kind)
         assert meter.facts.is_cut_inside is is_cut
 
 
@@ -174,7 +168,5 @@ def test_a_finish_reason_of_gemini_is_no_end_where_the_connection_breaks(
     end: End, outcome: Outcome
 ) -> None:
     """With server-side tools it stands on the first call, and the figures go on to grow."""
-    meter = Meter(routes.DIALECTS["gemini.generate_content"], content_type="text/event-stream")
-    meter.feed(GEMINI)
-    meter.end()
+    meter = metered(routes.DIALECTS["gemini.generate_content"], GEMINI)
     assert outcome_of(end, meter.facts, status=200, streamed=True) is outcome

@@ -9,7 +9,7 @@ from addon.framing import document, json_array
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import NDJSON, Document, Opaque
 from addon.framing.eventstream import EventStream
-from addon.framing.frame import Frame
+from addon.framing.frame import Frame, Framing
 from addon.framing.json_array import JsonArray
 from addon.framing.sse import SSE
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
@@ -64,8 +64,24 @@ def test_lines_are_frames() -> None:
     assert framed.blocks == [b'{"a":1}\n', b'{"b":2}\r\n', b"\n", b'  {"c":3}\n', b'{"d":4}']
 
 
-def test_a_cr_inside_a_line_is_blank_space() -> None:
-    assert frame_every_way(NDJSON, b'{"a":\r1}\n').frames == [Frame("", b'{"a":\r1}')]
+@pytest.mark.parametrize(
+    ("framing", "body", "frames"),
+    [
+        pytest.param(NDJSON, b'{"a":\r1}\n', [b'{"a":\r1}'], id="a cr inside a line is blank"),
+        # Feature extraction answers with numbers, or lists of them.
+        pytest.param(JsonArray, b'[0.1, -2, [3, 4], "x", null]', [], id="elements are no objects"),
+        pytest.param(JsonArray, b'[{"a":1},{"b":', [b'{"a":1}'], id="an array that is cut"),
+        pytest.param(JsonArray, b'[}{"a":1}]', [b'{"a":1}'], id="a brace that closes nothing"),
+        pytest.param(
+            JsonArray,
+            b'[{},{"a":{}},{ }]',
+            [b"{}", b'{"a":{}}', b"{ }"],
+            id="an empty object is an element and within one it is none",
+        ),
+    ],
+)
+def test_what_is_a_frame(framing: type[Framing], body: bytes, frames: list[bytes]) -> None:
+    assert frame_every_way(framing, body).frames == [Frame("", each) for each in frames]
 
 
 def test_a_line_is_given_out_when_it_is_complete() -> None:
@@ -115,15 +131,6 @@ def test_an_element_is_given_out_when_it_is_complete() -> None:
     assert framing.held == b"]"
 
 
-def test_elements_that_are_no_objects_are_no_frames() -> None:
-    """Feature extraction answers with numbers, or lists of them."""
-    assert frame_every_way(JsonArray, b'[0.1, -2, [3, 4], "x", null]').frames == []
-
-
-def test_an_array_that_is_cut_gives_what_it_has() -> None:
-    assert frame_every_way(JsonArray, b'[{"a":1},{"b":').frames == [Frame("", b'{"a":1}')]
-
-
 def test_counting_needs_no_memory_of_the_run() -> None:
     framing = JsonArray()
     assert framing.count(b'[{"a":1},{"b":2}') == 2
@@ -167,19 +174,6 @@ def test_arrays_of_objects_in_any_cut(elements: list[dict[str, str]], data: st.D
     whole = frame(JsonArray, [body])
     assert [orjson.loads(one.data) for one in whole.frames] == elements
     assert frame(JsonArray, pieces(body, data.draw(cuts_of(body)))) == whole
-
-
-def test_a_brace_that_closes_nothing_is_passed_over() -> None:
-    assert frame_every_way(JsonArray, b'[}{"a":1}]').frames == [Frame("", b'{"a":1}')]
-
-
-def test_an_empty_object_is_an_element_and_within_one_it_is_none() -> None:
-    body = b'[{},{"a":{}},{ }]'
-    assert frame_every_way(JsonArray, body).frames == [
-        Frame("", b"{}"),
-        Frame("", b'{"a":{}}'),
-        Frame("", b"{ }"),
-    ]
 
 
 SSE_BODY = b'data: {"id":1}\n\n'

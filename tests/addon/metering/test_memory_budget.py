@@ -1,19 +1,30 @@
-"""The memory of all exchanges together has a bound, and beyond it bytes are only passed on."""
+"""What exchanges keep beside their bytes. The memory of all together has a bound, and beyond it bytes are only
+passed on; lengths and digests of what passed; one bounded list of what went wrong, and the guard that
+fills it."""
+
+import hashlib
+import logging
 
 import pytest
 import zstandard
 
 from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
+from addon.metering.digests import HASH_BYTES, Digests, hash_into
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, MemoryBudget, Share
 from addon.metering.tap import Tap
-from addon.metering.troubles import Troubles
+from addon.metering.troubles import REASON_LENGTH_MAX, REASONS_MAX, Troubles
 from addon.usage_opt_in.stripping import Stripper
+from ledger.model.errors import named
 
 
-def tap_with(budget: MemoryBudget, troubles: Troubles) -> Tap:
-    meter = Meter(DIALECTS["openai.chat"], content_type="text/event-stream")
-    return Tap(meter, stripper=Stripper(), clock=lambda: 0.0, troubles=troubles, budget=budget)
+def tap_with(
+    budget: MemoryBudget, troubles: Troubles, *, edits: bool = True, encoding: str = ""
+) -> Tap:
+    """It edits a stream, or listens to a document."""
+    kind, stripper = ("text/event-stream", Stripper()) if edits else ("application/json", None)
+    meter = Meter(DIALECTS["openai.chat"], content_type=kind, content_encoding=encoding)
+    return Tap(meter, stripper=stripper, clock=lambda: 0.0, troubles=troubles, budget=budget)
 
 
 def test_an_ordinary_exchange_takes_nothing():
@@ -76,20 +87,13 @@ def test_captures_leave_half_of_it_to_the_reading():
     assert budget.left_bytes == 100
 
 
-def listening(budget: MemoryBudget, troubles: Troubles, encoding: str = "") -> Tap:
-    meter = Meter(
-        DIALECTS["openai.chat"], content_type="application/json", content_encoding=encoding
-    )
-    return Tap(meter, stripper=None, clock=lambda: 0.0, troubles=troubles, budget=budget)
-
-
 def objects(count: int) -> bytes:
     return b'{"x":[' + b",".join(b'{"key%d":%d}' % (n, n) for n in range(count)) + b"]}"
 
 
 def test_a_large_document_that_is_being_read_takes_and_gives_back():
     budget = MemoryBudget()
-    tap = listening(budget, Troubles())
+    tap = tap_with(budget, Troubles(), edits=False)
     for at in range(4):
         tap.callable(objects(5_000)[at * 20_000 : (at + 1) * 20_000])
     assert budget.taken_bytes > 0
@@ -101,7 +105,7 @@ def test_a_large_document_that_is_being_read_takes_and_gives_back():
 def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
     budget = MemoryBudget(0)
     troubles = Troubles()
-    tap = listening(budget, troubles, encoding)
+    tap = tap_with(budget, troubles, edits=False, encoding=encoding)
     body = zstandard.compress(objects(40_000)) if encoding else objects(40_000)
     chunks = [body[at : at + 4_000] for at in range(0, len(body), 4_000)]
     for chunk in chunks:
@@ -143,3 +147,92 @@ def test_what_is_taken_is_given_back():
     assert budget.left_bytes == 40
     budget.give_back(60)
     assert budget.left_bytes == 100
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("size", [0, 1, HASH_BYTES, HASH_BYTES + 1, 3 * HASH_BYTES])
+def test_bytes_hashed_in_pieces_have_the_digest_of_the_whole(size: int):
+    data = bytes(at % 251 for at in range(size))
+    digest = hashlib.sha256()
+    hash_into(digest, data)
+    assert digest.hexdigest() == digest_of(data)
+
+
+def test_an_answer_that_is_not_edited_has_one_digest():
+    digests = Digests(edits=False, decodes=False)
+    digests.add_upstream(b"one ")
+    digests.add_upstream(b"two")
+    assert digests.upstream_bytes == 7
+    assert digests.upstream == digest_of(b"one two")
+    assert digests.client is None
+    assert digests.removed is None
+
+
+def test_an_edited_answer_has_three_digests():
+    digests = Digests(edits=True, decodes=False)
+    digests.add_upstream(b"word usage word")
+    assert digests.removed is None
+    digests.add_edited(b"word", b" usage")
+    digests.add_edited(b" word", b"")
+    assert digests.removed_bytes == 6
+    assert digests.upstream == digest_of(b"word usage word")
+    assert digests.client == digest_of(b"word word")
+    assert digests.removed == digest_of(b" usage")
+
+
+def test_the_digest_of_a_decoded_answer_is_of_the_encoded_bytes():
+    digests = Digests(edits=True, decodes=True)
+    digests.add_wire(b"encoded")
+    digests.add_upstream(b"decoded text")
+    digests.add_edited(b"decoded text", b"")
+    assert (digests.wire_bytes, digests.upstream_bytes) == (7, 12)
+    assert digests.upstream == digest_of(b"encoded")
+    assert digests.client == digest_of(b"decoded text")
+
+
+def fail(secret: str) -> None:
+    raise ZeroDivisionError(secret)
+
+
+def test_nothing_wrong_is_none():
+    troubles = Troubles()
+    assert not troubles
+    assert troubles.text is None
+
+
+def test_all_reasons_are_kept_in_their_order_once_each():
+    troubles = Troubles()
+    for reason in ("a", "b", "a", "c"):
+        troubles.add(reason)
+    assert troubles
+    assert troubles.text == "a; b; c"
+
+
+def test_reasons_are_bounded():
+    troubles = Troubles()
+    for number in range(REASONS_MAX + 5):
+        troubles.add(f"{number} " + "x" * 10_000)
+    assert troubles.text is not None
+    assert len(troubles.text) < (REASONS_MAX + 1) * (REASON_LENGTH_MAX + 10)
+    assert troubles.text.endswith("; 5 more")
+
+
+def test_an_attempt_gives_the_result_or_notes_and_logs_the_failure(
+    caplog: pytest.LogCaptureFixture,
+):
+    troubles = Troubles()
+    assert troubles.attempt(int, "7") == 7
+    assert troubles.text is None
+    with caplog.at_level(logging.WARNING):
+        assert troubles.attempt(fail, "a secret prompt") is None
+    assert troubles.text is not None
+    assert troubles.text.startswith("ZeroDivisionError in tests.addon.metering.test_memory_budget:")
+    (record,) = caplog.records
+    assert "secret" not in record.getMessage() + troubles.text
+
+
+def test_a_failure_without_a_trace_has_no_place():
+    assert named(ValueError()) == "ValueError in unknown place"

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from addon.dialects import routes
 from addon.dialects.request import read_request
 from addon.dialects.routes import DIALECTS, Route
-from addon.metering.answers.meter import Meter
 from addon.usage_opt_in.asking import inject_usage_option
 from addon.usage_opt_in.stripping import Stripper
+from tests.addon.feeding import JSON, metered
 
+CHAT = DIALECTS["openai.chat"]
 FRAMES = (
     b'data: {"id":"c1","model":"m","choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n',
     b'data: {"id":"c1","choices":[],%s:{"prompt_tokens":3,"completion_tokens":2}}\n\n',
@@ -25,12 +25,9 @@ DELTA = b'data: {"type":"response.output_text.delta","item_id":"m","delta":"%d"}
 @pytest.mark.parametrize("frames", [0, 3, 500])
 @pytest.mark.parametrize("size", [50, 10**6])
 def test_usage_is_found_however_its_key_is_written(key: bytes, frames: int, size: int) -> None:
-    meter = Meter(DIALECTS["openai.chat"], content_type="text/event-stream")
     words = b"".join(FRAMES[0] % n for n in range(frames))
     body = words + FRAMES[1] % key + words + b"data: [DONE]\n\n"
-    for at in range(0, len(body), size):
-        meter.feed(body[at : at + size])
-    meter.end()
+    meter = metered(CHAT, body, size=size)
     assert meter.facts.usage == {"prompt_tokens": 3, "completion_tokens": 2}
 
 
@@ -44,25 +41,20 @@ def test_usage_is_found_however_its_key_is_written(key: bytes, frames: int, size
     ],
 )
 def test_the_end_of_a_response_is_found_however_it_is_written(head: bytes) -> None:
-    meter = Meter(DIALECTS["openai.responses"], content_type="text/event-stream")
-    meter.feed(b"".join(DELTA % n for n in range(300)))
-    meter.feed(b"data: " + head + b'"id":"r","status":"completed","usage":{"input_tokens":4}}}\n\n')
-    meter.end()
+    deltas = b"".join(DELTA % n for n in range(300))
+    end = b"data: " + head + b'"id":"r","status":"completed","usage":{"input_tokens":4}}}\n\n'
+    meter = metered(DIALECTS["openai.responses"], deltas + end, size=len(deltas))
     assert meter.facts.ended
     assert meter.facts.usage == {"input_tokens": 4}
 
 
 def test_frames_without_content_are_read_up_to_a_bound() -> None:
-    meter = Meter(DIALECTS["openai.chat"], content_type="text/event-stream")
-    for _ in range(30):
-        meter.feed(b": keep-alive\n\n" * 1_000)
-    meter.feed(FRAMES[1] % b'"usage"')
-    meter.end()
+    blanks = b": keep-alive\n\n" * 1_000
+    meter = metered(CHAT, blanks * 30 + FRAMES[1] % b'"usage"', size=len(blanks))
     assert meter.facts.usage == {"prompt_tokens": 3, "completion_tokens": 2}
     assert meter.frames == 1
 
 
-CHAT = routes.DIALECTS["openai.chat"]
 ROUTE = Route(dialect=CHAT)
 
 
@@ -110,9 +102,7 @@ def test_an_event_with_usage_twice(first: bytes, between: bytes):
     choices = b'"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]'
     members = b'"usage":%s,%s%s,"usage":%s' % (first, between, choices, TWO)
     event = b'data: {"id":"c","model":"m",%s}\n\n' % members
-    meter = Meter(CHAT, content_type="text/event-stream")
-    meter.feed(event)
-    meter.end()
+    meter = metered(CHAT, event)
     assert (meter.usage().input_tokens, meter.usage().output_tokens) == (9, 4)
     assert meter.usage_json == TWO.decode()
     stripper = Stripper()
@@ -123,9 +113,8 @@ def test_an_event_with_usage_twice(first: bytes, between: bytes):
 
 
 def test_a_document_with_usage_twice():
-    meter = Meter(CHAT, content_type="application/json")
-    meter.feed(b'{"id":"c","model":"a","model":"m","usage":' + ONE + b',"usage":' + TWO + b"}")
-    meter.end()
+    body = b'{"id":"c","model":"a","model":"m","usage":' + ONE + b',"usage":' + TWO + b"}"
+    meter = metered(CHAT, body, JSON)
     assert meter.facts.response_model == "m"
     assert (meter.usage().input_tokens, meter.usage().output_tokens) == (9, 4)
     assert meter.usage_json == TWO.decode()

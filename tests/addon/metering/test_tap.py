@@ -7,6 +7,7 @@ import random
 import tracemalloc
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import brotli
 import pytest
@@ -21,6 +22,7 @@ from addon.metering.memory_budget import FREE_BYTES, MemoryBudget
 from addon.metering.tap import BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
+from tests.addon.feeding import pieces
 from tests.addon.linear import assert_linear
 
 WORD = b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}],"usage":null}\n\n'
@@ -45,14 +47,13 @@ def tap_of(
     troubles: Troubles | None = None,
     metered: Meter | None = None,
     stripper: Stripper | None = None,
-    capture: Callable[[bytes], None] | None = None,
+    **more: Any,
 ) -> Tap:
     return Tap(
         metered or meter(),
         stripper=stripper or (Stripper() if strips else None),
-        clock=ticking(),
         troubles=troubles if troubles is not None else Troubles(),
-        capture=capture,
+        **{"clock": ticking(), **more},
     )
 
 
@@ -60,21 +61,16 @@ def drink(tap: Tap, chunks: list[bytes]) -> bytes:
     out = []
     for chunk in [*chunks, b""]:
         got = tap.callable(chunk)
-        pieces = [got] if isinstance(got, bytes) else got
+        given = [got] if isinstance(got, bytes) else got
         # `b""` ends a chunked body early on HTTP/1.1 (mitmproxy PR #8242).
-        assert b"" not in pieces
-        out += pieces
+        assert b"" not in given
+        out += given
     return b"".join(out)
-
-
-def cut(data: bytes, edges: list[int]) -> list[bytes]:
-    inside = [0, *sorted({edge % len(data) for edge in edges} - {0}), len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(inside)]
 
 
 def test_listening_hands_on_the_very_same_objects():
     tap = tap_of(strips=False)
-    chunks = cut(BODY, list(range(0, len(BODY), 37)))
+    chunks = pieces(BODY, list(range(0, len(BODY), 37)))
     for chunk in chunks:
         assert tap.callable(chunk) is chunk
 
@@ -82,7 +78,7 @@ def test_listening_hands_on_the_very_same_objects():
 @given(st.lists(st.integers(0, len(BODY)), max_size=30))
 def test_listening_reads_the_same_whatever_the_cuts(edges: list[int]):
     tap = tap_of(strips=False)
-    assert drink(tap, cut(BODY, edges)) == BODY
+    assert drink(tap, pieces(BODY, edges)) == BODY
     tap.end()
     assert tap.meter.facts.response_id == "c1"
     assert tap.meter.usage().input_tokens == 3
@@ -96,7 +92,7 @@ def test_listening_reads_the_same_whatever_the_cuts(edges: list[int]):
 @given(st.lists(st.integers(0, len(BODY)), max_size=30))
 def test_editing_gives_the_unasked_stream_whatever_the_cuts(edges: list[int]):
     tap = tap_of(strips=True)
-    assert drink(tap, cut(BODY, edges)) == UNASKED
+    assert drink(tap, pieces(BODY, edges)) == UNASKED
     tap.end()
     assert tap.meter.usage().output_tokens == 2
     passed = tap.passed()
@@ -297,7 +293,7 @@ def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
 def test_a_capture_gets_each_chunk_as_upstream_sent_it(strips: bool, edges: list[int]):
     captured: list[bytes] = []
     tap = tap_of(strips=strips, capture=captured.append)
-    chunks = cut(BODY, edges)
+    chunks = pieces(BODY, edges)
     assert drink(tap, chunks) == (UNASKED if strips else BODY)
     assert captured == chunks
 
@@ -341,16 +337,11 @@ def test_the_end_of_an_unfinished_event_of_many_chunks_costs_linear_work(strips:
 
 def test_an_encoded_answer_is_edited_and_goes_on_as_identity():
     for encoding, encode in (("gzip", gzip.compress), ("br", brotli.compress)):
-        tap = Tap(
-            meter(),
-            stripper=Stripper(),
-            clock=ticking(),
-            troubles=(troubles := Troubles()),
-            decoder=Decoder(encoding),
-        )
+        troubles = Troubles()
+        tap = tap_of(strips=True, troubles=troubles, decoder=Decoder(encoding))
         encoded = encode(BODY)
         assert tap.decodes
-        assert drink(tap, cut(encoded, [5, 40, 41])) == UNASKED
+        assert drink(tap, pieces(encoded, [5, 40, 41])) == UNASKED
         tap.end()
         passed = tap.passed()
         assert passed.response_bytes == len(encoded)
@@ -364,9 +355,7 @@ def test_an_encoded_answer_is_edited_and_goes_on_as_identity():
 
 def test_an_encoding_that_breaks_ends_the_edited_answer_and_is_noted():
     troubles = Troubles()
-    tap = Tap(
-        meter(), stripper=Stripper(), clock=ticking(), troubles=troubles, decoder=Decoder("gzip")
-    )
+    tap = tap_of(strips=True, troubles=troubles, decoder=Decoder("gzip"))
     encoded = gzip.compress(BODY)
     assert not tap.is_cut_short
     out = drink(tap, [encoded[:-8] + bytes(8), b"more"])
@@ -402,7 +391,7 @@ def test_a_long_answer_is_read_in_turns(encode: Callable[[bytes], bytes]):
 def test_what_is_not_read_in_turns_is_read_at_the_end():
     metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
     tap = tap_of(strips=False, metered=metered)
-    for piece in cut(long_answer(), [200_000]):
+    for piece in pieces(long_answer(), [200_000]):
         tap.callable(piece)
     tap.end()
     assert metered.facts.usage == {"prompt_tokens": 7}
@@ -490,9 +479,7 @@ def test_usage_left_in_a_large_event_is_on_the_row():
 
 def test_an_answer_that_no_budget_is_left_for_passes_unread():
     troubles = Troubles()
-    tap = Tap(
-        meter(), stripper=None, clock=ticking(), troubles=troubles, budget=MemoryBudget(1_000)
-    )
+    tap = tap_of(strips=False, troubles=troubles, budget=MemoryBudget(1_000))
     body = bytes(200_000)
     for _ in range(3):
         assert tap.callable(body) is body
@@ -510,7 +497,7 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
         return now[0]
 
     metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
-    tap = Tap(metered, stripper=None, clock=clock, troubles=Troubles())
+    tap = tap_of(strips=False, metered=metered, clock=clock)
     body = long_answer()
     tap.callable(body[:150_000])
     step[0] = 0.0
@@ -553,13 +540,8 @@ def test_what_a_tap_takes_is_counted(stream: str, size: int, strips: bool):
         body = body[:50_000]  # its objects take many times its bytes
     kind = "text/event-stream" if body.startswith((b"data", b"\n")) else "application/json"
     encoding = "gzip" if stream == "gzip" else ""
-    tap = Tap(
-        Meter(DIALECTS["openai.chat"], content_type=kind, content_encoding=encoding),
-        stripper=Stripper() if strips else None,
-        clock=ticking(),
-        troubles=Troubles(),
-        budget=budget,
-    )
+    metered = Meter(DIALECTS["openai.chat"], content_type=kind, content_encoding=encoding)
+    tap = tap_of(strips=strips, metered=metered, budget=budget)
     tap.callable(body[:1])
     tracemalloc.start()
     beyond = 0.0

@@ -4,7 +4,6 @@ import itertools
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +39,9 @@ SESSIONS = 2
 """Responses of the one session."""
 
 
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
-    db.ensure(f"sqlite:///{path}").dispose()
-    return path
-
-
 @pytest.fixture
-def ledger(migrated: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "ledger.sqlite3"
-    shutil.copy(migrated, path)
-    return path
+def ledger(migrated_file: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(migrated_file, tmp_path / "ledger.sqlite3"))
 
 
 def replay(ledger: Path, *words: object) -> Any:
@@ -69,10 +59,10 @@ def facts(ledger: Path, columns: str = FACTS, where: str = "") -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def expected(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def expected(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The rows of the flow file, which `tests/proxy/test_replay.py` holds against live traffic."""
     folder = tmp_path_factory.mktemp("expected")
-    shutil.copy(migrated, folder / "ledger.sqlite3")
+    shutil.copy(migrated_file, folder / "ledger.sqlite3")
     assert replay(folder / "ledger.sqlite3", as_flows(folder)).exit_code == 0
     found = facts(folder / "ledger.sqlite3")
     assert len(found) == len(EXCHANGES) - 1 + SESSIONS
@@ -108,13 +98,10 @@ def test_every_kind_of_file_gives_the_same_rows_once(
     assert facts(ledger) == found
 
 
-def orders() -> Iterator[tuple[str, ...]]:
-    drawn = random.Random(1)
-    every = list(itertools.permutations(FILE_KINDS))
-    yield from drawn.sample(every, 3)
+ORDERS = random.Random(1).sample(list(itertools.permutations(FILE_KINDS)), 3)
 
 
-@pytest.mark.parametrize("order", list(orders()), ids=lambda order: "-".join(order)[:40])
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(order)[:40])
 def test_reading_other_kinds_of_files_adds_nothing_to_the_totals(
     order: tuple[str, ...], ledger: Path, tmp_path: Path
 ):
@@ -157,19 +144,13 @@ def test_a_ledger_of_version_0_1_knows_its_lines(ledger: Path, tmp_path: Path):
     """Its ids came from origin and answer alone; what it booked is not booked again."""
     path = as_lines(tmp_path)
     replay(ledger, path)
-    engine = db.open_engine(f"sqlite:///{ledger}")
-    items = {
-        item.id: id_in_version_0_1(item)
-        for item in read(path, url=None)
-        if isinstance(item, Recorded)
-    }
-    engine.dispose()
+    ids = [id_in_version_0_1(item) for item in read(path, url=None) if isinstance(item, Recorded)]
+    lines = [
+        json.dumps(json.loads(line) | {"id": old}) + "\n"
+        for line, old in zip(path.read_text().splitlines(), ids, strict=True)
+    ]
     older = tmp_path / "older.jsonl"
-
-    lines = []
-    for line, old in zip(path.read_text().splitlines(), items.values(), strict=True):
-        lines.append(json.dumps(json.loads(line) | {"id": old}))
-    older.write_text("\n".join(lines) + "\n")
+    older.write_text("".join(lines))
     fresh = tmp_path / "fresh.sqlite3"
     db.ensure(f"sqlite:///{fresh}").dispose()
     assert "5 new" in replay(fresh, older).stderr
@@ -196,13 +177,14 @@ def test_single_bodies(ledger: Path, tmp_path: Path, suffix: str, body: bytes):
 
 
 def test_wrong_calls(ledger: Path, tmp_path: Path):
-    bad: Callable[..., Any] = lambda *words: CliRunner().invoke(  # noqa: E731
-        app, ["replay", *words, "--ledger", f"sqlite:///{ledger}"]
-    )
-    assert "no such file" in str(bad(str(tmp_path / "nowhere")).exception)
-    assert "nothing to read" in str(bad(str(tmp_path)).exception)
+    def bad(*words: str) -> str:
+        call = ["replay", *words, "--ledger", f"sqlite:///{ledger}"]
+        return str(CliRunner().invoke(app, call).exception)
+
+    assert "no such file" in bad(str(tmp_path / "nowhere"))
+    assert "nothing to read" in bad(str(tmp_path))
     as_flows(tmp_path)
-    assert "--jobs 0: from 1 to 64" in str(bad(str(tmp_path), "--jobs", "0").exception)
+    assert "--jobs 0: from 1 to 64" in bad(str(tmp_path), "--jobs", "0")
 
 
 INNOCENT = tuple(

@@ -1,7 +1,8 @@
 """What telemetry keeps of an exchange; prices and commits are joined, and no sink can hurt the writer."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from queue import Queue
@@ -47,6 +48,14 @@ def price(_exchange, _reading):
     return (line(7),)
 
 
+@contextmanager
+def observing(*sinks: Sink) -> Iterator[Observer]:
+    observer = Observer([*sinks])
+    observer.start()
+    yield observer
+    observer.stop(5)
+
+
 def commit(observer: Observer, *receipts: Receipt) -> None:
     """As the writer does, and nobody else waits for it."""
     done: Callable[[Sequence[Receipt]], None] = observer.on_commit(None)
@@ -56,11 +65,9 @@ def commit(observer: Observer, *receipts: Receipt) -> None:
 def test_what_is_committed_is_observed_with_its_price():
     sink = Sink()
     told: list[Sequence[Receipt]] = []
-    observer = Observer([sink])
-    observer.start()
-    assert observer.pricing(price)(exchange(), reading()) == (line(7),)
-    observer.on_commit(told.append)([Receipt("e1"), Receipt("unknown")])
-    observer.stop(5)
+    with observing(sink) as observer:
+        assert observer.pricing(price)(exchange(), reading()) == (line(7),)
+        observer.on_commit(told.append)([Receipt("e1"), Receipt("unknown")])
     assert [one.amounts.cost_picousd for one in sink.seen] == [7]
     assert sink.closed
     assert len(told) == 1
@@ -69,23 +76,16 @@ def test_what_is_committed_is_observed_with_its_price():
 
 def test_what_is_not_committed_is_not_observed():
     sink = Sink()
-    observer = Observer([sink])
-    observer.start()
-    observer.pricing(price)(exchange(), reading())
-    commit(observer, Receipt("e1", committed=False))
-    observer.stop(5)
+    with observing(sink) as observer:
+        observer.pricing(price)(exchange(), reading())
+        commit(observer, Receipt("e1", committed=False))
     assert sink.seen == []
 
 
 def test_a_sink_that_raises_leaves_the_others_and_says_no_text(caplog):
     sink = Sink()
-    observer = Observer([Broken(), sink])
-    observer.start()
-    for number in range(3):
-        about = exchange(id=f"e{number}")
-        observer.pricing(price)(about, reading())
-        commit(observer, Receipt(about.id))
-    observer.stop(5)
+    with observing(Broken(), sink) as observer:
+        observe(observer, "e0", "e1", "e2")
     assert len(sink.seen) == 3
     assert [record.getMessage() for record in caplog.records] == [
         "tokentee: telemetry failed: RuntimeError"
@@ -95,9 +95,7 @@ def test_a_sink_that_raises_leaves_the_others_and_says_no_text(caplog):
 def test_a_full_queue_drops_and_counts(monkeypatch):
     monkeypatch.setattr(module, "QUEUE_MAX", 2)
     observer = Observer([])
-    for number in range(5):
-        observer.pricing(price)(exchange(id=f"e{number}"), reading())
-        commit(observer, Receipt(f"e{number}"))
+    observe(observer, *(f"e{number}" for number in range(5)))
     assert observer.dropped == 3
 
 
@@ -121,10 +119,8 @@ def test_an_exchange_that_cannot_be_observed_is_counted_and_the_next_is_observed
 
     monkeypatch.setattr(module, "observed", broken)
     sink = Sink()
-    observer = Observer([sink])
-    observer.start()
-    observe(observer, "e1", "e2")
-    observer.stop(5)
+    with observing(sink) as observer:
+        observe(observer, "e1", "e2")
     assert len(sink.seen) == 1
     assert observer.health().set_aside == 1
 
@@ -135,9 +131,8 @@ def test_a_sink_that_fails_to_close_leaves_the_others():
             raise RuntimeError
 
     sink = Sink()
-    observer = Observer([Clinging(), sink])
-    observer.start()
-    observer.stop(5)
+    with observing(Clinging(), sink) as observer:
+        pass
     assert sink.closed
     assert observer.health().set_aside == 1
 
@@ -158,13 +153,11 @@ def test_a_thread_that_fails_is_started_again(monkeypatch, caplog, capfd, error)
 
     monkeypatch.setattr(module, "Queue", Failing)
     sink = Sink()
-    observer = Observer([sink])
-    observer.start()
-    observe(observer, "e1")
-    assert sink.arrived.wait(10)
-    health = observer.health()
-    assert (health.name, health.is_working, health.failures) == ("telemetry", True, 2)
-    observer.stop(5)
+    with observing(sink) as observer:
+        observe(observer, "e1")
+        assert sink.arrived.wait(10)
+        health = observer.health()
+        assert (health.name, health.is_working, health.failures) == ("telemetry", True, 2)
     assert observer.health().is_working
     assert "the telemetry failed 1 times" in caplog.text
     assert "the telemetry failed" in capfd.readouterr().err
@@ -175,12 +168,10 @@ def test_a_callback_that_fails_leaves_the_observations():
         raise ZeroDivisionError
 
     sink = Sink()
-    observer = Observer([sink])
-    observer.start()
-    observer.pricing(price)(exchange(), reading())
-    with pytest.raises(ZeroDivisionError):
-        observer.on_commit(fail)([Receipt("e1")])
-    observer.stop(5)
+    with observing(sink) as observer:
+        observer.pricing(price)(exchange(), reading())
+        with pytest.raises(ZeroDivisionError):
+            observer.on_commit(fail)([Receipt("e1")])
     assert len(sink.seen) == 1
 
 

@@ -19,7 +19,7 @@ from addon.framing import json_values
 from addon.metering.answers import meter as meter_module
 from addon.metering.answers.meter import Meter
 from ledger.model.usage import NO_USAGE
-from tests.addon.feeding import cuts_of, pieces
+from tests.addon.feeding import SSE, cuts_of, metered, pieces
 
 ID = "chatcmpl-0123456789"
 
@@ -47,11 +47,7 @@ def meter_of(dialect: Dialect = openai_chat.CHAT, **more: Any) -> Meter:
 
 
 def read(body: bytes, dialect: Dialect = openai_chat.CHAT, *, size: int = 0, **more: Any) -> Meter:
-    meter = meter_of(dialect, **more)
-    for piece in pieces(body, range(0, len(body), size)) if size else [body]:
-        meter.feed(piece)
-    meter.end()
-    return meter
+    return metered(dialect, body, **({"content_type": SSE} | more), size=size)
 
 
 @pytest.mark.parametrize("size", [0, 1, 17, 1_900, 4_000])
@@ -450,8 +446,8 @@ def test_ordinary_events_that_are_framed_already_do_not_shorten_steps() -> None:
 def test_pieces_of_a_decoder_that_hold_nothing_are_work_too() -> None:
     """Each member of a gzip body gives one piece, and an empty member an empty one."""
     document = json.dumps({"usage": {"prompt_tokens": 3}}).encode()
-    metered = meter_of(content_type="application/json", content_encoding="gzip")
-    assert sum(1 for _ in metered.steps(gzip.compress(b"") * 2_000)) > 10
-    assert sum(1 for _ in metered.steps(gzip.compress(document))) <= 1
-    metered.end()
-    assert metered.usage().input_tokens == 3
+    meter = meter_of(content_type="application/json", content_encoding="gzip")
+    assert sum(1 for _ in meter.steps(gzip.compress(b"") * 2_000)) > 10
+    assert sum(1 for _ in meter.steps(gzip.compress(document))) <= 1
+    meter.end()
+    assert meter.usage().input_tokens == 3

@@ -12,9 +12,10 @@ from addon.dialects.openai import chat, responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import anthropic
 from addon.metering.answers import estimate, transcript, verbatim
-from addon.metering.answers.meter import Meter
 from addon.metering.answers.passed_text import PassedText
 from addon.metering.answers.transcript import ToolCall, transcript_of
+from tests.addon.feeding import JSON as JSON_TYPE
+from tests.addon.feeding import SSE, metered
 from tests.proxy.wires import WIRES
 
 EXPECTED = {
@@ -196,60 +197,49 @@ def test_no_json_can_hurt(value):
 ODD = '{"prompt_tokens": 1e1, "x":"\\u0041", "x":"é" ,"completion_tokens":2.0,"d":{"a":[ {} ]}}'
 
 
-def read(dialect, body: str, content_type: str = "application/json") -> Meter:
-    meter = Meter(dialect, content_type=content_type)
-    meter.feed(body.encode())
-    meter.end()
-    return meter
-
-
 @pytest.mark.parametrize(
     ("dialect", "body", "content_type"),
     [
-        pytest.param(chat.CHAT, '{"usage": %s}', "application/json", id="document"),
+        pytest.param(chat.CHAT, '{"usage": %s}', JSON_TYPE, id="document"),
         pytest.param(
             chat.CHAT,
             'data: {"choices":[{"delta":{"content":"\\"usage\\": {}"}}]}\n\n'
             'data: {"choices":[],"usage" :\t%s}\n\ndata: [DONE]\n\n',
-            "text/event-stream",
+            SSE,
             id="stream",
         ),
-        pytest.param(chat.CHAT, '{"choices":[{"usage":%s}]}', "application/json", id="in-a-choice"),
-        pytest.param(chat.CHAT, '{"x_groq":{"usage":%s}}', "application/json", id="in-an-object"),
+        pytest.param(chat.CHAT, '{"choices":[{"usage":%s}]}', JSON_TYPE, id="in-a-choice"),
+        pytest.param(chat.CHAT, '{"x_groq":{"usage":%s}}', JSON_TYPE, id="in-an-object"),
         pytest.param(
-            chat.CHAT,
-            '{"usage":{"prompt_tokens":3},"usage":%s}',
-            "application/json",
-            id="the-last-of-two",
+            chat.CHAT, '{"usage":{"prompt_tokens":3},"usage":%s}', JSON_TYPE, id="the-last-of-two"
         ),
         pytest.param(
             responses.RESPONSES,
             'data: {"type":"response.completed","response":{"usage":%s,"tools":[{"usage":{}}]}}\n\n',
-            "text/event-stream",
+            SSE,
             id="in-a-response",
         ),
     ],
 )
 def test_the_text_is_kept(dialect, body: str, content_type: str) -> None:
-    meter = read(dialect, body % ODD, content_type)
+    meter = metered(dialect, (body % ODD).encode(), content_type)
     assert meter.usage_json == ODD
     compact = '{"prompt_tokens":10.0,"x":"é","completion_tokens":2.0,"d":{"a":[{}]}}'
     assert meter.usage_compact == compact
 
 
 def test_what_is_put_together_is_compact_json() -> None:
-    meter = read(
+    meter = metered(
         anthropic.MESSAGES,
-        'event: message_start\ndata: {"type":"message_start","message":{"usage":'
-        '{"input_tokens" : 3,"output_tokens":1}}}\n\n'
-        'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens" : 9}}\n\n',
-        "text/event-stream",
+        b'event: message_start\ndata: {"type":"message_start","message":{"usage":'
+        b'{"input_tokens" : 3,"output_tokens":1}}}\n\n'
+        b'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens" : 9}}\n\n',
     )
     assert meter.usage_json == '{"input_tokens":3,"output_tokens":9}'
 
 
 def test_an_escaped_key_falls_back_to_compact_json() -> None:
-    meter = read(chat.CHAT, '{"\\u0075sage": {"prompt_tokens": 3}}')
+    meter = metered(chat.CHAT, b'{"\\u0075sage": {"prompt_tokens": 3}}', JSON_TYPE)
     assert meter.usage_json == '{"prompt_tokens":3}'
 
 

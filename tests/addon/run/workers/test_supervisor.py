@@ -62,12 +62,16 @@ class Played:
             while len(self.pids) < 2:
                 await asyncio.sleep(0.01)
 
-    def run(self, play: Callable[["Played"], Awaitable[None]]) -> int:
+    def run(
+        self,
+        play: Callable[["Played"], Awaitable[None]] = lambda _: asyncio.sleep(0),
+        after: str = "2 workers listening at 127.0.0.1:",
+    ) -> int:
         """The exit code, after the play, which begins when all workers are ready."""
 
         async def both() -> int:
             running = asyncio.create_task(self.supervisor.run())
-            await self.until("2 workers listening at 127.0.0.1:")
+            await self.until(after)
             await play(self)
             self.supervisor._on_stop()
             async with asyncio.timeout(60):
@@ -144,15 +148,7 @@ def test_a_worker_that_cannot_start_ends_the_start(played: Played):
 
 def test_stopped_while_it_starts(played: Played):
     played.does.write_text("hang")
-
-    async def both() -> int:
-        running = asyncio.create_task(played.supervisor.run())
-        await played.until("index 0: hang")
-        played.supervisor._on_stop()
-        async with asyncio.timeout(60):
-            return await running
-
-    assert asyncio.run(both()) == 0
+    assert played.run(after="index 0: hang") == 0
     assert played.log == "worker 1: index 0: hang\n"
 
 
@@ -185,11 +181,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(played: Played
 def test_workers_that_do_not_stop_are_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "STOP_SECONDS_MAX", 0.2)
     played.does.write_text("stubborn")
-
-    async def play(_: Played) -> None:
-        pass
-
-    assert played.run(play) == 0
+    assert played.run() == 0
     assert "2 workers did not end in time and are killed" in played.log
 
 
