@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from addon.agent_logs import booking, log_files
+from addon.agent_logs import booking
 from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.booking import ImportTally
 from addon.agent_logs.call import LoggedAgent
@@ -65,17 +65,17 @@ def import_command(
     tags = _tags(tag or [])
     scope = scope_of(since, until, None, timezone=timezone)
     logs = (
-        list(log_files.named(paths))
+        list(booking.named(paths))
         if paths
         else [
             (one, path)
             for one in agents
-            for path in log_files.find(one, os.environ, log_files.user_home())
+            for path in booking.find(one, os.environ, booking.user_home())
         ]
     )
     logs = [(one, path) for one, path in logs if one in agents]
     if not logs:
-        looked = ", ".join(str(one.folder(os.environ, log_files.user_home())) for one in agents)
+        looked = ", ".join(str(one.folder(os.environ, booking.user_home())) for one in agents)
         raise LedgerError(f"no session logs: looked in {looked}; name files or folders")
     url = ledger or default_url()
     console = console_on_stderr()

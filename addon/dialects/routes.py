@@ -35,7 +35,6 @@ from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
 from addon.dialects.openai import responses as openai_responses
 from addon.dialects.vendors import (
-    aleph_alpha,
     anthropic,
     bedrock,
     cohere,
@@ -236,9 +235,9 @@ ROWS = (
     RouteRow("/conversations/{}", mistral.CONVERSATIONS, providers=("mistral_ai",)),
     RouteRow("/conversations/{}/restart", mistral.CONVERSATIONS, providers=("mistral_ai",)),
     RouteRow("/ocr", mistral.OCR, providers=("mistral_ai",)),
-    RouteRow("/complete", aleph_alpha.COMPLETE, providers=("aleph_alpha",)),
-    RouteRow("/semantic_embed", aleph_alpha.EMBED),
-    RouteRow("/embed", aleph_alpha.EMBED, providers=("aleph_alpha",)),
+    RouteRow("/complete", flat.ALEPH_ALPHA_COMPLETE, providers=("aleph_alpha",)),
+    RouteRow("/semantic_embed", flat.ALEPH_ALPHA_EMBED),
+    RouteRow("/embed", flat.ALEPH_ALPHA_EMBED, providers=("aleph_alpha",)),
     # Platforms.
     RouteRow("/text/generation", flat.WATSONX),
     RouteRow("/v1-beta/generation/text", flat.WATSONX, providers=("ibm.watsonx.ai",)),

@@ -7,10 +7,9 @@ JSON errors under `text/event-stream` (Vertex), arrays and lines under `applicat
 import re
 from collections.abc import Callable
 
-from addon.framing.document import NDJSON, Document, Opaque
+from addon.framing.document import NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Framing, Keys
-from addon.framing.json_array import JsonArray
 from addon.framing.sse import SSE
 
 FRAMINGS: dict[str, Callable[[Keys], Framing]] = {

@@ -21,6 +21,8 @@ from ledger.figures.figures import (
     AMOUNTS,
     Figures,
     Key,
+    Percentiles,
+    Pool,
     Report,
     Row,
     Times,
@@ -29,9 +31,7 @@ from ledger.figures.figures import (
     total_money,
     total_of,
 )
-from ledger.figures.percentiles import Percentiles, Pool
-from ledger.figures.spans import extent, stale_count
-from ledger.figures.sums import Wanted
+from ledger.figures.sums import Wanted, extent, stale_count
 from ledger.model.aliases import is_another
 from ledger.settings.names import WORDS
 from ledger.settings.rates import Amount, Currency

@@ -16,8 +16,7 @@ from sqlalchemy.engine import Connection, Row
 from ledger.figures import sums as summed
 from ledger.figures.figures import Figures, total_of
 from ledger.figures.queries import figures_of_row
-from ledger.figures.spans import spans
-from ledger.figures.sums import By, Wanted
+from ledger.figures.sums import By, Wanted, spans
 from ledger.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
 from ledger.settings.names import WORDS

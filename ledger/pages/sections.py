@@ -19,8 +19,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.budgets.status import BudgetStatus
 from ledger.figures import queries
-from ledger.figures.figures import Figures, total_of
-from ledger.figures.percentiles import Percentiles, Pool
+from ledger.figures.figures import Figures, Percentiles, Pool, total_of
 from ledger.figures.queries import Group
 from ledger.figures.request_list import ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError

@@ -22,9 +22,8 @@ from addon.dialects import routes
 from addon.dialects.request import read_request
 from addon.framing import json_values
 from addon.framing.choice import FRAMINGS, framing_of
-from addon.framing.document import NDJSON, Document
+from addon.framing.document import NDJSON, Document, JsonArray
 from addon.framing.eventstream import EventStream
-from addon.framing.json_array import JsonArray
 from addon.framing.large_json import TOKENS_MAX, Shortener
 from addon.framing.sse import SSE
 from addon.metering.answers.decoding import FREE_BYTES, RATIO_MAX, Decoder

@@ -1,6 +1,9 @@
-"""Pure. Clouds whose answers are little more than paths of facts and figures: Baidu, DeepInfra,
-Oracle, Replicate, Tencent, watsonx, Yandex.
+"""Pure. Clouds whose answers are little more than paths of facts and figures: Aleph Alpha,
+Baidu, DeepInfra, Oracle, Replicate, Tencent, watsonx, Yandex.
 
+Aleph Alpha Completion and embeddings. https://docs.aleph-alpha.com/api/complete/
+            The counts are at the top level of a document and in the last event of a stream. No
+            answer names its model: `model_version` is a date.
 Baidu       ERNIE on the first Qianfan platform; its successor uses OpenAI's format.
             https://cloud.baidu.com/doc/WENXINWORKSHOP/s/clntwmv7t
             Every event of a stream has a usage of its own, a running figure; `is_end` is the end
@@ -47,6 +50,41 @@ from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import FramePaths, UsagePaths
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of
+
+_ALEPH_ALPHA = UsagePaths(input=("num_tokens_prompt_total",), output=("num_tokens_generated",))
+_ALEPH_ALPHA_PATHS = FramePaths(
+    finishes=("completions.0.finish_reason", "finish_reason"),
+    texts=("completions.0.completion", "completion", "embedding", "embeddings"),
+    usage_keys=("num_tokens_prompt_total", "num_tokens_generated"),
+)
+
+
+def read_aleph_alpha(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event."""
+    _ALEPH_ALPHA_PATHS.read(facts, event, body)
+    if body.get("type") == "completion_summary":
+        facts.ended = True
+
+
+ALEPH_ALPHA_COMPLETE = Dialect(
+    name="aleph_alpha.complete",
+    operation="text_completion",
+    read=read_aleph_alpha,
+    usage_of=_ALEPH_ALPHA.usage_of,
+    known_keys=_ALEPH_ALPHA.known_keys(),
+    marks=(Mark(b"_summary"), Mark(b'"num_tokens_'), Mark(b'"error"')),
+    text_marks=(b'"completion"',),
+    request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
+    answer_shapes=({"completions": shapes.objects, "model_version": shapes.text},),
+)
+ALEPH_ALPHA_EMBED = replace(
+    ALEPH_ALPHA_COMPLETE,
+    name="aleph_alpha.embed",
+    operation="embeddings",
+    request_shapes=({"model": shapes.text, "representation": shapes.text},),
+    answer_shapes=({"num_tokens_prompt_total": shapes.count},),
+)
+
 
 _BAIDU = FramePaths(
     ids=("id",),

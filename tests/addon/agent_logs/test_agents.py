@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from addon.agent_logs import log_files
+from addon.agent_logs import booking
 from addon.agent_logs.agents import AGENTS, CLAUDE_CODE, CODEX, GEMINI_CLI, OPEN_MAX
+from addon.agent_logs.booking import SkippedCounts, agent_of, find, named, read
 from addon.agent_logs.call import booked, folder_name, moment, text_or_none
-from addon.agent_logs.log_files import SkippedCounts, agent_of, find, named, read
 from ledger.model.errors import LedgerError
 from tests.addon.agent_logs.logs import SESSION, claude, codex_lines, gemini, write_home
 from tests.addon.telemetry.made import NOON
@@ -251,7 +251,7 @@ def test_files_and_folders_that_are_named(tmp_path):
 
 
 def test_bad_lines_are_skipped_and_the_rest_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_files, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(booking, "LINE_BYTES_MAX", 100)
     path = tmp_path / "a.jsonl"
     long = b'{"x": "' + b"y" * 350 + b'"}'
     path.write_bytes(b'{"a": 1}\nnot json\n\n[1]\n' + long + b'\n\xff\xfe\n{"a": 2}\n{"a": 3')
@@ -270,7 +270,7 @@ def test_a_document_that_is_none_and_a_file_that_is_gone(tmp_path):
 
 def test_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert log_files.user_home() == tmp_path
+    assert booking.user_home() == tmp_path
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.framing import document, json_array
+from addon.framing import document
 from addon.framing.choice import FRAMINGS, framing_of
-from addon.framing.document import NDJSON, Document, Opaque
+from addon.framing.document import NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
-from addon.framing.json_array import JsonArray
 from addon.framing.sse import SSE
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
 from tests.addon.framing.test_eventstream import event
@@ -139,7 +138,7 @@ def test_counting_needs_no_memory_of_the_run() -> None:
 
 
 def test_an_oversize_element_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_array, "ELEMENT_BYTES_MAX", 100)
+    monkeypatch.setattr(document, "ELEMENT_BYTES_MAX", 100)
     body = b'[{"x":"' + b"y" * 500 + b'"},{"usage":1}]'
     framing = JsonArray()
     seen = []

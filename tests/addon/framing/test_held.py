@@ -2,10 +2,9 @@
 
 import pytest
 
-from addon.framing.document import NDJSON, Document
+from addon.framing.document import NDJSON, Document, JsonArray
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import LARGE_BYTES, Held
-from addon.framing.json_array import JsonArray
 from addon.framing.sse import SSE
 from tests.addon.linear import assert_linear
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.figures import percentiles as module
-from ledger.figures.figures import Figures, Row, order, top_of
-from ledger.figures.percentiles import Pool, percentiles
+from ledger.figures import figures as module
+from ledger.figures.figures import Figures, Pool, Row, order, percentiles, top_of
 
 
 def test_not_reported_is_not_zero():

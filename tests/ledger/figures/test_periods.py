@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
-from ledger.figures import spans
+from ledger.figures import sums
 from ledger.figures.queries import report
 from ledger.maintenance.rollup import roll
 from ledger.store import db
@@ -70,7 +70,7 @@ def test_what_is_summed_up_is_what_was_there(engine, words):
         for number in late:
             put(engine, written(number, hours=23, name=f"late{late}"))
         with engine.connect() as connection:
-            assert spans.stale_count(connection) == len(late)
+            assert sums.stale_count(connection) == len(late)
         quick, exact = (answers(engine, words, is_exact=exact) for exact in (False, True))
         assert differing(quick, exact) == {}
         roll(engine, now=NOW)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import sqlalchemy as sa
 
-from ledger.figures import spans
+from ledger.figures import sums
 from ledger.store import db
 from ledger.store.tables import meta, stale_days
 from ledger.text.period import DAY, HOUR
@@ -27,7 +27,7 @@ def asked(engine, since, until, stale, *, step=DAY):
             )
         connection.execute(sa.delete(meta).where(meta.c.key == "rolled_until"))
         connection.execute(sa.insert(meta).values(key="rolled_until", value=str(ROLLED)))
-        found = spans.spans(connection, since, until, step=step)
+        found = sums.spans(connection, since, until, step=step)
     assert (found[0].since, found[-1].until) == (since, until)
     for left, right in pairwise(found):
         assert left.until == right.since
@@ -72,6 +72,6 @@ def test_hours(engine):
 
 
 def test_many_stale_days_are_added_up_with_what_lies_between_the_closest(engine, monkeypatch):
-    monkeypatch.setattr(spans, "STALE_SPANS_MAX", 2)
+    monkeypatch.setattr(sums, "STALE_SPANS_MAX", 2)
     found = asked(engine, None, None, [2, 4, 20, 30, 33])
     assert days_of(found) == [(None, 2), (5, 20), (34, 100)]

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from msgspec import structs
 
-from ledger.figures import spans, sums
+from ledger.figures import sums
 from ledger.figures.queries import report
 from ledger.figures.sums import Wanted
 from ledger.maintenance import corrections, reprice
@@ -150,15 +150,15 @@ def engine(request, tmp_path_factory):
         forget_sums(engine)  # the writer's keeper made them as of another today
         roll(engine, now=NOW)
         with engine.connect() as connection:
-            assert spans.stale_count(connection) == 0
+            assert sums.stale_count(connection) == 0
         late_arrival(engine)
         correct(engine)
         price_again(engine)
         see_again(engine)
         merge(engine, request, tmp_path_factory)
         with engine.connect() as connection:
-            assert spans.stale_count(connection) > 3
-            kept = spans.spans(connection, SCOPES[2].since, SCOPES[2].until, step=DAY)
+            assert sums.stale_count(connection) > 3
+            kept = sums.spans(connection, SCOPES[2].since, SCOPES[2].until, step=DAY)
         assert {span.has_sums for span in kept} == {True, False}
         yield engine
 
@@ -328,8 +328,8 @@ def test_without_sums_requests_are_asked(new_sqlite):
         assert (
             connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until")) is None
         )
-        found = spans.spans(connection, None, NOW, step=HOUR)
-    assert found == [spans.Span(since=None, until=NOW, has_sums=False)]
+        found = sums.spans(connection, None, NOW, step=HOUR)
+    assert found == [sums.Span(since=None, until=NOW, has_sums=False)]
     assert report(engine, ("model",), Scope()).total.figures.requests == 1
     engine.dispose()
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ledger.figures.figures import Figures
 from ledger.figures.queries import report
-from ledger.figures.spans import Span, spans
+from ledger.figures.sums import Span, spans
 from ledger.pages import period_sums
 from ledger.pages.period import Period
 from ledger.store.scope import Scope
