@@ -19,9 +19,7 @@ METER_VERSION = "log-1"
 """The version of the log readers; it is raised when one of them reads a log differently."""
 FOLDER_NAME_MAX = 100
 
-
 type Booked = tuple[Exchange, Reading]
-
 
 type Lines = Iterable[dict[str, Any]]
 

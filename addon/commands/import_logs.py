@@ -120,7 +120,6 @@ def import_command(
 
 
 def _agents(names: list[str]) -> list[LoggedAgent]:
-
     for name in names:
         if name not in AGENTS:
             hint = suggestion(name, AGENTS)
@@ -129,7 +128,6 @@ def _agents(names: list[str]) -> list[LoggedAgent]:
 
 
 def _tags(words: list[str]) -> dict[str, str]:
-
     tags = {}
     for word in words:
         name, equals, value = word.partition("=")

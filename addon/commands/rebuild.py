@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from functools import partial
 from typing import Annotated, Any
 
@@ -234,15 +234,8 @@ def table(changes: Mapping[tuple[str, str], RebuildChange]) -> Table:
 
 
 def _cells(change: RebuildChange) -> tuple[Cell, ...]:
-    return (
-        change.exchanges,
-        change.input_before,
-        change.input_after,
-        change.output_before,
-        change.output_after,
-        money(change.before_picousd, is_lower_bound=change.before_picousd is None),
-        money(change.after_picousd, is_lower_bound=change.after_picousd is None),
-    )
+    *counts, before, after = astuple(change)
+    return (*counts, *(money(each, is_lower_bound=each is None) for each in (before, after)))
 
 
 def _show(console: Console, tally: RebuildTally) -> None:

@@ -204,19 +204,15 @@ def story(ledger: Path) -> int:
 
 
 def _table(played: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[Row]) -> Table:
-    columns = [
-        Column(name=name, heading=heading, is_number=is_number, wraps=wraps)
-        for name, heading, is_number, wraps in (
-            ("agent", "The agent …", False, True),
-            ("client", "It got", False, True),
-            ("input", "Input", True, False),
-            ("output", "Output", True, False),
-            ("cost", "Cost", True, False),
-            ("ledger", "What the ledger knows", False, True),
-        )
-    ]
     return Table(
-        columns=tuple(columns),
+        columns=(
+            Column(name="agent", heading="The agent …", is_number=False, wraps=True),
+            Column(name="client", heading="It got", is_number=False, wraps=True),
+            Column(name="input", heading="Input"),
+            Column(name="output", heading="Output"),
+            Column(name="cost", heading="Cost"),
+            Column(name="ledger", heading="What the ledger knows", is_number=False, wraps=True),
+        ),
         rows=tuple(
             (one.name, _got(one, bodies[one.title]), *show.tokens(row), show.cost(row), known)
             for one, (_, known) in zip(played, SAID, strict=True)

@@ -103,41 +103,32 @@ class ReplayTally(EntryCounts):
         return self.new + self.known + self.foreign + self.refused + self.skipped.total()
 
 
+@dataclass(kw_only=True)
 class Replay:
     """Reads files into one ledger."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        *,
-        node: str,
-        commits: Commits,
-        lookup: Lookup,
-        url: str | None = None,
-        advance: Advance = lambda _part, _read_bytes: None,
-    ) -> None:
-        self.tally = ReplayTally()
-        self._ledger = ledger
-        self._node = node
-        self._commits = commits
-        self._lookup = lookup
-        self._url = url
-        self._advance = advance
-        self._metered: list[tuple[Exchange, Reading]] = []
-        """Metered exchanges that are not queued yet."""
-        self._in_flight: deque[tuple[Receipt, Exchange]] = deque()
-        self._ids: set[str] = set()
-        """Ids of the metered exchanges and of those in flight."""
+    ledger: Ledger
+    node: str
+    commits: Commits
+    lookup: Lookup
+    url: str | None = None
+    advance: Advance = lambda _part, _read_bytes: None
+    tally: ReplayTally = field(default_factory=ReplayTally)
+    _metered: list[tuple[Exchange, Reading]] = field(default_factory=list)
+    """Metered exchanges that are not queued yet."""
+    _in_flight: deque[tuple[Receipt, Exchange]] = field(default_factory=deque)
+    _ids: set[str] = field(default_factory=set)
+    """Ids of the metered exchanges and of those in flight."""
 
     def read(self, part: ArchivePart, copy: Path | None = None) -> None:
         """Meter the exchanges of a part that the ledger lacks, and queue them for the writer.
         `copy`: of a remote file."""
         path = copy or Path(part.file.name)
         name = str(path.resolve()) if part.file.is_local else part.file.name
-        found = entries(path, url=self._url, part=part.part, parts=part.parts)
+        found = entries(path, url=self.url, part=part.part, parts=part.parts)
         for batch in _batches(found):
             self._read_batch(batch, name)
-            self._advance(part, batch[-1].read_bytes // part.parts)
+            self.advance(part, batch[-1].read_bytes // part.parts)
 
     def _read_batch(self, batch: Sequence[RecordedEntry], file: str) -> None:
         known = self._known([entry.id for entry in batch if entry.id])
@@ -156,12 +147,12 @@ class Replay:
         # Queued at once. The writer writes what it finds: one by one, it would write many small
         # batches, each with an fsync.
         for exchange, reading in self._metered:
-            self._in_flight.append((self._ledger.settle(exchange, reading), exchange))
+            self._in_flight.append((self.ledger.settle(exchange, reading), exchange))
         self._metered.clear()
         self.collect(IN_FLIGHT_MAX)
 
     def _known(self, ids: Sequence[str]) -> Set[str]:
-        found = self._lookup(ids).keys() if ids else set()
+        found = self.lookup(ids).keys() if ids else set()
         return {*found, *(one for one in ids if one in self._ids)} if self._ids else found
 
     def _without_known(self, items: Sequence[Recorded]) -> Iterator[Recorded]:
@@ -170,7 +161,7 @@ class Replay:
         if not items:
             return
         older = {item.id: id_in_version_0_1(item) for item in items}
-        found = self._lookup([*older, *older.values()])
+        found = self.lookup([*older, *older.values()])
         for item in items:
             before = found.get(older[item.id])
             is_older = before is not None and item.path.partition("?")[0].startswith(before)
@@ -214,8 +205,8 @@ class Replay:
         from ledger.settings import names_file
 
         rules = RunRules(
-            node=self._node,
-            secret=self._ledger.secret,
+            node=self.node,
+            secret=self.ledger.secret,
             keeps_segments=True,
             billing=names_file.load(None).billing_of,
         )
@@ -234,7 +225,7 @@ class Replay:
                 self.tally.new += 1
                 self.tally.by_dialect[exchange.dialect, exchange.outcome] += 1
             if len(self._in_flight) > left_max:
-                self._commits.wait()
+                self.commits.wait()
 
 
 def _batches(found: Iterable[RecordedEntry]) -> Iterator[list[RecordedEntry]]:
@@ -428,7 +419,7 @@ def opened(
     known = KnownExchanges(job.ledger_url)
     try:
         replay = Replay(
-            ledger,
+            ledger=ledger,
             node=node,
             commits=commits,
             lookup=known.settled,

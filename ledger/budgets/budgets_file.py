@@ -29,10 +29,7 @@ def load(named: str | None) -> Budgets:
     checked = os.environ.get(DIGEST_VARIABLE)
     if checked is not None and hashlib.sha256(text.encode()).hexdigest() != checked:
         raise LedgerError(f"{path} has changed since it was checked; start again to use it")
-    budgets, problems = read(text)
-    if problems:
-        raise toml_tables.refusal(path, problems, "tokentee budget check")
-    return budgets
+    return toml_tables.valid(path, read(text), "tokentee budget check")
 
 
 def webhook_of(destination: Destination) -> str:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ledger.figures.activity import Activity
 
-
 TOP_EVERY_SECONDS = 2.0
 SHARE = 10
 """The pause is at least this many times as long as the queries took: `top` uses a tenth of a core

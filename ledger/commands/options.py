@@ -107,7 +107,6 @@ Budgets = Annotated[
     ),
 ]
 
-
 Format = Literal["table", "json", "csv", "markdown"]
 """Output formats of a table."""
 TableFormat = Annotated[Format, typer.Option("--format", "-f")]

@@ -15,7 +15,6 @@ from ledger.figures.request_filter import Kind
 if TYPE_CHECKING:
     from ledger.store.scope import Scope
 
-
 PORT = 8377
 
 
@@ -249,7 +248,6 @@ class Answers:
         return bounded(status.document(found), "budgets")
 
     def _scope(self, since: str | None, until: str | None, only: list[str] | None) -> "Scope":
-
         return scope_of(since or None, until or None, only, self.names, self.timezone)
 
 

@@ -23,8 +23,7 @@ from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import GroupFacts
 from ledger.settings.rates import Currency
-from ledger.store.adding_up import SPLIT
-from ledger.store.schema.charged import current_charge
+from ledger.store.adding_up import SPLIT, charged
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import REQUEST_COLUMNS, Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import charges
@@ -103,7 +102,7 @@ def count_unpriced_charges(engine: Engine, scope: Scope) -> int:
     with engine.connect() as connection:
         return connection.execute(
             sa.select(sa.func.count())
-            .select_from(_charged())
+            .select_from(charged(charges))
             .where(charges.c.amount_picousd.is_(None), *conditions(scope, connection.dialect.name))
         ).scalar_one()
 
@@ -125,7 +124,7 @@ def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
             sa.func.coalesce(charges.c.model, requests.c.model).label("priced_model"),
             *(as_text(requests.c[name]).label(name) for name in ATTRIBUTION),
         )
-        .select_from(_charged())
+        .select_from(charged(charges))
         .where(*conditions(scope, connection.dialect.name))
         .order_by(charges.c.opened_at, charges.c.exchange_id, charges.c.ordinal)
     )
@@ -177,7 +176,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
             sa.func.sum(c.amount_picousd // SPLIT).label("high"),
             sa.func.sum(c.amount_picousd % SPLIT).label("low"),
         )
-        .select_from(_charged())
+        .select_from(charged(charges))
         .where(
             c.amount_picousd.is_not(None),
             r.usage_source != "estimated",  # part of no total
@@ -226,16 +225,6 @@ def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
     sheet = published.look_up(question, tier=known["service_tier"], at=known["hour"])
     rate = sheet.rate(known["line"].rpartition(".")[2])
     return None if rate is None or rate.is_once or rate.is_unknown else rate.picousd
-
-
-def _charged() -> sa.FromClause:
-    return requests.join(
-        charges,
-        (charges.c.opened_at == requests.c.opened_at)
-        & (charges.c.exchange_id == requests.c.id)
-        & (charges.c.reading_id == requests.c.reading_id)
-        & current_charge(charges),
-    )
 
 
 def _usd(picousd: int | None) -> Decimal | None:

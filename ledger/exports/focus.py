@@ -96,7 +96,6 @@ ADDED: Mapping[str, str] = dict.fromkeys(
 """By FOCUS 1.3 and 1.4. A row is one key's own use, so none is allocated, and the statements of
 vendors name invoices, not their lines."""
 
-
 VERSIONS: Mapping[str, Mapping[str, str]] = {
     "1.2": COLUMNS,
     "1.4": {

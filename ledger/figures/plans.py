@@ -26,6 +26,7 @@ from ledger.figures.limits import RESET_TOLERANCE
 from ledger.figures.queries import groups, report
 from ledger.model.errors import LedgerError
 from ledger.model.money import PICOUSD_PER_USD, usd
+from ledger.model.quota import PPM
 from ledger.settings.names import GroupFacts, PlanEntry
 from ledger.settings.rates import Currency
 from ledger.store.scope import Scope, conditions, requests, snapshot, within
@@ -36,7 +37,6 @@ METHOD = (
     "ratio: list value of a month / price of the plan; list value: what its tokens cost at list "
     "prices, by the prices of their own day"
 )
-USED_UP_PPM = 1_000_000
 HALF_A_MINUTE = timedelta(seconds=30)
 CENT = Decimal("0.01")
 BLOCK_WORD = "block"
@@ -148,7 +148,7 @@ def _windows_hit(connection: Connection, scope: Scope) -> Counter[_Month]:
         .select_from(quotas.join(exchanges, (e.opened_at == q.opened_at) & (e.id == q.exchange_id)))
         .where(
             q.kind == "plan",
-            sa.or_(q.used_ppm >= USED_UP_PPM, q.status == "rejected"),
+            sa.or_(q.used_ppm >= PPM, q.status == "rejected"),
             *within(scope, q.opened_at),
         )
     )

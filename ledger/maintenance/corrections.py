@@ -32,7 +32,6 @@ _FIGURES = tuple(
     if name not in ("revision", "meter_version", "read_at", "reason")
 )
 
-
 type Further = tuple[Reading, Sequence[Charge]]
 """A reading to add, and its charges."""
 

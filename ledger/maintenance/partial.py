@@ -37,7 +37,6 @@ from ledger.sync.merging import (
 IDS_MAX = 500
 """Ids of one query: each is a bound parameter, and SQLite accepts 32 766."""
 
-
 type _Rows = Sequence[Any]
 """opened_at, id, dialect and outcome of exchanges."""
 

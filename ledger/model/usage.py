@@ -17,7 +17,6 @@ COUNT_MAX = 10**15
 """More than all providers together sell in a day. Upstream figures are untrusted, and a few counts
 near the 64 bits that both databases hold would overflow every sum that includes them."""
 
-
 SIZE_STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288)
 """Input tokens above which some published price rises. Requests that are summed (a batch's) are
 summed by the steps between which they lie, so that each is priced by its own size."""
@@ -37,7 +36,6 @@ BESIDE = "beside:"
 stands elsewhere in the answer, or in the request."""
 BILLING_VALUE_LENGTH_MAX = 64
 """Characters of a billing field's value that are kept: it stands in a charge's reason."""
-
 
 _FIELDS_MAX = 16
 """Billing fields of one usage object; a provider has three at most."""

@@ -30,7 +30,6 @@ UNKNOWN_FIELDS_MAX = 4
 GROUPED = ("model", "provider", "key")
 """The dimensions of the first screen."""
 
-
 FIGURES = (
     "requests",
     "errors",
@@ -48,7 +47,6 @@ FIGURES = (
     "covered_value_picousd",
 )
 """The figures that a page reads."""
-
 
 type Groups = Mapping[tuple[str, str | None], Figures]
 """(day or hour, name) -> sums."""

@@ -85,7 +85,7 @@ def problems(
         *_of_errors(total, error_kinds, narrowed + of_period),
         *_of_models(other_models, narrowed + of_period),
     ]
-    return sorted(found, key=lambda each: order[each.level])
+    return sorted((each for each in found if each.count), key=lambda each: order[each.level])
 
 
 def _only_options(pairs: Iterable[tuple[str, str]]) -> str:
@@ -195,56 +195,52 @@ def _of_shipping(shipping: Sequence[Shipping], period: Period, ledger: str) -> I
             f"{': ' + troubles if troubles else ''}",
             command=f"tokentee db check{ledger}",
         )
-    if refused := sum(each.refused for each in shipping):
-        yield Problem(
-            kind="refused",
-            level="bad",
-            count=refused,
-            headline=f"{figures.requests(refused)} refused by the shared database",
-            advice="They are set aside in the spool, each with its reason",
-            command=f"tokentee db check{ledger}",
-        )
+    refused = sum(each.refused for each in shipping)
+    yield Problem(
+        kind="refused",
+        level="bad",
+        count=refused,
+        headline=f"{figures.requests(refused)} refused by the shared database",
+        advice="They are set aside in the spool, each with its reason",
+        command=f"tokentee db check{ledger}",
+    )
 
 
 def _of_counts(counts: ProblemCounts, everywhere: str, options: str) -> Iterator[Problem]:
-    if counts.lost:
-        yield Problem(
-            kind="lost",
-            level="bad",
-            count=counts.lost,
-            headline=f"{figures.requests(counts.lost)} lost{everywhere}",
-            advice="The proxy was killed while they ran, so their usage is unknown; captures of "
-            "them can be replayed",
-            command=f"tokentee requests --only outcome=lost{options}",
-            listed=("outcome", "lost"),
-        )
-    if counts.degraded:
-        yield Problem(
-            kind="degraded",
-            level="bad",
-            count=counts.degraded,
-            headline=f"{figures.requests(counts.degraded)} degraded{everywhere}",
-            advice="Our code failed and passed them on untouched; each one says why",
-            command=f"tokentee requests --degraded{options}",
-            listed=("kind", "degraded"),
-        )
-    if counts.duplicates:
-        yield Problem(
-            kind="duplicates",
-            level="note",
-            count=counts.duplicates,
-            headline=f"{counted(counts.duplicates, 'duplicate')} left out{everywhere}",
-            advice="The same billed response was recorded again; it is in no total",
-        )
-    if counts.still_open:
-        yield Problem(
-            kind="open",
-            level="note",
-            count=counts.still_open,
-            headline=f"{figures.requests(counts.still_open)} still open{everywhere}",
-            advice="They are under way, or their proxy died and that is not known yet; they are "
-            "in no figure",
-        )
+    yield Problem(
+        kind="lost",
+        level="bad",
+        count=counts.lost,
+        headline=f"{figures.requests(counts.lost)} lost{everywhere}",
+        advice="The proxy was killed while they ran, so their usage is unknown; captures of "
+        "them can be replayed",
+        command=f"tokentee requests --only outcome=lost{options}",
+        listed=("outcome", "lost"),
+    )
+    yield Problem(
+        kind="degraded",
+        level="bad",
+        count=counts.degraded,
+        headline=f"{figures.requests(counts.degraded)} degraded{everywhere}",
+        advice="Our code failed and passed them on untouched; each one says why",
+        command=f"tokentee requests --degraded{options}",
+        listed=("kind", "degraded"),
+    )
+    yield Problem(
+        kind="duplicates",
+        level="note",
+        count=counts.duplicates,
+        headline=f"{counted(counts.duplicates, 'duplicate')} left out{everywhere}",
+        advice="The same billed response was recorded again; it is in no total",
+    )
+    yield Problem(
+        kind="open",
+        level="note",
+        count=counts.still_open,
+        headline=f"{figures.requests(counts.still_open)} still open{everywhere}",
+        advice="They are under way, or their proxy died and that is not known yet; they are "
+        "in no figure",
+    )
 
 
 def _of_sums(
@@ -254,29 +250,27 @@ def _of_sums(
     options: str,
     of_repricing: str,
 ) -> Iterator[Problem]:
-    if total.without_price:
-        models = "; ".join((_named(by_model, "without_price"), *unknown_fields))
-        yield Problem(
-            kind="unpriced",
-            level="look",
-            count=total.without_price,
-            headline=f"{figures.requests(total.without_price)} without a price",
-            advice=f"So the cost is a lower bound: {models}; once the price stands in your price "
-            "file, reprice them",
-            command=f"tokentee reprice --unpriced{of_repricing}",
-            listed=("kind", "unpriced"),
-        )
-    if total.complete_without_usage:
-        yield Problem(
-            kind="without usage",
-            level="look",
-            count=total.complete_without_usage,
-            headline=f"{figures.requests(total.complete_without_usage)} answered without usage",
-            advice=f"Billed, but in no total here: {_named(by_model, 'complete_without_usage')}; "
-            "a recorder with --set tee_inject=always asks for it",
-            command=f"tokentee requests --without-usage --only outcome=complete{options}",
-            listed=("kind", "complete_without_usage"),
-        )
+    models = "; ".join((_named(by_model, "without_price"), *unknown_fields))
+    yield Problem(
+        kind="unpriced",
+        level="look",
+        count=total.without_price,
+        headline=f"{figures.requests(total.without_price)} without a price",
+        advice=f"So the cost is a lower bound: {models}; once the price stands in your price "
+        "file, reprice them",
+        command=f"tokentee reprice --unpriced{of_repricing}",
+        listed=("kind", "unpriced"),
+    )
+    yield Problem(
+        kind="without usage",
+        level="look",
+        count=total.complete_without_usage,
+        headline=f"{figures.requests(total.complete_without_usage)} answered without usage",
+        advice=f"Billed, but in no total here: {_named(by_model, 'complete_without_usage')}; "
+        "a recorder with --set tee_inject=always asks for it",
+        command=f"tokentee requests --without-usage --only outcome=complete{options}",
+        listed=("kind", "complete_without_usage"),
+    )
 
 
 def _named(by_model: Mapping[str | None, Figures], name: str) -> str:

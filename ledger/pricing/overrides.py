@@ -97,10 +97,7 @@ NO_OVERRIDES = Overrides()
 
 def load(path: str) -> Overrides:
     """The file, or a LedgerError that names its first problem."""
-    overrides, problems = check(path)
-    if problems:
-        raise toml_tables.refusal(path, problems, "tokentee prices check")
-    return overrides
+    return toml_tables.valid(path, check(path), "tokentee prices check")
 
 
 def check(path: str) -> tuple[Overrides, list[str]]:

@@ -9,10 +9,11 @@ model at all is compared by day.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 from ledger.reconcile.statement import FIGURES, Line
 
@@ -24,7 +25,7 @@ type Key = tuple[date, str | None, str | None]
 
 
 class Dimension(StrEnum):
-    """The dimension of a comparison, beside the day."""
+    """The dimension of a comparison, beside the day: a field of a line."""
 
     MODEL = "model"
     KEY = "key"
@@ -72,6 +73,12 @@ def spelling(model: str) -> str:
     """The common spelling of a model's name: lower case, no date, dashes only."""
     name = re.sub(r"[\s._@]+", "-", model.strip().lower())
     return re.sub(r"-(20\d{6}|20\d\d-\d\d-\d\d|latest)$", "", name)
+
+
+def renamed(line: Line, by: Dimension, name: str | None) -> Line:
+    """The line with this model, key or project."""
+    change: dict[str, Any] = {by: name}
+    return replace(line, **change)
 
 
 def compare(
@@ -177,13 +184,8 @@ def _is_item(line: Line, by: Dimension) -> bool:
 
 
 def _name(line: Line, by: Dimension) -> str | None:
-    match by:
-        case Dimension.MODEL:
-            return line.model
-        case Dimension.KEY:
-            return line.key
-        case Dimension.PROJECT:
-            return line.project
+    name: str | None = getattr(line, by)
+    return name
 
 
 def _common(name: str | None, by: Dimension) -> str | None:

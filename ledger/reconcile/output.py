@@ -16,19 +16,12 @@ ALL = "(all)"
 
 def table(entries: Iterable[Compared], by: Dimension = Dimension.MODEL) -> Table:
     """One line per figure."""
-    columns = (
-        ("day", False),
-        (str(by), False),
-        ("figure", False),
-        ("ledger", True),
-        ("statement", True),
-        ("difference", True),
-        ("verdict", False),
-    )
+    amounts = ("ledger", "statement", "difference")
+    names = ("day", str(by), "figure", *amounts, "verdict")
     return Table(
         columns=tuple(
-            Column(name=name, heading=name.capitalize(), is_number=is_number)
-            for name, is_number in columns
+            Column(name=name, heading=name.capitalize(), is_number=name in amounts)
+            for name in names
         ),
         rows=tuple(_cells(entry) for entry in entries),
     )

@@ -23,13 +23,13 @@ from ledger.pricing import rules
 from ledger.pricing.price_lines import is_token_line
 from ledger.reconcile import causes
 from ledger.reconcile.causes import Explanation
-from ledger.reconcile.comparison import Compared, Dimension, compare, cost_cells
+from ledger.reconcile.comparison import Compared, Dimension, compare, cost_cells, renamed
 from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.tries import Alike, Cells
 from ledger.reports.layout import FINGERPRINT_SHOWN
-from ledger.store.adding_up import SPLIT
+from ledger.store.adding_up import SPLIT, charged
 from ledger.store.keys import midnight
-from ledger.store.schema.charged import IS_BILLED, current_charge
+from ledger.store.schema.charged import IS_BILLED
 from ledger.store.scope import Scope, conditions, dimension, requests, snapshot, time_of
 from ledger.store.tables import charges
 from ledger.text.origins import host_of
@@ -121,15 +121,7 @@ def lines(
         figures = {key: value for key, value in _figures(row.figures) if value is not None}
         if "cost_picousd" in figures:
             figures["cost_picousd"] -= apart[day, name]
-        found.append(
-            Line(
-                day=day,
-                model=name if by is Dimension.MODEL else None,
-                key=name if by is Dimension.KEY else None,
-                project=name if by is Dimension.PROJECT else None,
-                figures=figures,
-            )
-        )
+        found.append(renamed(Line(day=day, model=None, figures=figures), by, name))
     return found
 
 
@@ -156,15 +148,7 @@ def _charged(
         ]
         return connection.execute(
             sa.select(*names, *sums)
-            .select_from(
-                requests.join(
-                    charges,
-                    (charges.c.opened_at == requests.c.opened_at)
-                    & (charges.c.exchange_id == requests.c.id)
-                    & (charges.c.reading_id == requests.c.reading_id)
-                    & current_charge(charges),
-                )
-            )
+            .select_from(charged(charges))
             .where(sa.text(IS_BILLED.format("requests")), *conditions(scope, dialect))
             .group_by(*names)
             .limit(rows_max)
@@ -198,18 +182,13 @@ def _groups(
     rows = _charged(engine, around, words, further, causes.GROUPS_MAX + 1)
     for hour, model, origin, tier, key, project, outcome, line, late, source, priced, *sums in rows:
         opened = datetime.strptime(hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
-        about = Line(
-            day=opened.date(),
-            model=model if by is Dimension.MODEL else None,
-            item=None if is_token_line(line) or by is not Dimension.MODEL else line,
-            key=key if by is Dimension.KEY else None,
-            project=project if by is Dimension.PROJECT else None,
-            figures={},
-        )
+        named = {"model": model, "key": key, "project": project}[by]
+        item = None if is_token_line(line) or by is not Dimension.MODEL else line
+        about = Line(day=opened.date(), model=None, item=item, figures={})
         yield Alike(
             opened=opened,
             is_late=bool(late),
-            name=name_of(_renamed(about, same, by)),
+            name=name_of(_renamed(renamed(about, by, named), same, by)),
             model=model or "",
             host=host_of(origin) or origin,
             tier=tier or "",
@@ -261,11 +240,9 @@ def _figures(figures: Figures) -> Iterator[tuple[str, int | None]]:
 
 def _renamed(line: Line, same: Mapping[str, str], by: Dimension) -> Line:
     """The ledger's line under the vendor's id for its key or project."""
-    name = {Dimension.KEY: line.key, Dimension.PROJECT: line.project}.get(by)
+    name = None if by is Dimension.MODEL else getattr(line, by)
     theirs = next((one for one, ours in same.items() if name and name.endswith(ours)), None)
-    if theirs is None:
-        return line
-    return replace(line, key=theirs) if by is Dimension.KEY else replace(line, project=theirs)
+    return line if theirs is None else renamed(line, by, theirs)
 
 
 def _of(provider: str | None, scope: Scope) -> Scope:

@@ -37,7 +37,6 @@ DROPPED = {
 """Columns that a narrow screen drops: the highest number first. The notes tell what is left of
 usage, prices and estimates."""
 
-
 IN_CURRENCY = {
     "cost": "cost_picousd",
     "estimated_cost": "estimated_cost_picousd",

@@ -26,10 +26,7 @@ def load(named: str | None) -> Names:
     path = path_of(named)
     if path is None:
         return NO_NAMES
-    names, problems = check(path)
-    if problems:
-        raise toml_tables.refusal(path, problems, "tokentee names check")
-    return names
+    return toml_tables.valid(path, check(path), "tokentee names check")
 
 
 def load_valid(log: Callable[[str, str], None]) -> Names:

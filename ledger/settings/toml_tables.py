@@ -19,7 +19,6 @@ _UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`")
 _PLACE = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<key>[^`]*)`")
 
-
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<found>[^`]*)`")
 _WORDS = {
     "str": "a text",
@@ -65,6 +64,14 @@ def refusal(path: object, problems: Sequence[object], command: str) -> LedgerErr
     """An error with the first problem of a file, and the command that shows the rest."""
     more = f" (and {len(problems) - 1} more: {command})" if problems[1:] else ""
     return LedgerError(f"{path}: {problems[0]}{more}")
+
+
+def valid[T](path: object, checked: tuple[T, Sequence[object]], command: str) -> T:
+    """What a file holds, if it has no problems; else LedgerError, as `refusal`."""
+    value, problems = checked
+    if problems:
+        raise refusal(path, problems, command)
+    return value
 
 
 def parse(text: str) -> tuple[dict[str, Any], list[TomlProblem]]:

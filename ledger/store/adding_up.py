@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.store.schema import charged
+from ledger.store.schema import charged as terms
 from ledger.store.schema.charged import (
     NO_USAGE,
     PART,
@@ -42,22 +42,30 @@ _READ = (
 """Columns of the view that the terms use, beside the dimensions."""
 
 
+def charged(lines: sa.FromClause) -> sa.FromClause:
+    """Requests with their current charges, one row for each; `lines`: `charges`, or an alias of
+    it."""
+    r, c = requests.c, lines.c
+    is_its = (c.opened_at == r.opened_at) & (c.exchange_id == r.id)
+    return requests.join(lines, is_its & (c.reading_id == r.reading_id) & current_charge(lines))
+
+
 def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
     """`e`: the requests of a scope, each with the sum of its charges."""
     r, cost = requests.c, _costs(scope)
     c = cost.c
     state = cost_state("costs.lines", "costs.priced_lines", "costs.provider_lines", _NO_USAGE)
     is_own = (c.priced_lines == c.lines) & (c.provider_lines == 0)
-    reported = _text(charged.cost("costs.amount_picousd", "requests"))
+    reported = _text(terms.cost("costs.amount_picousd", "requests"))
     return (
         sa.select(
             r.opened_at,
             *(r[name] for name in (*DIMENSIONS, *UNSUMMED, *_READ)),
             reported.label("cost_picousd"),
-            _text(charged.estimated_cost("costs.amount_picousd", "requests")).label(
+            _text(terms.estimated_cost("costs.amount_picousd", "requests")).label(
                 "estimated_cost_picousd"
             ),
-            _text(charged.reported("costs.list_value_picousd", "requests")).label(
+            _text(terms.reported("costs.list_value_picousd", "requests")).label(
                 "list_value_picousd"
             ),
             c.saved_picousd,
@@ -96,8 +104,8 @@ def added_up(
 def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[sa.Row[Any]]:
     """(model, requests, sums of these reported tokens, list value in pico-USD) of the exchanges of
     a run in a SQLite ledger. Answers that were seen before count here, too."""
-    value = charged.reported(f"(SELECT {TERMS['list_value_picousd']} {CHARGES})", "r")
-    estimated = charged.IS_ESTIMATED.format("r")
+    value = terms.reported(f"(SELECT {TERMS['list_value_picousd']} {CHARGES})", "r")
+    estimated = terms.IS_ESTIMATED.format("r")
     sums = (f"SUM(CASE WHEN NOT {estimated} THEN r.{name} END)" for name in tokens)
     query = sa.text(
         f"SELECT {MODEL} AS model, COUNT(*), {', '.join(sums)}, SUM({value}) "

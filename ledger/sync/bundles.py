@@ -38,7 +38,6 @@ _SENT = {
     quotas: tuple(quotas.c.keys()),
 }
 
-
 type Bundle = list[tuple[sa.Table, tuple[str, ...], str]]
 """Each table with rows: the columns, and a JSON array of their values."""
 

@@ -20,8 +20,9 @@ from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.pricing.prices import PriceBook
+from ledger.store.adding_up import charged
 from ledger.store.keys import instant_text
-from ledger.store.schema.charged import current_charge, sum_of
+from ledger.store.schema.charged import sum_of
 from ledger.store.scope import Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import charges, segments
 from ledger.why.cache import Asked, Judge, Verdict
@@ -245,15 +246,8 @@ def _input_amounts(engine: Engine, scope: Scope) -> dict[str, int]:
     c, of = charges.alias("c"), requests.c
     query = (
         sa.select(of.id, sa.literal_column(sum_of("c.amount_picousd"), sa.BigInteger))
-        .select_from(
-            requests.join(
-                c,
-                (c.c.opened_at == of.opened_at)
-                & (c.c.exchange_id == of.id)
-                & (c.c.reading_id == of.reading_id),
-            )
-        )
-        .where(*conditions(scope, engine.dialect.name), current_charge(c))
+        .select_from(charged(c))
+        .where(*conditions(scope, engine.dialect.name))
         .where(c.c.line.in_(INPUT_LINES), c.c.amount_picousd.is_not(None))
         .group_by(of.id)
     )

@@ -85,7 +85,6 @@ ALEPH_ALPHA_EMBED = replace(
     answer_shapes=({"num_tokens_prompt_total": shapes.count},),
 )
 
-
 _BAIDU = FramePaths(
     ids=("id",),
     created=("created",),

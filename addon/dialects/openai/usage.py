@@ -124,7 +124,6 @@ _DETAILS_KEYS = (
     "grok_tokens",
 )
 
-
 PICOUSD_PER_TICK = 100
 """xAI's `cost_in_usd_ticks`: 10^10 ticks make a USD
 (https://docs.x.ai/docs/guides/usage-and-cost; grok-4.3 at 71 x 1.25 + 128 x 0.20 + 160 x 2.50

@@ -104,10 +104,7 @@ def check(path: Path) -> tuple[ConfigFile, list[TomlProblem]]:
 
 def load(path: Path) -> ConfigFile:
     """The settings of a file. LedgerError for the first problem."""
-    settings, problems = check(path)
-    if problems:
-        raise toml_tables.refusal(path, problems, "tokentee config check")
-    return settings
+    return toml_tables.valid(path, check(path), "tokentee config check")
 
 
 def ledger_url(settings: ConfigFile, path: Path) -> str | None:

@@ -11,7 +11,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock, Semaphore
@@ -104,29 +104,20 @@ class Kept:
                 self.answers.popitem(last=False)
 
 
+@dataclass(frozen=True, slots=True)
 class Pages:
     """The routes."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        ledger: str = "",
-        option: str = "",
-        names: Names = NO_NAMES,
-        shipping: Shippings = tuple,
-        budgets: Budgets = NO_BUDGETS,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._engine = engine
-        self._names = names
-        self._shipping = shipping
-        self._budgets = budgets
-        self._now = now
-        self._kept = Kept()
-        self._turns = Semaphore(QUESTIONS_MAX)
-        self._ledger = ledger
-        self._option = option
+    engine: Engine
+    _: KW_ONLY
+    ledger: str = ""
+    option: str = ""
+    names: Names = NO_NAMES
+    shipping: Shippings = tuple
+    budgets: Budgets = NO_BUDGETS
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    kept: Kept = field(default_factory=Kept)
+    turns: Semaphore = field(default_factory=lambda: Semaphore(QUESTIONS_MAX))
 
     def routes(self) -> list[Route]:
         """Path -> answer. Starlette runs these on threads of its own."""
@@ -161,22 +152,22 @@ class Pages:
         )
 
     def _answer(self, make: Callable[[Request, datetime], str], request: Request) -> Response:
-        now = self._now()
+        now = self.now()
         try:
             with read_only.deadline():
-                version = read_only.version_of(self._engine)
+                version = read_only.version_of(self.engine)
                 address = str(request.url)
                 tag = _tag(version, str(now.date()), address)
-                answer = self._kept.get(address, tag)
+                answer = self.kept.get(address, tag)
                 if answer is None:
-                    with self._turns:
+                    with self.turns:
                         began = time.monotonic()
                         text = make(request, now)
                     ended = time.monotonic()
                     is_slow = ended - began >= SLOW_SECONDS
                     rest = REST_FACTOR * (ended - began) if is_slow else 0
                     answer = RenderedPage(tag=tag, text=text, good_until=ended + rest)
-                    self._kept.put(address, answer)
+                    self.kept.put(address, answer)
             headers = {"etag": answer.tag, "cache-control": "private, no-cache"}
             if answer.tag in request.headers.get("if-none-match", ""):
                 return Response(status_code=304, headers=headers)
@@ -187,15 +178,15 @@ class Pages:
             return HTMLResponse(self._message(str(error)), 400)
 
     def _asked(self, request: Request, now: datetime) -> PageQuestion:
-        return asked.parse(request.query_params.multi_items(), now=now, names=self._names)
+        return asked.parse(request.query_params.multi_items(), now=now, names=self.names)
 
     def _report(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
-        spent = status.statuses(self._engine, self._budgets.budgets, self._names, now)
+        spent = status.statuses(self.engine, self.budgets.budgets, self.names, now)
         overview = sections.overview(
-            self._engine, wanted.question, self._shipping(), spent, self._option
+            self.engine, wanted.question, self.shipping(), spent, self.option
         )
-        with snapshot(self._engine) as connection:
+        with snapshot(self.engine) as connection:
             few = sections.few(connection, wanted.question, overview.total)
         return self._page(
             "report.html",
@@ -206,8 +197,8 @@ class Pages:
             few=few,
             open=_exchange_address,
             stacks=overview.stacks,
-            has_budgets=bool(self._budgets.budgets),
-            has_limits=limits.has_any(self._engine),
+            has_budgets=bool(self.budgets.budgets),
+            has_limits=limits.has_any(self.engine),
             section=wanted.section,
             presets=list(wanted.presets()),
             removals=list(replace(wanted, narrowed=()).chosen("/")),
@@ -220,19 +211,19 @@ class Pages:
         question, link = wanted.question, wanted.link
         name = request.path_params["name"]
         if name == "odd":
-            return rendering.macro("odd", sections.odd(self._engine, question))
+            return rendering.macro("odd", sections.odd(self.engine, question))
         if name == "budgets":
-            found = status.statuses(self._engine, self._budgets.budgets, self._names, now)
+            found = status.statuses(self.engine, self.budgets.budgets, self.names, now)
             return rendering.macro("budgets", found)
         if name == "limits":
-            return rendering.macro("limits", limits.limits(self._engine, now), now)
+            return rendering.macro("limits", limits.limits(self.engine, now), now)
         if name == "speed":
-            return rendering.macro("speed", sections.speed(self._engine, question))
+            return rendering.macro("speed", sections.speed(self.engine, question))
         if name == "sessions":
-            costliest = sections.sessions(self._engine, question)
+            costliest = sections.sessions(self.engine, question)
             return rendering.macro("ranking", costliest, link, True)
         if name == "teams":
-            stack, ranking = sections.teams(self._engine, question)
+            stack, ranking = sections.teams(self.engine, question)
             # At the end: the browser would parse a leading script into the document's head.
             table = rendering.macro("ranking", ranking, link, True)
             return table + rendering.macro("stack_data", stack)
@@ -243,7 +234,7 @@ class Pages:
         wanted = self._asked(request, now)
         only = asked.condition_of(given.get("row", ""))
         scope = sections.row_scope(wanted.question, only, _day_of(given.get("at")))
-        with snapshot(self._engine) as connection:
+        with snapshot(self.engine) as connection:
             found = latest(connection, scope, limit=sections.REQUESTS_IN_ROW).requests
         return rendering.macro("requests", found, None, _exchange_address) + rendering.macro(
             "more_requests", wanted.address("/requests", scope.only)
@@ -251,7 +242,7 @@ class Pages:
 
     def _requests(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
-        with snapshot(self._engine) as connection:
+        with snapshot(self.engine) as connection:
             page = latest(connection, wanted.question.scope, wanted.filter, limit=PAGE_REQUESTS)
         only, narrowed = wanted.question.only, wanted.narrowed
         return self._page(
@@ -275,9 +266,9 @@ class Pages:
         )
 
     def _exchange(self, request: Request, now: datetime) -> str:
-        found = find(self._engine, request.path_params["id"][: asked.LENGTH_MAX])
+        found = find(self.engine, request.path_params["id"][: asked.LENGTH_MAX])
         session, opened_at = found.exchange["session_id"], found.exchange["opened_at"]
-        verdict = verdict_of(self._engine, session, opened_at) if session else None
+        verdict = verdict_of(self.engine, session, opened_at) if session else None
         zone = zone_in(now)
         return self._page(
             "exchange.html",
@@ -293,7 +284,7 @@ class Pages:
         )
 
     def _message(self, text: str) -> str:
-        return self._page("message.html", self._now(), None, title="Tokentee", text=text)
+        return self._page("message.html", self.now(), None, title="Tokentee", text=text)
 
     def _page(
         self, template: str, now: datetime, wanted: PageQuestion | None, **values: Any
@@ -301,7 +292,7 @@ class Pages:
         shared: Mapping[str, object] = {
             "is_live": True,
             "asset": _asset_address,
-            "ledger": self._ledger,
+            "ledger": self.ledger,
             "made": now,
             "only": wanted.question.only if wanted else (),
             "link": wanted.link if wanted else None,

@@ -24,7 +24,6 @@ SILENT_HOURS = 1
 """A node sends a heartbeat every minute while its shipper reaches the shared ledger. A node that
 was only cut off settles its lost rows when it comes back."""
 
-
 _OPEN_NODES = "SELECT DISTINCT node FROM exchanges WHERE state = 'open'"
 
 

@@ -41,17 +41,13 @@ _DERIVED: dict[str, dict[str, str]] = {
         "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
         "cost_picousd": "Sum of the priced lines of reported usage that is billed by tokens, in "
         "pico-USD; NULL: none is priced, the usage is an estimate, or billing is plan or free",
-        "cost_usd": "cost_picousd in USD",
         "estimated_cost_picousd": "The same of estimated usage; part of no total",
-        "estimated_cost_usd": "estimated_cost_picousd in USD",
         "billing": "metered (billed by tokens), plan (covered by a flat price), free, or unknown: "
         "then it counts as billed by tokens",
         "list_value_picousd": "What the reported tokens cost at list prices, in pico-USD, whoever "
         "pays them: beside cost_picousd, never to be added to it; NULL: no price is known",
-        "list_value_usd": "list_value_picousd in USD",
         "cost_state": "priced, partial (some lines have no price), unpriced, or reported (the "
         "provider's own figure); NULL: no usage to price",
-        "reported_cost_usd": "reported_cost_picousd in USD",
         "reading_id": "The current reading",
         "reading_revision": "Revision of the current reading",
     },
@@ -68,17 +64,14 @@ _DERIVED: dict[str, dict[str, str]] = {
         "cache_hit_rate": "Cache reads per input token of requests that report cache reads",
         "cost_picousd": "Sum of the priced lines of reported usage, in pico-USD; NULL: none is "
         "priced",
-        "cost_usd": "cost_picousd in USD",
         "complete_without_usage": "Of these, complete and without usage",
         "estimated": "Of these, with estimated usage, which is in no total",
         "estimated_cost_picousd": "Cost of estimated usage, in pico-USD; beside cost_picousd",
-        "estimated_cost_usd": "estimated_cost_picousd in USD",
         "unpriced": "Requests with reported usage, billed by tokens, of which a line, or every "
         "line, has no price",
         "covered": "Requests that a plan covers, or that are free: their cost is NULL",
         "list_value_picousd": "What the reported tokens cost at list prices, in pico-USD; beside "
         "cost_picousd, never to be added to it",
-        "list_value_usd": "list_value_picousd in USD",
     },
     "unpriced": {
         "exchange_id": "The exchange",
@@ -150,6 +143,8 @@ def description_of(relation: str, column: str) -> str:
         return metadata.tables[relation].c[column].comment or ""
     if column in _DERIVED[relation]:
         return _DERIVED[relation][column]
+    if column.endswith("_usd"):
+        return f"{column.removesuffix('_usd')}_picousd in USD"
     if relation == "usage_daily" and column in _SUMMED:
         return _SUMMED[column]
     for table in (exchanges, readings, charges):

@@ -117,7 +117,6 @@ HOURLY = {
     "duplicates": "COUNT(e.duplicate_of)",
 }
 
-
 _SHOWN_COUNTS = (
     "requests",
     "errors",

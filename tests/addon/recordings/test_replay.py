@@ -117,7 +117,9 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
     monkeypatch.setattr(metered, "meter", noted)
     commits = Commits()
     ledger = _NotedLedger(events, commits)
-    one = replay.Replay(cast(Ledger, ledger), node="test", commits=commits, lookup=lambda _ids: {})
+    one = replay.Replay(
+        ledger=cast(Ledger, ledger), node="test", commits=commits, lookup=lambda _ids: {}
+    )
     one.read(ArchivePart(file=ArchiveFile.local(path)))
     one.collect(0)
     batch = ["metered"] * 3 + ["queued"] * 3
