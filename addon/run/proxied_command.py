@@ -19,7 +19,7 @@ from mitmproxy.options import CONF_DIR
 from addon.proxy import options as proxy_options
 from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import LOOPBACK, Call, set_options
-from addon.run.command import authorities, bypass, child, hosts, outbound
+from addon.run.command import authorities, child, hosts, outbound
 from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.master import RecordingMaster, run_master
 from ledger.model.errors import LedgerError
@@ -181,7 +181,7 @@ class ProxiedCommand:
             outbound=way_out,
         )
         self._task: asyncio.Task[None] | None = None
-        self._watch: bypass.Watch | None = None
+        self._watch: child.Watch | None = None
         self._watching: asyncio.Task[None] | None = None
         self.requests = 0
         """HTTP requests that passed, to LLMs and others."""
@@ -250,7 +250,7 @@ class ProxiedCommand:
         )
 
     def _start_watch(self, pid: int) -> None:
-        self._watch = bypass.Watch(pid, own_port=self._port)
+        self._watch = child.Watch(pid, own_port=self._port)
         self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 
     async def _explain(self) -> None:
@@ -263,8 +263,8 @@ class ProxiedCommand:
         names: dict[str, str] = {}
         if any(port == 443 for _, port in self._watch.seen):
             named = [each.name for each in self.policy.hosts.named]
-            names = await bypass.resolve([*hosts.default_hosts(), *named])
-        self.warnings += bypass.warnings(self._watch.seen, names)
+            names = await child.resolve([*hosts.default_hosts(), *named])
+        self.warnings += child.warnings(self._watch.seen, names)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -5,7 +5,6 @@
     outbound           the outbound proxy that the parent's environment names
     socks_bridge       an HTTP proxy on loopback before a SOCKS proxy of the parent's
     connection_policy  who may use the proxy, what is decrypted, and the outbound proxy
-    bypass             connections that bypassed the proxy
     child              the project of the command, its environment, and its process
 
 In: the parent's environment and the command. Out: its exit code, and bypassed connections.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from addon.run.command import bypass
-from addon.run.command.bypass import Watch, resolve, warnings
+from addon.run.command import child
+from addon.run.command.child import Watch, resolve, warnings
 from addon.run.command.hosts import (
     LlmHosts,
     NamedHost,
@@ -166,7 +166,7 @@ def test_a_process_without_such_connections(proc: Path):
 
 
 def test_a_tree_is_bounded(proc: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bypass, "PROCESSES_MAX", 1)
+    monkeypatch.setattr(child, "PROCESSES_MAX", 1)
     watch = Watch(1, own_port=8080, proc=proc)
     watch.sample()
     assert not watch.seen
@@ -180,7 +180,7 @@ def test_where_there_is_no_proc_nothing_is_watched(tmp_path: Path):
 def test_a_real_connection_is_seen(monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        monkeypatch.setattr(bypass, "LOCAL_SERVERS", {port: "Test"})
+        monkeypatch.setattr(child, "LOCAL_SERVERS", {port: "Test"})
         with socket.create_connection(("127.0.0.1", port)):
             watch = Watch(os.getpid(), own_port=0)
             watch.sample()
