@@ -280,7 +280,7 @@ def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, names
             rows.append(row_of(member))
         steps = 0
         driver.set_progress_handler(count, 100)
-        for batch in batched(rows, 50):
+        for batch in batched(rows, batch_insert.ROWS_MAX):
             driver.execute(*batch_insert.statement(batch))
         driver.set_progress_handler(None, 0)
         costs.append(steps)
