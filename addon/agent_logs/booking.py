@@ -16,8 +16,7 @@ from addon.agent_logs.call import Booked, LoggedAgent, LoggedCall, booked
 from addon.framing import json_values
 from ledger.maintenance.known import KnownExchanges, Logged, recorded
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing, Exchange
 from ledger.store.scope import Scope
 from ledger.store.writing.jobs import Commits
 from ledger.store.writing.writer import Ledger

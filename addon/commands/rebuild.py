@@ -33,8 +33,7 @@ from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Billing, Reading
+from ledger.model.exchange import Billing, Exchange, Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.reports.layout import Cell, Column, Table

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from addon.demo.scene import ExpectedRow
-from ledger.model.reading import COVERED
+from ledger.model.exchange import COVERED
 from ledger.reports.layout import Amount, Cell, Column, Table
 
 _FIGURES = tuple(field.name for field in fields(ExpectedRow))

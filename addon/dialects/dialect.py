@@ -11,8 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import unknown_counts
-from addon.dialects.errors import record_error_in
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, record_error_in
 from addon.dialects.shapes import Shape
 from ledger.model.usage import NO_USAGE, Usage
 

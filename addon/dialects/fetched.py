@@ -28,8 +28,7 @@ from msgspec.structs import replace
 
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, record_error
 from addon.dialects.openai import chat, endpoints, responses
 from addon.dialects.vendors import anthropic, gemini
 from ledger.model.usage import (

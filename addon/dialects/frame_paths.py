@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from addon.dialects.counts import Counts, counts_among, lookup
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Facts, record_error
 from ledger.model.usage import Usage
 
 

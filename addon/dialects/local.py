@@ -23,8 +23,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import HEADER_PREFIX, counts_among, counts_in, object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, record_error
 from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _OLLAMA_KEYS = (

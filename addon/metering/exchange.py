@@ -41,8 +41,7 @@ from addon.metering.settlement import (
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
-from ledger.model.exchange import ERROR_STATUS_MIN, Exchange, Outcome, Source
-from ledger.model.reading import Billing
+from ledger.model.exchange import ERROR_STATUS_MIN, Billing, Exchange, Outcome, Source
 
 REQUEST_PIECES_MAX = 8_192
 """Steps of decoding a request: a request of 32 MB takes as many, of 4 KB each. An empty gzip member

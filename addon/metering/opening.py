@@ -23,8 +23,7 @@ from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
 from ledger.model import providers
 from ledger.model.duplicates import request_digest_in_steps
-from ledger.model.exchange import Exchange, Source
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing, Exchange, Source
 from ledger.model.segments import OPERATIONS
 
 PATH_LENGTH_MAX = 512

@@ -14,8 +14,15 @@ from addon.dialects.facts import Facts, clean
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import TRANSPORT, End
 from ledger.model.duplicates import content_digest
-from ledger.model.exchange import ERROR_STATUS_MIN, Exchange, Outcome, Source, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.exchange import (
+    ERROR_STATUS_MIN,
+    Exchange,
+    Outcome,
+    Reading,
+    Source,
+    State,
+    UsageSource,
+)
 
 METER_VERSION = "4"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer

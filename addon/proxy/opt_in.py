@@ -11,8 +11,7 @@ from addon.proxy import capturing, flows
 from addon.proxy.options import Inject
 from addon.proxy.running import PROVEN_MAX, Live, OriginalRequest, Running
 from addon.usage_opt_in import asking, policy
-from ledger.model.exchange import Exchange, Outcome
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Exchange, Outcome, UsageSource
 
 ENCODED_BYTES_MAX = 64 * 1024
 """A larger compressed request is not edited: compressing it again would block the event loop."""

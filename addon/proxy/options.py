@@ -19,8 +19,7 @@ from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import RunRules, Upstream
 from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing, Exchange
 from ledger.store.engines.urls import default_url, sqlite_path
 from ledger.text.origins import listen_address
 from ledger.text.printable import without_credentials, without_passwords

@@ -46,8 +46,7 @@ from addon.usage_opt_in import asking
 from ledger.maintenance.corrections import Booked
 from ledger.model.door import admitted
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange, Outcome, Source
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing, Exchange, Outcome, Source
 
 PIECE_BYTES = 16 * 1024 * 1024
 """Of a recorded answer, passed through the tap at once; its backlog may hold twice as many."""

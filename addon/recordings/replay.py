@@ -39,8 +39,7 @@ from addon.recordings.formats.recorded import (
 from ledger import recording
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import named
-from ledger.model.exchange import Exchange, Outcome
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Outcome, Reading
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Commits, Receipt
 from ledger.store.writing.trouble import Log

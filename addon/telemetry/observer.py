@@ -20,8 +20,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from ledger.model.charge import Amounts, Charge, amounts_of
-from ledger.model.exchange import Exchange, Outcome
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import Any
 
 from ledger.model.charge import PROVIDER
+from ledger.model.exchange import COVERED
 from ledger.model.money import PICOUSD_PER_USD, usd_of
-from ledger.model.reading import COVERED
 from ledger.pricing.price_lines import is_token_line
 from ledger.settings.rates import SCALE, USD, Currency
 from ledger.text.period import HOUR, month_of

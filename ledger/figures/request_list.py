@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from ledger.figures.request_filter import ALL, ErrorKind, Filter
 from ledger.figures.sums import extent
 from ledger.model.errors import WrongCallError
-from ledger.model.reading import COVERED
+from ledger.model.exchange import COVERED
 from ledger.pricing.price_lines import is_token_line
 from ledger.store.schema.charged import current_charge
 from ledger.store.schema.sums import CONDITIONS

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.reading import COVERED, UsageSource
+from ledger.model.exchange import COVERED, UsageSource
 
 PROVIDER = "provider"
 """The price source of a cost that the provider reports."""

@@ -23,9 +23,8 @@ from typing import Any, NamedTuple, get_args, get_origin
 from msgspec.structs import replace
 
 from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, columns_of
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import Exchange, Reading
 from ledger.model.money import AMOUNT_MAX
-from ledger.model.reading import Reading
 from ledger.model.usage import FurtherUsage, Usage, count_of
 
 DOCUMENT_BYTES_MAX = 65_536

@@ -12,9 +12,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ledger.model.charge import PROVIDER, Charge
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import COVERED, Exchange, Reading
 from ledger.model.money import AMOUNT_MAX, usd_text
-from ledger.model.reading import COVERED, Reading
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
 from ledger.pricing.rules import REPORTED_BILL

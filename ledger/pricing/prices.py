@@ -15,8 +15,7 @@ from types import MappingProxyType
 
 from ledger.model.aliases import is_another
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Reading
 from ledger.pricing import overrides as override_file
 from ledger.pricing import published
 from ledger.pricing import rules as billing

@@ -39,8 +39,7 @@ from re import compile as compiled
 
 import msgspec
 
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing, Exchange
 from ledger.settings import toml_tables
 from ledger.settings.toml_tables import FaultError, TomlProblem
 from ledger.text.origins import host_of

@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 
 from ledger.model.columns import columns_of
-from ledger.model.exchange import Exchange, Outcome, Source, State
-from ledger.model.reading import Billing, Reading, UsageSource
+from ledger.model.exchange import Billing, Exchange, Outcome, Reading, Source, State, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 
 type Key = tuple[str, str]

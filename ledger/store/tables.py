@@ -26,9 +26,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import Exchange, Reading
 from ledger.model.quota import KEY
-from ledger.model.reading import Reading
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, sql_columns
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import Exchange, Reading, UsageSource
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.model.providers import VENDOR
-from ledger.model.reading import Reading, UsageSource
 from ledger.model.segments import OPERATIONS, Segments, unpack
 from ledger.model.usage import Usage
 from ledger.pricing.charges import charge

@@ -11,8 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ledger.model.exchange import Exchange, Outcome, Source, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.exchange import Exchange, Outcome, Reading, Source, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook

@@ -32,8 +32,7 @@ from typing import Any
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from ledger.model.exchange import Exchange, Outcome, State
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Outcome, Reading, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db

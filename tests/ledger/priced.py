@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ledger import recording
-from ledger.model.exchange import Exchange, Outcome, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.exchange import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db

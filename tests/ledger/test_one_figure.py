@@ -29,9 +29,8 @@ from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.maintenance import rollup
 from ledger.model.charge import Charge, amounts_of
-from ledger.model.exchange import Exchange, Outcome, Source, State
+from ledger.model.exchange import Billing, Exchange, Outcome, Reading, Source, State, UsageSource
 from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
-from ledger.model.reading import Billing, Reading, UsageSource
 from ledger.model.usage import COUNT_MAX, Usage
 from ledger.pages import sections
 from ledger.pages.period import Period

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 from ledger import recording
 from ledger.model.exchange import Exchange, Outcome, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.exchange import Reading, UsageSource
 from ledger.model.usage import Usage
 
 def log(*line):

@@ -18,8 +18,7 @@ from sqlalchemy.engine import Engine
 
 from ledger import recording
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange, Outcome, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.exchange import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db, tables
 from ledger.store.engines import urls

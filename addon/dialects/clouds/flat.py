@@ -45,8 +45,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, counts_among, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, record_error
 from addon.dialects.frame_paths import FramePaths, UsagePaths
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of

@@ -17,8 +17,7 @@ from msgspec import structs
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Facts, record_error
 from addon.dialects.frame_paths import UsagePaths
 from ledger.model.usage import Usage
 

@@ -17,8 +17,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at
 from addon.dialects.dialect import Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Facts, record_error
 from addon.dialects.openai import chat, responses
 
 

@@ -19,8 +19,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
-from addon.dialects.errors import record_error, record_error_in
-from addon.dialects.facts import Ending, Facts, clean
+from addon.dialects.facts import Ending, Facts, clean, record_error, record_error_in
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (

@@ -10,8 +10,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error, record_error_in
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Facts, record_error, record_error_in
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import count_of, sum_of
 

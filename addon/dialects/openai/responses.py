@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts, text_of
+from addon.dialects.facts import Ending, Facts, record_error, text_of
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import FurtherUsage, Usage
 

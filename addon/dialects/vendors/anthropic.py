@@ -17,8 +17,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at, unit_name
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error, record_error_in
-from addon.dialects.facts import Facts, text_of
+from addon.dialects.facts import Facts, record_error, record_error_in, text_of
 from addon.dialects.openai.usage import costs_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 

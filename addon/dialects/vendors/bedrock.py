@@ -26,8 +26,7 @@ from addon.dialects.counts import (
     unit_name,
 )
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts, text_of
+from addon.dialects.facts import Ending, Facts, record_error, text_of
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import usage as openai_usage
 from addon.dialects.vendors import anthropic

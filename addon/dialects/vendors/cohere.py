@@ -13,8 +13,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, record_error
 from addon.dialects.frame_paths import UsagePaths
 
 _CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")

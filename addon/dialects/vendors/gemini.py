@@ -17,8 +17,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error, record_error_in
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, record_error, record_error_in
 from addon.dialects.openai.usage import added
 from ledger.model.usage import Usage, count_of, sum_of
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from addon.dialects.counts import unknown_values
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error_body, record_error_text
-from addon.dialects.facts import BILLING_HEADERS, Facts
+from addon.dialects.facts import BILLING_HEADERS, Facts, record_error_body, record_error_text
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values
 from addon.framing.choice import framing_of

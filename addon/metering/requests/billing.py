@@ -15,8 +15,8 @@ Never a guess: a credential of an unknown kind, or a host of no known provider, 
 from collections.abc import Mapping
 
 from ledger.model.aliases import is_another
+from ledger.model.exchange import Billing
 from ledger.model.providers import TABLE
-from ledger.model.reading import Billing
 
 PLAN_HOSTS = ("chatgpt.com", "githubcopilot.com", "cloudcode-pa.googleapis.com")
 """Hosts that no API key is for; a name matches its subdomains, too."""

@@ -25,8 +25,7 @@ from mitmproxy import contentviews, flow, hooks, http
 from addon.metering.answers.transcript import transcript_of
 from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange, Outcome
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Outcome, Reading
 from ledger.store.writing.jobs import Receipt
 
 logger = logging.getLogger(__name__)

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from addon.metering.settlement import Settled
 from ledger.model.charge import Charge, amounts_of
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import Exchange, Reading
 from ledger.model.money import money_text
-from ledger.model.reading import Reading
 from ledger.text.figures import until_text
 from ledger.text.printable import printable
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from addon.metering.answers.transcript import Transcript
 from ledger.model.charge import Charge, amounts_of
-from ledger.model.exchange import Exchange, Outcome
+from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from ledger.model.money import money_text, sum_of_known, usd_text
-from ledger.model.reading import Reading, UsageSource
 from ledger.pricing.price_lines import is_token_line
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ledger.model.charge import PROVIDER
-from ledger.model.reading import COVERED
+from ledger.model.exchange import COVERED
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from ledger.model import usage
 from ledger.model.columns import columns_of
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Reading
 from ledger.model.usage import Usage
 from ledger.store.schema import charged
 from ledger.store.schema.charged import (

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from ledger.model import door
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange, Source
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Reading, Source
 from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import SetAside, shown
 from ledger.store.writing import batch_insert

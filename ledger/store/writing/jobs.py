@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Reading
 from ledger.store.writing.batch_insert import Row
 
 

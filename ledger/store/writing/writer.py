@@ -27,9 +27,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange, State
+from ledger.model.exchange import Exchange, Reading, State
 from ledger.model.learned import Learned
-from ledger.model.reading import Reading
 from ledger.store import secret
 from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes

@@ -14,8 +14,7 @@ from addon.metering.settlement import METER_VERSION
 from ledger.maintenance.checking import SHOWN_MAX
 from ledger.maintenance.promises import PROMISES
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Outcome, State
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from tests.addon.recorded_exchanges import (

@@ -21,8 +21,7 @@ from addon.commands.verify import _FACTS, CAPTURED, compared
 from addon.recordings.metered import MatchCounts, pairs
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.checking import verify as promises_of
-from ledger.model.exchange import Exchange
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing, Exchange
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.engines import migration

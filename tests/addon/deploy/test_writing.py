@@ -26,8 +26,7 @@ from addon.deploy.kinds import (
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
 from ledger.budgets import budgets as budgets_file
-from ledger.model.exchange import Outcome
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, UsageSource
 from ledger.store import db
 from ledger.store.scope import requests
 from tests.addon.telemetry.made import one, reading

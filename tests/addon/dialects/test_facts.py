@@ -13,8 +13,7 @@ from addon.dialects.counts import (
     unknown_values,
 )
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error, record_error_body, record_error_text
-from addon.dialects.facts import Facts, clean
+from addon.dialects.facts import Facts, clean, record_error, record_error_body, record_error_text
 from addon.dialects.openai import responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import mistral

@@ -16,8 +16,7 @@ from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
 from addon.metering.settlement import Settled, outcome_of, result_of
 from addon.metering.troubles import Troubles
-from ledger.model.exchange import Outcome, Source, State
-from ledger.model.reading import Billing, UsageSource
+from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
 from tests.addon.metering.opened import REQUEST, RULES, opened, tapped
 from tests.ledger.written import opened as opened_row

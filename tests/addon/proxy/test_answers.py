@@ -25,8 +25,7 @@ from addon.proxy import answers, opt_in
 from addon.proxy.host.chunk_run import ChunkRun
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Running
-from ledger.model.exchange import Outcome
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, UsageSource
 from tests.addon.proxy.recording import (
     DOCUMENT,
     STREAM,

@@ -21,8 +21,7 @@ from addon.recordings.formats.recorded import Recorded, Unreadable, Why
 from addon.recordings.replay import ReplayJob, ReplayTally, replay_here, replay_with
 from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange, Outcome
-from ledger.model.reading import Reading
+from ledger.model.exchange import Exchange, Outcome, Reading
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.tables import daily, exchanges, meta

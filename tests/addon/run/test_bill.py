@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from addon.run import bill
 from addon.run.bill import Expected, RunFigures, differences
 from ledger.model.errors import LedgerError
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import UsageSource
 from ledger.store.engines import urls
 from ledger.sync import spool
 from tests.ledger.priced import exchange, fill, reading, settled

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from addon.telemetry.observer import Observed, observed
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange, Outcome, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.exchange import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)

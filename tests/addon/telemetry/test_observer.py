@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from addon.telemetry import observer as module
 from addon.telemetry.observer import Observer, observed
 from ledger.model.charge import Charge
-from ledger.model.exchange import Outcome
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, UsageSource
 from ledger.store.processes import supervision
 from tests.addon.telemetry.made import NOON, exchange, line, one, reading
 

@@ -18,7 +18,7 @@ from ledger.budgets.budgets import Budgets, Destination, read
 from ledger.budgets.status import statuses
 from ledger.budgets.watcher import BudgetWatcher, watcher_of
 from ledger.model.errors import LedgerError
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import UsageSource
 from ledger.settings.names import NO_NAMES
 from ledger.settings.names import read as read_names
 from ledger.store import db

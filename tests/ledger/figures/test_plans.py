@@ -15,7 +15,7 @@ from ledger.figures import plans
 from ledger.figures.plans import plan_months
 from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
-from ledger.model.reading import Billing, UsageSource
+from ledger.model.exchange import Billing, UsageSource
 from ledger.settings.names import read
 from ledger.store import db
 from ledger.store.scope import Scope

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from ledger.figures.figures import Times
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Outcome
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
 from ledger.settings.names import NO_NAMES, read
 from ledger.store import db

@@ -16,8 +16,7 @@ from ledger.figures.queries import report
 from ledger.figures.sums import Wanted
 from ledger.maintenance import corrections, reprice
 from ledger.maintenance.rollup import roll
-from ledger.model.exchange import Outcome, Source, State
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, Source, State, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import WORDS, read

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from ledger.maintenance.corrections import add_reading, add_readings, differences, find
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Outcome, State
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, State, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
 from tests.ledger.written import (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.model.exchange import UsageSource
 from ledger.model.money import AMOUNT_MAX
-from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.charges import charge, reported_picousd
 from ledger.pricing.price_lines import Rate, Sheet

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ledger.model.charge import PROVIDER
 from ledger.model.errors import LedgerError
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing
 from ledger.pricing import prices, published
 from ledger.pricing.prices import PriceBook
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading

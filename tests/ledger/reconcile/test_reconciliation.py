@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.model.errors import LedgerError
-from ledger.model.reading import Billing, UsageSource
+from ledger.model.exchange import Billing, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.reconcile import reconciliation
 from ledger.reconcile.comparison import Agreement

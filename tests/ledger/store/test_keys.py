@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from msgspec.structs import asdict, replace
 
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
 from ledger.store.keys import exchange_of, reading_of

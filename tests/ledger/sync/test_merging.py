@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Outcome, State
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.engines import migration

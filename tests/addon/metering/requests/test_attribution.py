@@ -33,7 +33,7 @@ from addon.metering.requests.purpose import (
     shape_of,
 )
 from addon.metering.requests.redaction import REDACTED
-from ledger.model.reading import Billing
+from ledger.model.exchange import Billing
 from tests.addon.metering.opened import REQUEST, opened
 
 

@@ -22,8 +22,7 @@ from addon.proxy.display.watching import Telemetry, Watching
 from addon.recordings.capture import CaptureFiles
 from addon.telemetry.health import problems
 from addon.telemetry.observer import Observer
-from ledger.model.exchange import Outcome
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.usage import Usage
 from ledger.store.processes import supervision
 from ledger.store.writing.jobs import Receipt

@@ -9,9 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.maintenance import rollup
-from ledger.model.exchange import Outcome, Source, State
+from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from ledger.model.money import AMOUNT_MAX
-from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.store import db
