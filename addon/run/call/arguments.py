@@ -176,6 +176,8 @@ def _address(text: str) -> tuple[str, int | None]:
 
 
 def _nearest(name: str) -> str:
+    if name in FLAGS | OUR_FLAGS:
+        return " with a value: it takes none"
     if name == "--ledger":  # as every other command has it
         return "; --set ledger_url=URL or TOKENTEE_LEDGER names the ledger"
     known = [word for word in FLAGS | VALUES | OURS if word.startswith("--") or len(name) == 2]

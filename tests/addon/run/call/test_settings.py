@@ -189,6 +189,7 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
         ("--live -- true", "--live shows what runs already"),
         ("--live --workers 2", "--live shows what runs already"),
         ("--liv", "did you mean --live?"),
+        ("--quiet=1 -- ls", "run has no option --quiet with a value: it takes none"),
         ("--ledger sqlite:///x.db -- true", "--set ledger_url=URL or TOKENTEE_LEDGER"),
     ],
 )
