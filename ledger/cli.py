@@ -77,6 +77,12 @@ def run(app: Callable[[], None]) -> None:
         if text is None:
             raise
         fail(text, 1)
+    except Exception as error:
+        from ledger.store.engines import urls
+
+        if (text := urls.failed(error)) is None:
+            raise
+        fail(text, 1)
 
 
 def fail(text: str, exit_code: int) -> None:

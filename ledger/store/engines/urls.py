@@ -165,6 +165,19 @@ def not_opened(url: URL, error: sa.exc.DBAPIError) -> str:
     return _advised(shown(url), text, is_file=url.drivername == "sqlite")
 
 
+def failed(error: Exception) -> str | None:
+    """The same for a database that fails while a command uses it; None: that is not the cause."""
+    import sqlalchemy as sa
+
+    if not isinstance(error, sa.exc.DBAPIError):
+        return None
+    text = cut(_one_line(str(error.orig)))
+    if not (is_trouble(error) or _is_damaged(text)):
+        return None
+    is_file = type(error.orig).__module__ == "sqlite3"
+    return f"the ledger fails: {text}; {_advice(text, is_file=is_file)}"
+
+
 def file_not_opened(shown: str, error: sqlite3.Error) -> str:
     """The same for a SQLite file; `shown` names the ledger."""
     return _advised(shown, cut(_one_line(str(error))), is_file=True)
@@ -190,12 +203,18 @@ def _one_line(text: str) -> str:
 
 
 def _advised(shown: str, text: str, *, is_file: bool) -> str:
-    if "not a database" in text or "malformed" in text:
-        advice = "move the file away and start again, or put a copy in its place"
-    elif "readonly" in text or "unable to open" in text:
-        advice = "name a file you can write to (ledger_url, TOKENTEE_LEDGER)"
-    elif is_file:
-        advice = "check that no process holds the file and that its disk has room"
-    else:
-        advice = "check that the server runs and the URL is right"
-    return f"cannot open the ledger {shown}: {text}; {advice}"
+    return f"cannot open the ledger {shown}: {text}; {_advice(text, is_file=is_file)}"
+
+
+def _advice(text: str, *, is_file: bool) -> str:
+    if _is_damaged(text):
+        return "move the file away and start again, or put a copy in its place"
+    if "readonly" in text or "unable to open" in text:
+        return "name a file you can write to (ledger_url, TOKENTEE_LEDGER)"
+    if is_file:
+        return "check that no process holds the file and that its disk has room"
+    return "check that the server runs and the URL is right"
+
+
+def _is_damaged(text: str) -> bool:
+    return "not a database" in text or "malformed" in text

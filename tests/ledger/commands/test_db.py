@@ -1,9 +1,15 @@
 """The commands about the ledger: what they print where, and their exit codes."""
 
+import sqlite3
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
+from ledger import cli
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
@@ -173,3 +179,53 @@ def test_the_status_of_spools(tokentee):
         "  refused: a (2026-11-02 12:00:00.000000Z): not this one",
     ]
     engine.dispose()
+
+
+READING = [
+    ["report"], ["report", "--html", "page.html"], ["requests"], ["show", "chatcmpl"],
+    ["export", "requests.csv"], ["export", "requests.parquet"], ["digest"], ["statusline"],
+    ["cache"], ["context"], ["what-if", "--model", "gpt-4o"], ["reprice"], ["top", "--once"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_ledger_that_is_damaged_inside_is_one_line(
+    app, own_ledger, words, monkeypatch, capsys, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    path = Path(own_ledger.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        tables = "('exchanges', 'sqlite_autoindex_exchanges_1')"
+        sql = f"SELECT rootpage FROM sqlite_master WHERE name IN {tables} AND rootpage > 0"
+        roots = [root for (root,) in connection.execute(sql)]
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        for root in roots:
+            file.seek((root - 1) * page_bytes)
+            file.write(b"\xff" * page_bytes)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(SystemExit) as end:
+        cli.run(lambda: app([*words, "--ledger", own_ledger], prog_name="tokentee"))
+    assert end.value.code == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "tokentee: the ledger fails: database disk image is malformed; move the file away and "
+        "start again, or put a copy in its place"
+    )
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (sqlite3.OperationalError("disk I/O error"), "its disk has room"),
+        (psycopg.OperationalError("server closed the connection\nunexpectedly"), "server runs"),
+        (sqlite3.OperationalError("no such table: surprise"), None),
+        (psycopg.errors.UndefinedColumn("column x"), None),
+    ],
+)
+def test_a_database_that_fails_in_a_command_is_told_from_a_fault_of_ours(error, advice):
+    kind = sa.exc.OperationalError if "Operational" in type(error).__name__ else sa.exc.DBAPIError
+    text = urls.failed(kind("SELECT 1", None, error))
+    assert (text is None) if advice is None else (advice in str(text))
+    assert urls.failed(ValueError(str(error))) is None
