@@ -24,8 +24,7 @@ from ledger.store.scope import Scope
 from ledger.text import figures
 from ledger.text.period import DAY, WEEK
 from tests.ledger.pages.conftest import NOW
-from tests.ledger.pages.test_budgets import BUDGETS
-from tests.ledger.pages.test_html_file import Elements, hostile_ledger
+from tests.ledger.pages.test_html_file import BUDGETS, Elements, hostile_ledger
 from tests.ledger.written import put, settled, whole
 
 

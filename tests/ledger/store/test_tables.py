@@ -1,13 +1,18 @@
-"""The schema keeps its own rules, on both databases."""
+"""The schema keeps its own rules, on both databases; rows come back as the values they were written from."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import asdict, replace
 
-from ledger.store.keys import instant_text
+from ledger.model.exchange import UsageSource
+from ledger.model.usage import FurtherUsage, Usage
+from ledger.store import db
+from ledger.store.keys import exchange_of, instant_text, reading_of
 from ledger.store.schema.columns import Instant, JsonText
-from ledger.store.tables import OF_EXCHANGES, PARTITIONED, exchanges, metadata
+from ledger.store.tables import OF_EXCHANGES, PARTITIONED, exchanges, metadata, readings
+from tests.ledger import priced
 from tests.ledger.written import on_sqlite, opened, put, row, settled, whole
 
 PARTITIONED_TABLES = [metadata.tables[name] for name in PARTITIONED]
@@ -155,3 +160,45 @@ def test_text_that_does_not_sort_is_no_instant(engine):
             f"INSERT INTO exchanges (id, opened_at, {rest}) "
             f"SELECT 'b', '2026-01-02T03:04:05Z', {rest} FROM exchanges"
         )
+
+
+def test_what_was_written_comes_back(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    written = priced.settled(
+        priced.exchange(
+            request_model="gpt", tags={"team": "a"}, service_tier="flex", node="test/1/1"
+        )
+    )
+    read = replace(
+        priced.reading(
+            usage_source=UsageSource.PARTIAL,
+            input_tokens=10,
+            cache_read_tokens=0,
+            tool_units={"web_searches": 2},
+            reported_cost_picousd=5,
+            is_byok=True,
+            remarks=("odd",),
+            further=(
+                FurtherUsage(
+                    kind="compaction",
+                    model="claude",
+                    usage=Usage(input_tokens=3, tool_units={"web_searches": 1}),
+                ),
+            ),
+        ),
+        usage_json='{"prompt_tokens":10}',
+        estimated_output_tokens=7,
+    )
+    priced.fill(url, [(written, read)])
+    engine = db.ensure(url)
+    with engine.connect() as connection:
+        exchange_row = connection.execute(sa.select(exchanges)).one()._asdict()
+        reading_row = connection.execute(sa.select(readings)).one()._asdict()
+    engine.dispose()
+    assert exchange_of(exchange_row) == written
+    assert reading_of(reading_row) == read
+
+
+def test_an_open_exchange_comes_back():
+    row = {**dict.fromkeys(exchanges.c.keys()), **asdict(priced.exchange()), "tags": "{}"}
+    assert exchange_of(row) == priced.exchange()

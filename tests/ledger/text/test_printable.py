@@ -1,4 +1,5 @@
-"""What is shown can do nothing where it is read, and no password of a URL stays in it."""
+"""What is shown can do nothing where it is read, and no password of a URL stays in it. Origins as they
+are stored, and as people read and write them. What an error suggests."""
 
 import sys
 from unicodedata import category
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.text.hints import missing_extra, suggestion
+from ledger.text.origins import listen_address, shown_origin, stored_origin
 from ledger.text.printable import (
     mistyped_url,
     printable,
@@ -143,3 +146,98 @@ def test_what_was_meant_as_a_url(url, expected):
 )
 def test_the_url_of_a_service(url, expected):
     assert without_credentials(url) == expected
+
+
+WORDS = ("model", "provider", "key", "session")
+
+
+@pytest.mark.parametrize(
+    ("word", "added"),
+    [
+        ("modle", "; did you mean 'model'?"),
+        ("Models", "; did you mean 'model'?"),
+        ("sesion", "; did you mean 'session'?"),
+        ("keys", "; did you mean 'key'?"),
+        ("zzz", ""),
+        ("m" * 10**6, ""),
+    ],
+)
+def test_the_nearest_word(word, added):
+    assert suggestion(word, WORDS) == added
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [
+        ("pyarrow.parquet", "tokentee[parquet]"),
+        ("psycopg", "tokentee[postgresql]"),
+        ("distributed", "tokentee[dask]"),
+        ("fsspec.core", "tokentee[dask]"),
+        ("s3fs", "tokentee[s3]"),
+        ("mcp.server.fastmcp", "tokentee[mcp]"),
+    ],
+)
+def test_the_extra_is_named(name: str, extra: str):
+    text = missing_extra(ModuleNotFoundError(name=name))
+    assert text is not None
+    assert extra in text
+
+
+@pytest.mark.parametrize("name", ["mitmproxy", None])
+def test_anything_else_is_no_extra(name: str | None):
+    assert missing_extra(ModuleNotFoundError(name=name)) is None
+
+
+def test_what_an_error_adds():
+    assert suggestion("modle", WORDS) == "; did you mean 'model'?"
+    assert suggestion("zzz", WORDS) == ""
+    assert suggestion("m" * 10**6, WORDS) == ""
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("https://api.example.com:443", "https://api.example.com"),
+        ("http://localhost:80", "http://localhost"),
+        ("wss://api.example.com:443", "wss://api.example.com"),
+        ("ws://localhost:80", "ws://localhost"),
+        ("http://localhost:8080", "http://localhost:8080"),
+        ("https://localhost:80", "https://localhost:80"),
+        ("http://localhost:443", "http://localhost:443"),
+        ("https://[::1]:443", "https://[::1]"),
+        ("http://[fe80::443]:11434", "http://[fe80::443]:11434"),
+        ("https://api.example.com:8443", "https://api.example.com:8443"),
+    ],
+)
+def test_the_default_port_is_not_shown(stored, shown):
+    assert shown_origin(stored) == shown
+    assert stored_origin(shown) == stored
+    assert shown_origin(shown) == shown
+    assert stored_origin(stored) == stored
+
+
+@pytest.mark.parametrize("origin", ["", "api.example.com", "unix:443", "*example*"])
+def test_what_is_no_origin_stays(origin):
+    assert shown_origin(origin) == stored_origin(origin) == origin
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("h:1", ("h", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("[fe80::1%eth0]:80", ("fe80::1%eth0", 80)),
+        (":80", ("", 80)),
+        ("80", ("", 80)),
+        ("h:0", ("h", 0)),
+        ("h:65536", None),
+        ("h", None),
+        ("::", None),
+        ("::1:80", None),
+        ("h:\u00b2", None),
+        ("h:+1", None),
+        ("", None),
+    ],
+)
+def test_addresses_to_listen_on(text, address):
+    assert listen_address(text) == address
