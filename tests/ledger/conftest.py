@@ -10,7 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.figures import request_list
+from ledger.pricing.prices import PriceBook
 from ledger.store import db
+from tests.ledger.priced import BOTH
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +32,13 @@ def new_sqlite(tmp_path, migrated_file):
         return f"sqlite:///{path}"
 
     return make
+
+
+@pytest.fixture
+def sqlite_engine(new_sqlite):
+    """An engine on an empty SQLite ledger."""
+    with db.disposing(db.open_engine(new_sqlite())) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="session")
@@ -97,9 +106,7 @@ def new_postgres(new_database, migrated_database):
     return lambda: new_database(migrated_database)
 
 
-@pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)],
-)
+@pytest.fixture(params=BOTH)
 def ledger_url(request) -> str:
     """An empty ledger, on either database."""
     maker = "new_sqlite" if request.param == "sqlite" else "new_postgres"
@@ -112,6 +119,64 @@ def engine(ledger_url):
     engine = db.ensure(ledger_url)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    """Writes a text into a file; a call gives its path."""
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def book_of(text_file):
+    """Makes price books of the texts of price files."""
+    return lambda text: PriceBook.load(str(text_file("prices.toml", text)))
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Watches functions; a call gives the list of the arguments that one is called with."""
+
+    def note(owner, name):
+        calls = []
+        real = getattr(owner, name)
+
+        def noting(*arguments, **options):
+            calls.append(arguments)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, noting)
+        return calls
+
+    return note
+
+
+@pytest.fixture
+def failing_twice(monkeypatch):
+    """Makes a step raise the first two times; a call gives the errors that are left of them."""
+
+    def fail(owner, step, error, worked=None):
+        real = getattr(owner, step)
+        left = [error("step failed"), error("step failed")]
+
+        def failing(*arguments, **options):
+            if left:
+                raise left.pop()
+            result = real(*arguments, **options)
+            if worked is not None:
+                worked.set()
+            return result
+
+        monkeypatch.setattr(owner, step, failing)
+        return left
+
+    return fail
 
 
 @pytest.fixture

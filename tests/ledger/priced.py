@@ -72,11 +72,11 @@ def settled(about, *, outcome=Outcome.COMPLETE, took_ms=None, first_token_ms=Non
     )
 
 
-def fill(url, settled_with_readings, *, book=None, still_open=()):
-    """Write exchanges as a proxy would, priced by a book."""
+def fill(place, settled_with_readings, *, book=None, still_open=()):
+    """Write exchanges as a proxy would, priced by a book, into a URL or an engine's ledger."""
     problems = []
     ledger = recording.open_ledger(
-        url,
+        str(getattr(place, "url", place)),
         node="test/1/1",
         price=(book or PriceBook()).price,
         log=lambda level, line: problems.append((level, line)),
@@ -92,22 +92,31 @@ def fill(url, settled_with_readings, *, book=None, still_open=()):
 
 
 BOTH = ("sqlite", pytest.param("postgresql", marks=pytest.mark.postgres))
-"""Parameters of a fixture that yields `filled`."""
+"""Parameters of a fixture that yields `empty` or `filled`."""
 
 
-def filled(request, tmp_path_factory, settled_with_readings, *, still_open=()):
-    """An engine on a ledger of these exchanges, on the database that the fixture asks for."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
-    fill(url, settled_with_readings, still_open=still_open)
-    name = f"m{uuid.uuid4().hex}"
-    if request.param == "postgresql":
-        administer = request.getfixturevalue("administer")
-        empty = request.getfixturevalue("migrated_database")
-        administer(f"CREATE DATABASE {name} TEMPLATE {empty}")
-        source, url = url, request.getfixturevalue("postgres_server")(name)
-        sync(source, url)
-    engine = db.ensure(url)
-    yield engine
-    engine.dispose()
+def empty(request, tmp_path_factory):
+    """An engine on an empty ledger, on the database that the fixture asks for."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
+    else:
+        administer, name = request.getfixturevalue("administer"), f"m{uuid.uuid4().hex}"
+        template = request.getfixturevalue("migrated_database")
+        administer(f"CREATE DATABASE {name} TEMPLATE {template}")
+        url = request.getfixturevalue("postgres_server")(name)
+    with db.disposing(db.ensure(url)) as engine:
+        yield engine
     if request.param == "postgresql":
         administer(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def filled(request, tmp_path_factory, settled_with_readings, *, write=fill, **more):
+    """The same with these exchanges, which come to PostgreSQL from a SQLite ledger."""
+    for engine in empty(request, tmp_path_factory):
+        if engine.dialect.name == "sqlite":
+            write(engine, settled_with_readings, **more)
+        else:
+            source = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
+            write(source, settled_with_readings, **more)
+            sync(source, engine.url.render_as_string(hide_password=False))
+        yield engine

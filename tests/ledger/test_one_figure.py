@@ -39,7 +39,7 @@ from ledger.settings.names import NO_NAMES
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests import reference
-from tests.ledger.written import NOON, charge, opened, put, reading, settled
+from tests.ledger.written import NOON, charge, opened, put, reading, row, rows, settled
 
 type Answers = Mapping[str, Any]
 
@@ -221,17 +221,14 @@ def plain(ledger: list[Written]) -> dict[str, Any]:
 def by_sql(engine: Engine) -> Answers:
     """A plain SUM over the public view."""
     sums = ", ".join(f"SUM({name}) AS {name}" for name in SUMMED)
-    query = f"SELECT COUNT(*) AS requests, {sums} FROM requests"
-    with engine.connect() as connection:
-        return dict(connection.execute(sa.text(query)).one()._mapping)
+    return dict(row(engine, f"SELECT COUNT(*) AS requests, {sums} FROM requests")._mapping)
 
 
 def by_day(engine: Engine) -> Answers:
     """The same over `usage_daily`."""
     names = (*COUNTED, "unpriced", *SUMMED)
     sums = ", ".join(f"SUM({name}) AS {name}" for name in names)
-    with engine.connect() as connection:
-        found = dict(connection.execute(sa.text(f"SELECT {sums} FROM usage_daily")).one()._mapping)
+    found = row(engine, f"SELECT {sums} FROM usage_daily")._mapping
     return {
         name: found[name] or (0 if name in (*COUNTED, "unpriced") else found[name])
         for name in names
@@ -309,13 +306,13 @@ def by_focus(engine: Engine) -> Answers:
     """The rows of a FOCUS export."""
     names = tuple(focus.COLUMNS)
     with engine.connect() as connection:
-        rows = [
-            dict(zip(names, row, strict=True))
-            for _, row in DATASETS["focus"].rows(connection, Scope(), Wanted())
+        billed = [
+            dict(zip(names, each, strict=True))
+            for _, each in DATASETS["focus"].rows(connection, Scope(), Wanted())
         ]
-    covered = [row["ListCost"] for row in rows if row["x_Billing"] in ("plan", "free")]
+    covered = [each["ListCost"] for each in billed if each["x_Billing"] in ("plan", "free")]
     return {
-        "cost_picousd or 0": int(sum(row["BilledCost"] for row in rows) * PICOUSD_PER_USD),
+        "cost_picousd or 0": int(sum(each["BilledCost"] for each in billed) * PICOUSD_PER_USD),
         "covered_value_picousd or 0": int(sum(covered) * PICOUSD_PER_USD),
     }
 
@@ -324,21 +321,19 @@ def by_completeness(engine: Engine) -> Answers:
     """The counts of the view by hour."""
     names = ("errors", "without_usage", "estimated", "lost")
     sums = ", ".join(f"SUM({name}) AS {name}" for name in names)
-    with engine.connect() as connection:
-        return dict(connection.execute(sa.text(f"SELECT {sums} FROM completeness")).one()._mapping)
+    return dict(row(engine, f"SELECT {sums} FROM completeness")._mapping)
 
 
 def by_grafana(engine: Engine) -> Answers:
     """The numbers of the dashboard over a ledger."""
     found: dict[str, Any] = {}
-    with engine.connect() as connection:
-        for panel in panels_of("ledger"):
-            if panel.kind == "stat":
-                query = panel.query
-                if engine.dialect.name == "sqlite":
-                    query = query.replace("::float", " * 1.0")
-                query = re.sub(r"\$__timeFilter\(\w+\)", "true", query)
-                found |= connection.execute(sa.text(query)).one()._mapping
+    for panel in panels_of("ledger"):
+        if panel.kind == "stat":
+            query = panel.query
+            if engine.dialect.name == "sqlite":
+                query = query.replace("::float", " * 1.0")
+            query = re.sub(r"\$__timeFilter\(\w+\)", "true", query)
+            found |= row(engine, query)._mapping
     return {
         "requests": found["requests"],
         "without_usage": found["without_usage"],
@@ -357,11 +352,10 @@ def by_documentation(engine: Engine) -> Answers:
     assert query is not None
     begin = NOON.replace(day=1).strftime("%Y-%m-%d")
     asked = query[0].replace("strftime('%Y-%m-01', 'now')", f"'{begin}'")
-    with engine.connect() as connection:
-        rows = connection.execute(sa.text(asked)).all()
+    models = rows(engine, asked)
 
     def total(name: str) -> Any:
-        known = [value for row in rows if (value := row._mapping[name]) is not None]
+        known = [value for each in models if (value := each._mapping[name]) is not None]
         return sum(known) if known else None
 
     return {

@@ -1,7 +1,6 @@
 """Opening a ledger for recording: what the process imports for it, and what stops it."""
 
 import contextlib
-import sqlite3
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ import pytest
 from ledger.maintenance import keeper
 from ledger.model.errors import LedgerError
 from ledger.store.engines.sqlite_file import REVISION
-from tests.ledger.written import file_of, settled, wait_until, writing
+from tests.ledger.written import alter, file_of, rows, run_python, settled, wait_until, writing
 
 RECORD = """
 import sys
@@ -52,17 +51,9 @@ def test_recording_into_a_sqlite_ledger_imports_no_sqlalchemy(tmp_path):
     """It would hold 14 MB of every proxy's memory, for good."""
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     for _ in ("a new ledger", "the same again"):
-        done = subprocess.run(
-            [sys.executable, "-c", RECORD, url],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = run_python(RECORD, url)
         assert done.stdout == "[]\n", done.stderr
-    with sqlite3.connect(tmp_path / "ledger.sqlite3") as connection:
-        found = connection.execute("SELECT id, state FROM exchanges").fetchall()
-    connection.close()
+    found = rows(url, "SELECT id, state FROM exchanges")
     assert found == [("a", "settled")] * 2  # opened at different moments
 
 
@@ -95,8 +86,7 @@ class TestKeeperOfAProxy:
             written.settle(settled("a"))
         # Its end made the sums; a late write makes the day wait again.
         assert not keeper.a_day_waits(file_of(url), datetime.now(UTC))
-        with contextlib.closing(sqlite3.connect(file_of(url))) as connection, connection:
-            connection.execute("UPDATE exchanges SET duplicate_of = 'b'")
+        alter(url, "UPDATE exchanges SET duplicate_of = 'b'")
         assert keeper.a_day_waits(file_of(url), datetime.now(UTC))
         return url
 
@@ -135,28 +125,17 @@ class TestKeeperOfAProxy:
     def test_a_process_that_cannot_be_started_is_a_failure_of_the_keeper(self, url, started):
         broken = KEEP.replace('(sys.executable, "-c", sys.argv[2])', '("/nowhere/python",)')
         assert broken != KEEP
-        done = subprocess.run(
-            [sys.executable, "-c", broken, url, "-"],
-            input="",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
+        done = run_python(broken, url, "-")
         assert "the keeper failed" in done.stderr
 
 
 def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(new_sqlite):
     url = new_sqlite()
-    path = file_of(url)
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        connection.commit()
-        said = rf"schema 9999, this is {REVISION}.*upgrade tokentee"
-        with pytest.raises(LedgerError, match=said), writing(url):
-            pass
-        found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-    assert found == [("9999",)]
+    alter(url, "UPDATE alembic_version SET version_num = '9999'")
+    said = rf"schema 9999, this is {REVISION}.*upgrade tokentee"
+    with pytest.raises(LedgerError, match=said), writing(url):
+        pass
+    assert rows(url, "SELECT version_num FROM alembic_version") == [("9999",)]
 
 
 def test_a_day_waits_when_it_is_over_and_has_no_sums(new_sqlite, tmp_path):

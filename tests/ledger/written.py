@@ -2,6 +2,8 @@
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -119,6 +121,7 @@ def wait_until(is_so: Callable[[], object], why: Callable[[], object] = lambda: 
 class Written:
     """A ledger that runs, and what it said."""
 
+    url: str
     ledger: Ledger
     said: list[tuple[str, str]] = field(default_factory=list)
     batches: list[Sequence[Receipt]] = field(default_factory=list)
@@ -130,6 +133,10 @@ class Written:
         with contextlib.closing(sqlite3.connect(self.ledger.file)) as connection:
             query = "SELECT 1 FROM exchanges WHERE id = ?"
             wait_until(lambda: connection.execute(query, (exchange.id,)).fetchall())
+
+    def hand_over(self, exchange: Exchange) -> Receipt:
+        """Settle it, and do not wait for what becomes of it."""
+        return self.ledger.settle(exchange, reading(exchange))
 
     def settle(self, exchange: Exchange, read: Reading | None = None) -> Receipt:
         """Settle it, and wait for what becomes of it."""
@@ -166,7 +173,7 @@ def writing(url: str, *, node: str = "host/1/1", price: Any = priced) -> Iterato
         on_commit=on_commit,
         log=lambda level, line: said.append((level, line)),
     )
-    written = Written(ledger, said)
+    written = Written(url, ledger, said)
     try:
         yield written
     finally:
@@ -196,14 +203,32 @@ def put(place: Engine | str, *entries: Entry) -> None:
                 bundles.link(connection, [key_of(entry)])
 
 
+def charge_again(
+    place: Engine | str, exchange_id: str, ordinal: int, unit: int | None, **more: Any
+) -> None:
+    """Append another revision of a charge, at another price."""
+    c = tables.charges.c
+    first = (c.exchange_id == exchange_id, c.ordinal == ordinal, c.revision == 1)
+    with on(place) as engine, db.writing(engine) as connection:
+        old = connection.execute(sa.select(tables.charges).where(*first)).one()
+        values = {
+            "id": f"{exchange_id}.{ordinal}.again",
+            "revision": 2,
+            "supersedes": old.id,
+            "unit_picousd": unit,
+            "amount_picousd": None if unit is None else unit * old.quantity,
+        }
+        connection.execute(sa.insert(tables.charges).values({**old._mapping, **values, **more}))
+
+
 def key_of(entry: Entry) -> Key:
     return instant_text(entry[0].opened_at), entry[0].id
 
 
-def whole(exchange: Exchange, **more: Any) -> Entry:
-    """An exchange with the ordinary reading, priced."""
+def whole(exchange: Exchange, lines: Sequence[Charge] | None = None, **more: Any) -> Entry:
+    """An exchange with the ordinary reading, charged as `priced` has it or with these lines."""
     read = reading(exchange, **more)
-    return exchange, read, priced(exchange, read)
+    return exchange, read, priced(exchange, read) if lines is None else lines
 
 
 def bundle_of(entry: Entry) -> bundles.Bundle:
@@ -249,10 +274,29 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
     ]
 
 
+def intake_on(engine: Engine, *, spooling: bool = False) -> sqlite3.Connection:
+    """A connection as the writer has one, which is not of the engine's pool."""
+    pooled = engine.raw_connection()
+    found = pooled.driver_connection
+    assert isinstance(found, sqlite3.Connection)
+    pooled.detach()
+    for statement in batch_insert.setup(spooling=spooling):
+        found.execute(statement)
+    return found
+
+
 def totals(place: Engine | str) -> tuple[Any, ...]:
     """Requests, input tokens, output tokens and cost of a ledger."""
     sums = ", ".join(f"SUM({name})" for name in ("input_tokens", "output_tokens", "cost_picousd"))
     return tuple(row(place, f"SELECT COUNT(*), {sums} FROM requests"))
+
+
+def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, to its end, with nothing on standard input."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(
+        command, input="", capture_output=True, text=True, check=False, timeout=90
+    )
 
 
 def file_of(url: str) -> Path:

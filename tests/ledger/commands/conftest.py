@@ -33,9 +33,9 @@ def own_ledger(tmp_path):
 
 @pytest.fixture
 def run(app, ledger):
-    """Calls a command; a LedgerError comes through."""
+    """Calls a command, which exits with 0 or what is said; a LedgerError comes through."""
 
-    def call(*words, url=ledger, columns=100):
+    def call(*words, url=ledger, columns=100, exits=0):
         environment = {
             "TOKENTEE_LEDGER": url,
             "TOKENTEE_PRICES": None,
@@ -46,6 +46,7 @@ def run(app, ledger):
         if isinstance(result.exception, LedgerError):
             raise result.exception
         assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert result.exit_code == exits, result.output
         return result
 
     return call

@@ -16,7 +16,7 @@ from ledger.store.engines.sqlite_file import REVISION
 from ledger.sync import spool
 from ledger.sync.merging import RefusedExchange
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate
-from tests.ledger.written import NOON, put, row, settled, whole
+from tests.ledger.written import NOON, alter, put, row, settled, whole
 
 pytestmark = pytest.mark.usefixtures("own_data_directory")
 
@@ -29,30 +29,25 @@ def tokentee(run):
 def test_a_ledger_is_made_and_looked_at(tokentee, tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     result = tokentee("db", "upgrade", "--ledger", url)
-    assert result.exit_code == 0
     assert result.stdout == ""
     assert f"{url} has the schema {REVISION}" in result.stderr
-    result = tokentee("db", "current", "--ledger", url)
-    assert (result.exit_code, result.stdout) == (0, f"{REVISION}\n")
-    result = tokentee("db", "check", "--ledger", url)
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert tokentee("db", "current", "--ledger", url).stdout == f"{REVISION}\n"
+    assert tokentee("db", "check", "--ledger", url).stdout == ""
 
 
 def test_the_default_ledger_is_meant_if_none_is_named(tokentee, own_data_directory):
-    assert tokentee("db", "upgrade").exit_code == 0
+    tokentee("db", "upgrade")
     assert (own_data_directory / "ledger.sqlite3").exists()
 
 
 def test_an_older_ledger_is_said_to_be_one_and_copied_before_it_changes(tokentee, tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    engine = db.create(url)
-    with migration.migrating(engine) as connection:
-        migration.run_alembic("upgrade", connection, "0001")
-    engine.dispose()
-    result = tokentee("db", "current", "--ledger", url)
-    assert (result.exit_code, result.stdout) == (1, "0001\n")
+    with db.disposing(db.create(url)) as engine:
+        migrate(engine, "0001")
+    result = tokentee("db", "current", "--ledger", url, exits=1)
+    assert result.stdout == "0001\n"
     assert "tokentee db upgrade" in result.stderr
-    assert tokentee("db", "check", "--ledger", url).exit_code == 1
+    tokentee("db", "check", "--ledger", url, exits=1)
     result = tokentee("db", "upgrade", "--ledger", url)
     assert "as it was before: " in result.stderr
     (copy,) = tmp_path.glob("ledger.sqlite3.before-*")
@@ -61,18 +56,13 @@ def test_an_older_ledger_is_said_to_be_one_and_copied_before_it_changes(tokentee
 
 def test_differences_are_printed(tokentee, new_sqlite):
     url = new_sqlite()
-    engine = db.open_engine(url)
-    with db.writing(engine) as connection:
-        connection.exec_driver_sql("ALTER TABLE learned ADD COLUMN surprise INTEGER")
-    engine.dispose()
-    result = tokentee("db", "check", "--ledger", url)
-    assert result.exit_code == 1
+    alter(url, "ALTER TABLE learned ADD COLUMN surprise INTEGER")
+    result = tokentee("db", "check", "--ledger", url, exits=1)
     assert "surprise" in result.stdout
 
 
 def test_every_column_is_described(tokentee, new_sqlite):
     result = tokentee("db", "describe", "--ledger", new_sqlite())
-    assert result.exit_code == 0
     for words in ("usage_daily: ", "cache_hit_rate", "charges: ", "amount_picousd", "bigint"):
         assert words in result.stdout
 
@@ -80,12 +70,10 @@ def test_every_column_is_described(tokentee, new_sqlite):
 def test_dropping_asks_first(tokentee, new_sqlite):
     url = new_sqlite()
     put(url, whole(settled("a")), whole(settled("b", at=NOON.replace(day=5))))
-    result = tokentee("db", "drop", "--before", "2026-11-04", "--ledger", url)
-    assert result.exit_code == 1
+    result = tokentee("db", "drop", "--before", "2026-11-04", "--ledger", url, exits=1)
     assert "1 exchanges were opened before 2026-11-04 00:00 UTC; --yes drops them" in result.stderr
     assert row(url, "SELECT COUNT(*) FROM exchanges") == (2,)
-    result = tokentee("db", "drop", "--before", "2026-11-04", "--yes", "--ledger", url)
-    assert result.exit_code == 0
+    tokentee("db", "drop", "--before", "2026-11-04", "--yes", "--ledger", url)
     assert row(url, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
 
 
@@ -93,10 +81,9 @@ def test_dropping_asks_first(tokentee, new_sqlite):
 @pytest.mark.parametrize("revision", OLDER)
 def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, revision):
     path = tmp_path / "ledger.sqlite3"
-    engine = db.create(f"sqlite:///{path}")
-    migrate(engine, revision)
-    fill(engine, data_of(revision))
-    engine.dispose()
+    with db.disposing(db.create(f"sqlite:///{path}")) as engine:
+        migrate(engine, revision)
+        fill(engine, data_of(revision))
     db.ensure(f"sqlite:///{path}").dispose()
     (copy,) = sqlite_file.copies_of(path)
     ended = "SELECT COUNT(*) FROM exchanges WHERE state != 'open'"
@@ -104,11 +91,9 @@ def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, r
     assert row(copied, ended) != (0,)
     words = ("db", "drop", "--before", "2100-01-01", "--ledger", str(path))
     result = tokentee(*words, "--segments")
-    assert result.exit_code == 0
     assert f"segments of 0 requests were dropped from the copy {copy}" in result.stderr
     assert row(copied, ended) != (0,)
     result = tokentee(*words, "--yes")
-    assert result.exit_code == 0
     assert f"exchanges were dropped from the copy {copy}" in result.stderr
     assert row(copied, ended) == (0,)
     assert migration.revision_of(copied) == revision
@@ -117,36 +102,28 @@ def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, r
 
 def test_a_sync(tokentee, new_sqlite):
     source, target = new_sqlite("source"), new_sqlite("target")
-    engine = db.open_engine(source)
-    put(engine, whole(settled("a")), whole(settled("b")))
+    put(source, whole(settled("a")), whole(settled("b")))
     result = tokentee("sync", source, target)
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stdout == ""
     assert "2 exchanges are in the target, 0 were refused" in result.stderr
-    put(engine, whole(settled("c")), whole(settled("d")))
-    engine.dispose()
-    engine = db.open_engine(target)
-    with db.writing(engine) as connection:
-        connection.exec_driver_sql(
-            "CREATE TRIGGER refuse BEFORE INSERT ON readings "
-            "BEGIN SELECT RAISE(ABORT, 'not these'); END"
-        )
-    assert tokentee("sync", source, target).exit_code == 1
-    result = tokentee("sync", source, target)
+    put(source, whole(settled("c")), whole(settled("d")))
+    trigger = "CREATE TRIGGER refuse BEFORE INSERT ON readings"
+    alter(target, f"{trigger} BEGIN SELECT RAISE(ABORT, 'not these'); END")
+    tokentee("sync", source, target, exits=1)
+    result = tokentee("sync", source, target, exits=1)
     assert result.stdout == "c\tnot these\nd\tnot these\n"
     assert "2 exchanges are in the target, 2 were refused" in result.stderr
-    engine.dispose()
 
 
 @pytest.mark.parametrize("words", [[], ["sqlite:///a"], ["sqlite:///a", "--status"]])
 def test_a_sync_of_what(tokentee, words):
-    result = tokentee("sync", *words)
-    assert result.exit_code == 2
+    result = tokentee("sync", *words, exits=2)
     assert "give SOURCE and TARGET" in result.stderr
 
 
 def test_the_status_of_spools(tokentee):
     result = tokentee("sync", "--status")
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stdout == ""
     assert "no spool" in result.stderr
 
     url = urls.parse_url("postgresql+psycopg://u:secret@h/d")
@@ -159,7 +136,6 @@ def test_the_status_of_spools(tokentee):
             "VALUES ('a', '2026-11-02 12:00:00.000000Z'), ('a', '2026-11-02 12:00:00.000000Z')"
         )
     result = tokentee("sync", "--status")
-    assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         f"postgresql+psycopg://u:***@h/d\t{path}",
         "  waiting: 1, the oldest of 2026-11-02 12:00:00 UTC",
@@ -170,8 +146,7 @@ def test_the_status_of_spools(tokentee):
         refused = [RefusedExchange(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
         spool.settle_outbox(connection, 9, refused, now=NOON)
         db.note(connection, "trouble", "connection refused")
-    result = tokentee("sync", "--status")
-    assert result.exit_code == 1
+    result = tokentee("sync", "--status", exits=1)
     assert result.stdout.splitlines()[1:] == [
         "  waiting: 0",
         "  last shipped: 2026-11-02 12:00:00 UTC",

@@ -107,7 +107,7 @@ def url(tmp_path):
     now = datetime.now(UTC)
     minutes = int((now - NOON).total_seconds() // 60)
     limit = stated(42, now + timedelta(hours=2, minutes=30))
-    play(url, [answered("1", minutes, "s1", "k", [limit])]).dispose()
+    play(url, [answered("1", minutes, "s1", "k", [limit])])
     return url
 
 

@@ -4,7 +4,7 @@ installed and rolled back."""
 import hashlib
 import json
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -13,20 +13,19 @@ from ledger.model.errors import LedgerError
 from ledger.pricing import snapshots
 from ledger.pricing.prices import PriceBook
 from ledger.pricing.snapshots import Snapshots
+from tests.ledger.priced import NOVEMBER as NOW
 from tests.ledger.priced import amounts, cost, exchange, fill, reading, settled
+from tests.ledger.pricing.test_snapshots import LITELLM, MODELS_DEV
 
 """`tokentee prices`, as it is called."""
 
 
-def test_a_price_file_is_checked(run, tmp_path):
-    path = tmp_path / "prices.toml"
-    path.write_text('[[price]]\nmodel = "x"\nfree = true\n')
+def test_a_price_file_is_checked(run, text_file):
+    path = text_file("prices.toml", '[[price]]\nmodel = "x"\nfree = true\n')
     result = run("prices", "check", str(path))
-    assert result.exit_code == 0
     assert result.stdout.startswith(f"{path}: 1 price, 0 gateways; sha256:")
     path.write_text('litellm = "none.json"\n[[price]]\nmodle = "x"\n')
-    result = run("prices", "check", str(path))
-    assert result.exit_code == 1
+    result = run("prices", "check", str(path), exits=1)
     assert len(result.stderr.splitlines()) == 2
     assert "line 3: price 1: modle: unknown" in result.stderr
 
@@ -36,17 +35,18 @@ def test_a_price_is_shown_with_its_source(run):
     lines = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.strip()}
     assert lines["output"][1] == "40"
     assert "openai/o3" in result.stdout
-    result = run("prices", "show", "gpt-5", "--host", "api.openai.com", "--tier", "scale")
-    assert (result.exit_code, result.stdout) == (1, "")
+    result = run("prices", "show", "gpt-5", "--host", "api.openai.com", "--tier", "scale", exits=1)
+    assert result.stdout == ""
     assert "service_tier 'scale': no price for it is known" in result.stderr
 
 
 """`tokentee reprice`, as it is called."""
 
 
-def test_repricing_is_shown_first_and_then_done(run, own_ledger, tmp_path):
-    prices = tmp_path / "prices.toml"
-    prices.write_text('[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 9 }\n')
+def test_repricing_is_shown_first_and_then_done(run, own_ledger, text_file):
+    prices = text_file(
+        "prices.toml", '[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 9 }\n'
+    )
     with_prices = ["reprice", "--prices", str(prices)]
     result = run(*with_prices, "--dry-run", url=own_ledger)
     assert "$0.000005" in result.stdout
@@ -88,33 +88,13 @@ def genai(price=1.25, **more):
     return json.dumps([{**openai, **more}])
 
 
-LITELLM = json.dumps(
-    {"gpt-99": {"litellm_provider": "openai", "input_cost_per_token": 3e-06, "mode": "chat"}}
-)
-MODELS_DEV = json.dumps(
-    {
-        "openai": {
-            "id": "openai",
-            "models": {
-                "gpt-99": {
-                    "cost": {"input": 3, "output": 9, "context_over_200k": {"input": 6}},
-                    "name": "x",
-                }
-            },
-        }
-    }
-)
-NOW = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
-
-
 @pytest.fixture
-def update(run, own_data_directory, tmp_path, monkeypatch):
+def update(run, own_data_directory, text_file, monkeypatch):
     """Writes a list and reads it with the command, at the minute given."""
 
     def call(text, *options, minute=0, **more):
         monkeypatch.setattr(snapshots, "now_in_seconds", lambda: NOW + timedelta(minutes=minute))
-        path = tmp_path / "list.json"
-        path.write_text(text)
+        path = text_file("list.json", text)
         return run("prices", "update", str(path), *options, **more)
 
     return call
@@ -126,11 +106,15 @@ def price_of(model, *, at):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [(genai(), "genai-prices"), (LITELLM, "litellm"), (MODELS_DEV, "models.dev")]
+    ("text", "kind"),
+    [
+        (genai(), "genai-prices"),
+        (json.dumps(LITELLM), "litellm"),
+        (json.dumps(MODELS_DEV), "models.dev"),
+    ],
 )
 def test_a_list_of_each_form_prices_what_had_no_price(update, text, kind):
-    result = update(text, "--accept")
-    assert result.exit_code == 0, result.stderr
+    update(text, "--accept")
     digest = hashlib.sha256(text.encode()).hexdigest()
     (line,) = price_of("gpt-99", at=NOW)
     assert line.amount_picousd == 3_000_000 * 1_000_000 * (2 if kind != "litellm" else 1)
@@ -138,8 +122,8 @@ def test_a_list_of_each_form_prices_what_had_no_price(update, text, kind):
 
 
 def test_a_request_is_priced_by_the_list_that_was_in_force_when_it_was_opened(update):
-    assert update(genai(2), minute=1).exit_code == 0
-    assert update(genai(3), minute=2).exit_code == 0
+    update(genai(2), minute=1)
+    update(genai(3), minute=2)
     found = {
         minute: cost(price_of("gpt-5", at=NOW + timedelta(minutes=minute))) // 10**12
         for minute in (1, 2, 3)
@@ -169,18 +153,17 @@ def test_new_changed_and_removed_prices_are_shown(update):
 
 
 def test_a_price_that_more_than_doubles_needs_to_be_accepted(update):
-    result = update(genai(2.51))
-    assert result.exit_code == 1
+    result = update(genai(2.51), exits=1)
     assert "openai/gpt-5 input_mtok: 1.25 -> 2.51  !" in result.stdout
     assert "--accept; the old prices stay in force" in result.stderr
     assert Snapshots().newest() is None
-    assert update(genai(2.5)).exit_code == 0
-    assert update(genai(1.24), minute=1).exit_code == 1
-    assert update(genai(1.24), "--accept", minute=2).exit_code == 0
+    update(genai(2.5))
+    update(genai(1.24), minute=1, exits=1)
+    update(genai(1.24), "--accept", minute=2)
 
 
 def test_a_dry_run_writes_nothing(update, own_data_directory):
-    assert update(genai(2), "--dry-run").exit_code == 0
+    update(genai(2), "--dry-run")
     assert not (own_data_directory / "prices").exists()
 
 
@@ -188,7 +171,7 @@ def test_a_digest_is_checked(update, own_data_directory):
     digest = hashlib.sha256(genai(2).encode()).hexdigest()
     with pytest.raises(LedgerError, match=f"has the digest {digest}, not 00; nothing changes"):
         update(genai(2), "--sha256", "00")
-    assert update(genai(2), "--sha256", digest.upper()).exit_code == 0
+    update(genai(2), "--sha256", digest.upper())
     folder = own_data_directory / "prices"
     assert {path.name for path in folder.iterdir()} == {"index.json", f"{digest}.json"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
@@ -210,10 +193,10 @@ def test_a_rollback_is_in_force_from_now_on_and_moves_nothing_before(update, run
     update(genai(2), minute=1)
     update(genai(3), minute=2)
     monkeypatch.setattr(snapshots, "now_in_seconds", lambda: NOW + timedelta(minutes=3))
-    assert run("prices", "rollback").exit_code == 0
+    run("prices", "rollback")
     prices = [cost(price_of("gpt-5", at=NOW + timedelta(minutes=each))) for each in (2, 3)]
     assert prices == [3 * 10**12, 2 * 10**12]
-    assert run("prices", "rollback").exit_code == 0
+    run("prices", "rollback")
     assert price_of("gpt-5", at=NOW + timedelta(minutes=3))[0].price_source.startswith(
         "genai-prices 0."
     )
@@ -228,7 +211,7 @@ def test_the_history_of_a_model(update, run):
     assert first.startswith("installed            uncached_input 1.25,")
     assert second.startswith("2026-11-02 12:01:00  uncached_input 2,")
     assert "(genai-prices sha256:" in second
-    assert run("prices", "history", "no-such-model").exit_code == 1
+    run("prices", "history", "no-such-model", exits=1)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +305,7 @@ def server():
 
 @pytest.mark.usefixtures("own_data_directory")
 def test_a_list_is_fetched_when_it_is_asked_for(run, server):
-    assert run("prices", "update", f"{server}/list.json").exit_code == 0
+    run("prices", "update", f"{server}/list.json")
     assert Snapshots().entries[0].source == f"{server}/list.json"
 
 

@@ -1,5 +1,6 @@
 """Sums that keep what is not known apart from zero, and percentiles of times."""
 
+import itertools
 import math
 from collections import Counter
 
@@ -62,10 +63,7 @@ def test_top_rows_and_the_rest_add_up_to_all(costs, top):
 
 def test_the_top_rows_are_those_that_cost_most_in_their_own_order():
     costs = {"1st": 5, "2nd": 9, "3rd": None, "4th": 7}
-    rows = [
-        Row(key=(day,), figures=Figures(requests=1, cost_picousd=cost))
-        for day, cost in costs.items()
-    ]
+    rows = list(itertools.starmap(row, costs.items()))
     assert [row.key for row in top_of(rows, 2)] == [("2nd",), ("4th",), (None,)]
     assert top_of(rows, 2)[-1].merged == 2
     assert top_of(rows, 2)[-1].figures == Figures(requests=2, cost_picousd=5)

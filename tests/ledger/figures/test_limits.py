@@ -16,11 +16,10 @@ from ledger.model.quota import PPM, Quota, QuotaKind
 from ledger.model.usage import Usage
 from ledger.pages import html_file
 from ledger.reports import activity_text, limits_text
-from ledger.store import db
 from ledger.store.scope import Scope
-from ledger.sync import merging
 from tests.ledger.pages.serving import pages
-from tests.ledger.written import NOON, opened, reading, row, settled, writing
+from tests.ledger.priced import BOTH, filled
+from tests.ledger.written import NOON, opened, reading, row, rows, settled, writing
 
 HOUR = timedelta(hours=1)
 FIRST_RESET = NOON + 5 * HOUR
@@ -72,28 +71,16 @@ DAY = [
 ]  # fmt: skip
 
 
-def play(url, entries):
-    with writing(url) as written:
+def play(place, entries):
+    """Write them into a URL or an engine's ledger, one after the other."""
+    with writing(str(getattr(place, "url", place))) as written:
         for exchange, read in entries:
             assert written.settle(exchange, read).committed
-    return db.open_engine(url)
 
 
-@pytest.fixture(
-    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
-)
+@pytest.fixture(scope="module", params=BOTH)
 def engine(request, tmp_path_factory):
-    url = f"sqlite:///{tmp_path_factory.mktemp('limits') / 'ledger.sqlite3'}"
-    engine = play(url, DAY)
-    if request.param == "postgresql":
-        request.getfixturevalue("administer")("CREATE DATABASE limits")
-        target = request.getfixturevalue("postgres_server")("limits")
-        db.ensure(target).dispose()
-        merging.sync(url, target)
-        engine.dispose()
-        engine = db.open_engine(target)
-    yield engine
-    engine.dispose()
+    yield from filled(request, tmp_path_factory, DAY, write=play)
 
 
 def of(engine, minutes, window="5h", **more):
@@ -104,8 +91,7 @@ def of(engine, minutes, window="5h", **more):
 
 def test_a_row_only_where_a_figure_changed(engine):
     kept = "SELECT exchange_id FROM quotas WHERE \"window\" = '5h' ORDER BY observed_at"
-    with engine.connect() as connection:
-        found = connection.exec_driver_sql(kept).scalars().all()
+    found = [name for (name,) in rows(engine, kept)]
     assert found == ["1", "2", "4", "6", "7", "8", "9"]
 
 
@@ -132,10 +118,9 @@ def test_keys_and_providers(engine):
     assert limits.limits(engine, NOON + timedelta(days=40)) == []
 
 
-def test_shares_of_the_first_window(tmp_path):
-    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", DAY[:6])
-    limit = of(engine, 90)
-    engine.dispose()
+def test_shares_of_the_first_window(sqlite_engine):
+    play(sqlite_engine, DAY[:6])
+    limit = of(sqlite_engine, 90)
     # 10 -> 12 s1; 12 -> 15 s2; 15 -> 19 shared 1 : 3 by s3 and s2.
     assert dict(limit.shares_ppm) == {"s2": 60_000, "s1": 20_000, "s3": 10_000}
     # 9 points in 80 minutes: the other 81 take 12 hours, and it resets before that.
@@ -174,28 +159,25 @@ def rate_of(limit, left):
     )
 
 
-def test_a_rate_has_what_remains_of_it(tmp_path):
+def test_a_rate_has_what_remains_of_it(sqlite_engine):
     rate = rate_of(200, 150)
     exchange, read = answered("r", 0, "s", "k", [rate], retry_after_ms=1_500, http_status=429)
-    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", [(exchange, read)])
-    (limit,) = limits.limits(engine, NOON + HOUR)
-    waited = row(engine, "SELECT retry_after_ms, account FROM requests")
-    engine.dispose()
+    play(sqlite_engine, [(exchange, read)])
+    (limit,) = limits.limits(sqlite_engine, NOON + HOUR)
+    waited = row(sqlite_engine, "SELECT retry_after_ms, account FROM requests")
     assert (limit.kind, limit.used_ppm, limit.remaining) == ("rate", 250_000, 150)
     assert tuple(waited) == (1_500, "a")
 
 
-def test_replaying_adds_no_row(tmp_path):
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    play(url, DAY).dispose()
-    engine = play(url, DAY)
-    assert tuple(row(engine, "SELECT COUNT(*) FROM quotas")) == (8,)
-    engine.dispose()
+def test_replaying_adds_no_row(sqlite_engine):
+    play(sqlite_engine, DAY)
+    play(sqlite_engine, DAY)
+    assert tuple(row(sqlite_engine, "SELECT COUNT(*) FROM quotas")) == (8,)
 
 
-def test_the_command(tmp_path):
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    play(url, [answered("1", 0, "s1", "k1", [stated(10, FIRST_RESET)])]).dispose()
+def test_the_command(new_sqlite):
+    url = new_sqlite()
+    play(url, [answered("1", 0, "s1", "k1", [stated(10, FIRST_RESET)])])
     runner = CliRunner()
     assert runner.invoke(
         application(), ["limits", "--ledger", url, "--format", "json"]
@@ -216,28 +198,23 @@ def test_texts(engine):
     assert limits_text.lines([], now, 80) == ["no answer has stated a limit yet"]
 
 
-def test_an_opened_exchange_has_no_limits(tmp_path):
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    with writing(url) as written:
+def test_an_opened_exchange_has_no_limits(sqlite_engine):
+    with writing(str(sqlite_engine.url)) as written:
         written.open(opened("o"))
-    engine = db.open_engine(url)
-    assert limits.limits(engine, NOON) == []
-    engine.dispose()
+    assert limits.limits(sqlite_engine, NOON) == []
 
 
-def test_a_key_whose_answers_changed_no_figure_has_its_accounts_limit(tmp_path):
+def test_a_key_whose_answers_changed_no_figure_has_its_accounts_limit(sqlite_engine):
     entries = [*DAY[:2], answered("3", 20, "s2", "k2", [stated(12, FIRST_RESET)])]
-    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", entries)
-    assert of(engine, 30, key="k2") == of(engine, 30, key="k1")
-    engine.dispose()
+    play(sqlite_engine, entries)
+    assert of(sqlite_engine, 30, key="k2") == of(sqlite_engine, 30, key="k1")
 
 
-def test_no_limit_pushes_out_another(tmp_path, monkeypatch):
+def test_no_limit_pushes_out_another(sqlite_engine, monkeypatch):
     others = [answered(f"r{n}", n + 1, "s", "k9", [rate_of(9, n)], account="b") for n in range(8)]
     monkeypatch.setattr(limits, "ROWS_MAX", 5)
-    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", [DAY[0], *others])
-    found = limits.limits(engine, NOON + timedelta(minutes=20))
-    engine.dispose()
+    play(sqlite_engine, [DAY[0], *others])
+    found = limits.limits(sqlite_engine, NOON + timedelta(minutes=20))
     assert [(each.kind, each.used_ppm) for each in found] == [("plan", 100_000), ("rate", 222_222)]
 
 
@@ -297,25 +274,23 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets)
     assert all(share > 0 for share in found.values())
 
 
-def test_pages_and_top_show_them(tmp_path):
-    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", DAY)
+def test_pages_and_top_show_them(sqlite_engine):
+    play(sqlite_engine, DAY)
     now = NOON + timedelta(minutes=331)
-    shown = "\n".join(activity_text.lines(activity.take(engine, Scope(), now), 80))
-    written = html_file.page(engine, Scope(), now=now)
-    with pages(engine, now=lambda: now) as site:
+    shown = "\n".join(activity_text.lines(activity.take(sqlite_engine, Scope(), now), 80))
+    written = html_file.page(sqlite_engine, Scope(), now=now)
+    with pages(sqlite_engine, now=lambda: now) as site:
         assert "/section/limits" in site.get("/").text
         live = site.get("/section/limits").text
-    engine.dispose()
     assert "limits: 5h 100% (full in now) · overage 3%" in shown
     for text in (written, live):
         assert 'value="100">100%</meter>' in text
         assert "4 h 29 min" in text
 
 
-def test_a_ledger_without_limits_has_no_such_part(tmp_path):
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    engine = play(url, [answered("1", 0, "s", "k", [])])
-    with pages(engine, now=lambda: NOON) as site:
+def test_a_ledger_without_limits_has_no_such_part(sqlite_engine):
+    play(sqlite_engine, [answered("1", 0, "s", "k", [])])
+    with pages(sqlite_engine, now=lambda: NOON) as site:
         assert "/section/limits" not in site.get("/").text
-    assert "limits:" not in "\n".join(activity_text.lines(activity.take(engine, Scope(), NOON), 80))
-    engine.dispose()
+    taken = activity.take(sqlite_engine, Scope(), NOON)
+    assert "limits:" not in "\n".join(activity_text.lines(taken, 80))

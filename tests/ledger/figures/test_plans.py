@@ -21,7 +21,7 @@ from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.store.tables import quotas
 from tests.ledger.figures.test_limits import HOUR, answered, play, stated
-from tests.ledger.written import COST, NOON, charge, put, reading, settled, whole
+from tests.ledger.written import COST, NOON, charge, on, put, settled, whole
 
 NAMES, _ = read(
     """
@@ -58,16 +58,12 @@ def ledger(engine):
     ]
     for name, at, facts, billing in entries:
         put(engine, whole(settled(name, at=at, **facts), billing=billing))
-    unpriced = settled("i", at=moment(9, 5), agent="codex")
-    put(
-        engine,
-        (unpriced, reading(unpriced, billing=Billing.PLAN), [charge("output", 1, None)]),
-        whole(
-            settled("j", at=moment(9, 6), agent="codex"),
-            billing=Billing.PLAN,
-            usage_source=UsageSource.ESTIMATED,
-        ),
-    )
+    for name, day, lines, source in (
+        ("i", 5, [charge("output", 1, None)], UsageSource.REPORTED),
+        ("j", 6, None, UsageSource.ESTIMATED),
+    ):
+        exchange = settled(name, at=moment(9, day), agent="codex")
+        put(engine, whole(exchange, lines, billing=Billing.PLAN, usage_source=source))
     return engine
 
 
@@ -89,9 +85,8 @@ def test_plans_by_month(ledger, is_rolled):
     ]
 
 
-def test_a_ledger_without_plans(new_sqlite):
-    with db.disposing(db.open_engine(new_sqlite())) as engine:
-        assert plan_months(engine, Scope()) == []
+def test_a_ledger_without_plans(sqlite_engine):
+    assert plan_months(sqlite_engine, Scope()) == []
 
 
 def quota(window, used_ppm, resets_at, *, kind="plan", status=None):
@@ -108,9 +103,10 @@ def quota(window, used_ppm, resets_at, *, kind="plan", status=None):
     }
 
 
-def test_the_command(new_sqlite, tmp_path):
-    names = tmp_path / "names.toml"
-    names.write_text('[[plan]]\nname = "Max"\nusd_per_month = 0.000001\nkey_hint = "1a2b"\n')
+def test_the_command(new_sqlite, text_file):
+    names = text_file(
+        "names.toml", '[[plan]]\nname = "Max"\nusd_per_month = 0.000001\nkey_hint = "1a2b"\n'
+    )
     url = new_sqlite()
     words = ["limits", "--names", str(names), "--ledger", url]
     with db.disposing(db.open_engine(url)) as engine:
@@ -124,8 +120,8 @@ def test_the_command(new_sqlite, tmp_path):
         ]
         for number, window in enumerate(windows):
             at = moment(9) + timedelta(minutes=number)
-            first = {} if number else {"billing": Billing.PLAN}
-            put(engine, whole(settled(f"e{number}", at=at, key_hint="1a2b"), **first))
+            billing = None if number else Billing.PLAN
+            put(engine, whole(settled(f"e{number}", at=at, key_hint="1a2b"), billing=billing))
             with db.writing(engine) as connection:
                 of = {"opened_at": at, "observed_at": at, "exchange_id": f"e{number}"}
                 connection.execute(quotas.insert().values(**window, **of))
@@ -167,14 +163,13 @@ ROWS = [
 @pytest.fixture
 def url(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    play(url, ENTRIES).dispose()
+    play(url, ENTRIES)
     return url
 
 
 def rows(url, scope):
-    engine = play(url, [])
-    found = plans.report_by_block(engine, scope, now=NOON)
-    engine.dispose()
+    with on(url) as engine:
+        found = plans.report_by_block(engine, scope, now=NOON)
     return [(row.key, row.figures.requests) for row in found.rows]
 
 
@@ -207,7 +202,7 @@ def test_windows_of_another_account_do_not_cut_these(tmp_path):
         answered("2", 30, "t", "j", [stated(1, NOON + 4 * HOUR)], **theirs),  # 11:00 to 16:00
         answered("3", 150, "t", "j", [stated(2, NOON + 4 * HOUR)], **theirs),
     ]
-    play(url, two).dispose()
+    play(url, two)
     for only in (("provider", "another"), ("session", "t")):
         assert rows(url, Scope(only=(only,))) == [(("2026-11-02 11:00", "16:00", "stated"), 2)]
     assert sum(count for _, count in rows(url, Scope())) == 3

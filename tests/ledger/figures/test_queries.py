@@ -12,7 +12,6 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
 from ledger.settings.names import NO_NAMES, read
-from ledger.store import db
 from ledger.store.scope import Scope, conditions, requests
 from tests.ledger import written
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
@@ -309,9 +308,8 @@ def test_the_nearest_word_is_named(engine, word, meant):
         report(engine, ["model"], Scope(only=((word, "x"),)))
 
 
-def test_another_model_than_was_asked_for_is_told_from_an_alias(tmp_path):
+def test_another_model_than_was_asked_for_is_told_from_an_alias(sqlite_engine):
     """Whatever else the report is by: a deployment of Azure may have any name."""
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     asked = [
         ("openai", "gpt-5", "gpt-5-2025-08-07"),
         ("openai", "gpt-5", "gpt-5-nano"),
@@ -324,17 +322,14 @@ def test_another_model_than_was_asked_for_is_told_from_an_alias(tmp_path):
         one = exchange("gpt-5", id=f"m{number}", request_model=request_model)
         ended = replace(settled(one), provider=provider, response_model=response_model)
         entries.append((ended, reading(input_tokens=10, output_tokens=5)))
-    fill(url, entries)
-    with db.disposing(db.open_existing(url)) as engine:
-        found = report(engine, ["request_model", "model"], Scope())
-        assert found.other_models == {("gpt-5", "gpt-5-nano"): 2}
-        assert report(engine, ["model"], Scope()).other_models == {}
+    fill(sqlite_engine, entries)
+    found = report(sqlite_engine, ["request_model", "model"], Scope())
+    assert found.other_models == {("gpt-5", "gpt-5-nano"): 2}
+    assert report(sqlite_engine, ["model"], Scope()).other_models == {}
 
 
-def test_a_ledger_of_nothing(tmp_path):
-    engine = db.ensure(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
-    found = report(engine, ["model"], Scope())
-    engine.dispose()
+def test_a_ledger_of_nothing(sqlite_engine):
+    found = report(sqlite_engine, ["model"], Scope())
     assert found.rows == ()
     assert found.total.figures.requests == 0
     assert found.total.figures.cost_picousd is None
@@ -348,19 +343,14 @@ def test_what_nothing_is_by(engine, word):
 
 def test_a_report_agrees_with_the_public_views(engine):
     """langwatch#7034: two pages, two totals."""
-    with engine.connect() as connection:
-        row = connection.execute(
-            sa.text(
-                "SELECT SUM(requests), SUM(input_tokens), SUM(output_tokens), SUM(cost_picousd), "
-                "SUM(unpriced), SUM(errors), SUM(extra_input_tokens), SUM(estimated_output_tokens) "
-                "FROM usage_daily"
-            )
-        ).one()
-        states = dict(
-            connection.execute(
-                sa.text("SELECT cost_state, COUNT(*) FROM requests GROUP BY cost_state")
-            ).fetchall()
-        )
+    row = written.row(
+        engine,
+        "SELECT SUM(requests), SUM(input_tokens), SUM(output_tokens), SUM(cost_picousd), "
+        "SUM(unpriced), SUM(errors), SUM(extra_input_tokens), SUM(estimated_output_tokens) "
+        "FROM usage_daily",
+    )
+    by_state = "SELECT cost_state, COUNT(*) FROM requests GROUP BY cost_state"
+    states = dict(map(tuple, written.rows(engine, by_state)))
     total = report(engine, ["day"], Scope()).total.figures
     assert tuple(row) == (
         total.requests,
@@ -375,52 +365,44 @@ def test_a_report_agrees_with_the_public_views(engine):
     assert states == {"priced": 6, "partial": 1, "unpriced": 1, "reported": 1, None: 1}
 
 
-def test_more_than_64_bits(tmp_path):
+def test_more_than_64_bits(sqlite_engine):
     """SQLite's own sum would overflow at 9.2 million USD. Counts of an upstream that lies are
     bounded before they are stored, so that no sum of theirs can."""
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     about = exchange("unknown-model")
     lies = dict.fromkeys(("input_tokens", "cache_read_tokens", "output_tokens"), COUNT_MAX)
     read = reading(**lies, reported_cost_picousd=10**17)
-    fill(url, [(settled(replace(about, id=f"e{n:02}")), read) for n in range(100)])
-    engine = db.ensure(url)
-    total = report(engine, ["model"], Scope()).total.figures
-    engine.dispose()
+    fill(sqlite_engine, [(settled(replace(about, id=f"e{n:02}")), read) for n in range(100)])
+    total = report(sqlite_engine, ["model"], Scope()).total.figures
     assert total.cost_picousd == total.reported_cost_picousd == 10**19
     assert total.input_tokens == total.output_tokens == 100 * COUNT_MAX
 
 
-def test_open_requests_are_those_of_the_scope(new_sqlite):
+def test_open_requests_are_those_of_the_scope(sqlite_engine):
     """The bill of a run counts no request of another one."""
-    with db.disposing(db.open_engine(new_sqlite())) as engine:
-        put(
-            engine,
-            (opened("a", tags={"run": "1"}), None, ()),
-            (opened("b", tags={"run": "2"}, request_model="model-2"), None, ()),
-        )
-        for only, count in (
-            ((), 2),
-            ((("tag:run", "1"),), 1),
-            ((("model", "model-2"),), 1),
-            ((("model", "model-2"), ("tag:run", "1")), 0),
-            ((("team", "x"),), 0),
-            ((("billing", "plan"),), 0),
-        ):
-            assert report(engine, ["model"], Scope(only=only)).open_requests == count
+    put(
+        sqlite_engine,
+        (opened("a", tags={"run": "1"}), None, ()),
+        (opened("b", tags={"run": "2"}, request_model="model-2"), None, ()),
+    )
+    for only, count in (
+        ((), 2),
+        ((("tag:run", "1"),), 1),
+        ((("model", "model-2"),), 1),
+        ((("model", "model-2"), ("tag:run", "1")), 0),
+        ((("team", "x"),), 0),
+        ((("billing", "plan"),), 0),
+    ):
+        assert report(sqlite_engine, ["model"], Scope(only=only)).open_requests == count
 
 
-def test_a_word_that_the_names_file_does_not_decide_is_the_tag(new_sqlite):
+def test_a_word_that_the_names_file_does_not_decide_is_the_tag(sqlite_engine):
     named, _ = read('[[name]]\nhost = "api.example.com"\nteam = "everybody"\n')
-    with db.disposing(db.open_engine(new_sqlite())) as engine:
-        put(
-            engine,
-            whole(written.settled("a", tags={"team": "search"})),
-            whole(written.settled("b")),
-        )
-        for names, only, expected in (
-            (NO_NAMES, (), {("search",): 1, (None,): 1}),
-            (NO_NAMES, (("team", "search"),), {("search",): 1}),
-            (named, (), {("everybody",): 2}),
-        ):
-            rows = report(engine, ["team"], Scope(only=only, names=names)).rows
-            assert {row.key: row.figures.requests for row in rows} == expected
+    tagged = written.settled("a", tags={"team": "search"})
+    put(sqlite_engine, whole(tagged), whole(written.settled("b")))
+    for names, only, expected in (
+        (NO_NAMES, (), {("search",): 1, (None,): 1}),
+        (NO_NAMES, (("team", "search"),), {("search",): 1}),
+        (named, (), {("everybody",): 2}),
+    ):
+        rows = report(sqlite_engine, ["team"], Scope(only=only, names=names)).rows
+        assert {row.key: row.figures.requests for row in rows} == expected

@@ -9,29 +9,20 @@ from ledger.figures.queries import groups_of, totals
 from ledger.figures.request_filter import KINDS, Filter, filter_of
 from ledger.figures.request_list import COLUMNS, ListedRequest, error_kinds, latest
 from ledger.model.errors import WrongCallError
-from ledger.store import db
 from ledger.store.scope import COLUMNS as DIMENSIONS
 from ledger.store.scope import Scope, snapshot
 from tests.ledger.pages.conftest import SMALL
 from tests.ledger.pages.filled import fill
+from tests.ledger.priced import BOTH, empty
 
 pytestmark = pytest.mark.large
 
 
-@pytest.fixture(
-    scope="module",
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)],
-)
+@pytest.fixture(scope="module", params=BOTH)
 def engine(request, tmp_path_factory):
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('lists') / 'ledger.sqlite3'}"
-    else:
-        request.getfixturevalue("administer")("CREATE DATABASE lists")
-        url = request.getfixturevalue("postgres_server")("lists")
-    engine = db.ensure(url)
-    fill(engine, **SMALL)
-    yield engine
-    engine.dispose()
+    for engine in empty(request, tmp_path_factory):
+        fill(engine, **SMALL)
+        yield engine
 
 
 def everything(engine, scope=None, limit=200, **chosen):

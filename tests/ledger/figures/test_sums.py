@@ -21,7 +21,6 @@ from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import WORDS, read
 from ledger.store import db, retention
-from ledger.store.adding_up import charged_requests
 from ledger.store.schema.sums import DIMENSIONS, FIGURES, UNSUMMED
 from ledger.store.scope import COLUMNS, Scope
 from ledger.store.tables import (
@@ -37,7 +36,7 @@ from ledger.store.tables import (
 from ledger.sync.merging import sync
 from ledger.text.period import DAY, HOUR
 from tests.ledger.priced import BOTH, exchange, filled
-from tests.ledger.written import put, reading, whole
+from tests.ledger.written import charge_again, put, reading, whole
 from tests.ledger.written import settled as settled_at
 
 pytestmark = pytest.mark.large
@@ -185,21 +184,14 @@ def correct(engine):
 def price_again(engine):
     book = PriceBook()
     day = BEGIN + timedelta(days=5)
-    with db.writing(engine) as connection:
-        old = connection.execute(
-            sa.select(charges)
+    with engine.connect() as connection:
+        name, ordinal = connection.execute(
+            sa.select(charges.c.exchange_id, charges.c.ordinal)
             .where(charges.c.opened_at >= day, charges.c.unit_picousd > 0)
             .order_by(charges.c.opened_at)
             .limit(1)
         ).one()
-        values = dict(old._mapping) | {
-            "id": "z",
-            "revision": 2,
-            "supersedes": old.id,
-            "unit_picousd": 1,
-            "amount_picousd": old.quantity,
-        }
-        connection.execute(sa.insert(charges).values(**values))
+    charge_again(engine, name, ordinal, 1)
     scope = Scope(since=day, until=day + timedelta(days=1))
     assert reprice.apply(engine, book, scope, now=NOW, reason="test") == 1
 
@@ -262,14 +254,8 @@ def test_both_ways_give_equal_reports(engine, scope):
         assert quick.total == exact.total
 
 
-def test_what_is_asked_of_days_that_are_over_reads_no_request(engine, monkeypatch):
-    asked = []
-
-    def noting(scope, dialect):
-        asked.append(scope)
-        return charged_requests(scope, dialect)
-
-    monkeypatch.setattr(sums, "charged_requests", noting)
+def test_what_is_asked_of_days_that_are_over_reads_no_request(engine, noted):
+    asked = noted(sums, "charged_requests")
     stale = BEGIN + timedelta(days=1)
     roll(engine, now=NOW)
     today = NOW.replace(hour=0)
@@ -277,7 +263,7 @@ def test_what_is_asked_of_days_that_are_over_reads_no_request(engine, monkeypatc
         report(engine, by, Scope(since=stale, until=today, names=NAMES))
         assert asked == []
         report(engine, by, Scope(names=NAMES))
-        assert [(scope.since, scope.until) for scope in asked] == [(today, None)]
+        assert [(scope.since, scope.until) for scope, _ in asked] == [(today, None)]
         asked.clear()
     for name, are_summed in (("America/New_York", True), ("Asia/Kathmandu", False)):
         report(engine, ("day",), Scope(since=stale, until=today, zone=ZoneInfo(name)))
@@ -301,9 +287,8 @@ def test_every_column_of_a_report_is_a_dimension_of_the_sums():
         assert set(FIGURES) < set(table.c.keys())
 
 
-def test_sums_beyond_64_bits_are_exact(new_sqlite):
+def test_sums_beyond_64_bits_are_exact(sqlite_engine):
     """An upstream may name any cost; nobody's report may fail for it."""
-    engine = db.ensure(new_sqlite())
     huge = 2**62 // 5
     for day in range(4):
         for number in range(4):
@@ -311,26 +296,23 @@ def test_sums_beyond_64_bits_are_exact(new_sqlite):
                 settled_at(str(uuid.uuid4()), at=BEGIN + timedelta(days=day, hours=number))
             )
             lines = (structs.replace(lines[0], quantity=huge, unit_picousd=1, amount_picousd=huge),)
-            put(engine, (about, read_, lines))
+            put(sqlite_engine, (about, read_, lines))
     for _ in range(2):
         for by in (("model",), ("session",)):
-            (row,) = report(engine, by, Scope()).rows
+            (row,) = report(sqlite_engine, by, Scope()).rows
             assert row.figures.cost_picousd == 16 * huge
-        roll(engine, now=NOW)
-    engine.dispose()
+        roll(sqlite_engine, now=NOW)
 
 
-def test_without_sums_requests_are_asked(new_sqlite):
-    engine = db.ensure(new_sqlite())
-    put(engine, whole(settled_at("a", at=BEGIN)))
-    with engine.connect() as connection:
+def test_without_sums_requests_are_asked(sqlite_engine):
+    put(sqlite_engine, whole(settled_at("a", at=BEGIN)))
+    with sqlite_engine.connect() as connection:
         assert (
             connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until")) is None
         )
         found = sums.spans(connection, None, NOW, step=HOUR)
     assert found == [sums.Span(since=None, until=NOW, has_sums=False)]
-    assert report(engine, ("model",), Scope()).total.figures.requests == 1
-    engine.dispose()
+    assert report(sqlite_engine, ("model",), Scope()).total.figures.requests == 1
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ from ledger.reports import report_tables
 from ledger.settings.names import NO_NAMES
 from ledger.settings.rates import SCALE
 from ledger.settings.rates import read as read_rates
-from ledger.store import db
 from ledger.store.scope import Scope, snapshot
 from ledger.text import period
-from tests.ledger.priced import exchange, fill, reading, settled
+from tests.ledger.priced import BOTH, exchange, filled, reading, settled
 
 pytestmark = pytest.mark.large
 ZONES = [
@@ -48,24 +47,13 @@ def moments():
     return sorted(found)
 
 
-@pytest.fixture(
-    scope="module",
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)],
-)
+@pytest.fixture(scope="module", params=BOTH)
 def engine(request, tmp_path_factory):
-    url = f"sqlite:///{tmp_path_factory.mktemp('zones') / 'ledger.sqlite3'}"
-    if request.param == "postgresql":
-        request.getfixturevalue("administer")("CREATE DATABASE zones")
-        url = request.getfixturevalue("postgres_server")("zones")
-        db.ensure(url).dispose()
     entries = [
         (settled(exchange(at=at, id=f"e{n}")), reading(at=at, input_tokens=n + 1, output_tokens=1))
         for n, at in enumerate(moments())
     ]
-    fill(url, entries)
-    engine = db.ensure(url)
-    yield engine
-    engine.dispose()
+    yield from filled(request, tmp_path_factory, entries)
 
 
 def week(at):

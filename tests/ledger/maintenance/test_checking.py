@@ -13,7 +13,7 @@ from ledger.maintenance.promises import PROMISES
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
-from ledger.store import db, retention
+from ledger.store import retention
 from ledger.store.scope import Scope
 from tests.ledger.written import (
     COST,
@@ -21,10 +21,11 @@ from tests.ledger.written import (
     alter,
     charge,
     file_of,
+    on,
     on_sqlite,
     opened,
     put,
-    reading,
+    row,
     rows,
     settled,
     whole,
@@ -84,13 +85,11 @@ def without_checks(engine):
 def test_a_ledger_of_everything_holds(engine):
     lost = replace(settled("lost"), state=State.LOST, outcome=Outcome.LOST)
     unreported = settled("unreported", http_status=500, outcome=Outcome.HTTP_ERROR)
-    cohere = settled("cohere")
     billed = Usage(
         input_tokens=100,
         output_tokens=20,
         tool_units={"billed_input_tokens": 7, "billed_output_tokens": 2},
     )
-    priced_whole = settled("priced-whole")
     put(
         engine,
         whole(settled("passed", **PASSED)),
@@ -100,14 +99,14 @@ def test_a_ledger_of_everything_holds(engine):
         whole(settled("again", **SAME)),
         whole(settled("collides", response_id="r-1", content_digest="other")),
         (opened("open"), None, ()),
-        (lost, reading(lost, revision=0, usage=Usage()), ()),
-        (unreported, reading(unreported, usage=Usage()), ()),
-        (
-            cohere,
-            reading(cohere, usage=billed),
+        whole(lost, (), revision=0, usage=Usage()),
+        whole(unreported, (), usage=Usage()),
+        whole(
+            settled("cohere"),
             (charge("uncached_input", 7, 1), charge("output", 2, 1), charge("searches", 1, 9)),
+            usage=billed,
         ),
-        (priced_whole, reading(priced_whole), (charge("reported_cost", 1, 77),)),
+        whole(settled("priced-whole"), (charge("reported_cost", 1, 77),)),
     )
     assert broken(engine) == {}
     rollup.roll(engine, now=NEXT_DAY)
@@ -176,35 +175,25 @@ def test_the_clients_bytes(engine, facts, promise, detail):
 
 
 def test_an_exchange_without_a_reading(engine):
-    stand_in = settled("stand-in")
-    put(
-        engine,
-        (settled("a"), None, ()),
-        (stand_in, reading(stand_in, revision=0), ()),
-        whole(settled("b")),
-    )
+    stand_in = whole(settled("stand-in"), (), revision=0)
+    put(engine, (settled("a"), None, ()), stand_in, whole(settled("b")))
     assert broken(engine) == {
         "readings": [("a", "ended as settled"), ("stand-in", "ended as settled")]
     }
 
 
 def test_charges_that_do_not_add_up(engine):
-    a, b, further = settled("a"), settled("b"), settled("further")
-    put(
-        engine,
-        (a, reading(a), (charge("uncached_input", 100, 1), charge("cache_read", 40, 1))),
-        (b, reading(b), (charge("input_audio", 100, 1), charge("output", 21, None))),
-        (
-            further,
-            reading(further),
-            (
-                charge("uncached_input", 60, 1),
-                charge("cache_read", 40, 1),
-                charge("output", 20, 1),
-                charge("compaction.output", 500, 1),
-            ),
+    lines = {
+        "a": (charge("uncached_input", 100, 1), charge("cache_read", 40, 1)),
+        "b": (charge("input_audio", 100, 1), charge("output", 21, None)),
+        "further": (
+            charge("uncached_input", 60, 1),
+            charge("cache_read", 40, 1),
+            charge("output", 20, 1),
+            charge("compaction.output", 500, 1),
         ),
-    )
+    }
+    put(engine, *(whole(settled(name), lines[name]) for name in lines))
     assert broken(engine) == {
         "lines": [
             ("a", "input 100, charged 140; output 20, charged 0"),
@@ -357,9 +346,8 @@ def test_a_view_that_says_otherwise(engine, written, instead, promise, detail):
 
 
 def test_parts_beyond_their_totals_are_the_providers_doing(engine):
-    odd = settled("odd")
     usage = Usage(input_tokens=10, cache_read_tokens=6, cache_write_tokens=6, output_tokens=1)
-    put(engine, (odd, reading(odd, usage=usage), ()))
+    put(engine, whole(settled("odd"), (), usage=usage))
     (verdict,) = [verdict for verdict in verify(engine) if verdict.count]
     assert verdict.promise.is_remark
     assert verdict.examples == (("odd", "cache tokens 12 > 10"),)
@@ -379,23 +367,19 @@ def test_a_question_that_cannot_be_asked_is_a_breach(engine):
 
 def test_a_file_that_is_damaged(new_sqlite):
     url = new_sqlite()
-    engine = db.open_engine(url)
-    put(engine, *(whole(settled(f"e{number}")) for number in range(5)))
-    with engine.connect() as connection:
-        ((root, size),) = rows(
-            engine,
-            "SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master "
-            "WHERE name = 'ix_exchanges_id'",
-        )
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    engine.dispose()
+    put(url, *(whole(settled(f"e{number}")) for number in range(5)))
+    root, size = row(
+        url,
+        "SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master "
+        "WHERE name = 'ix_exchanges_id'",
+    )
+    rows(url, "PRAGMA wal_checkpoint(TRUNCATE)")
     path = file_of(url)
     with path.open("r+b") as file:
         file.seek((root - 1) * size)
         file.write(b"\0" * size)
-    engine = db.open_engine(url)
-    assert "file" in broken(engine)
-    engine.dispose()
+    with on(url) as engine:
+        assert "file" in broken(engine)
 
 
 def test_names_are_not_given_twice():

@@ -1,6 +1,7 @@
 """Further readings: appended where the figures differ, and counted."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -132,7 +133,8 @@ def test_what_is_booked(engine):
         remarks=("odd",),
         further=(FurtherUsage(kind="compaction", model="claude", usage=inner),),
     )
-    more = {"usage": usage, "usage_source": UsageSource.PARTIAL, "estimated_output_tokens": 7}
+    read = {"usage_source": UsageSource.PARTIAL, "estimated_output_tokens": 7}
+    more: dict[str, Any] = {"usage": usage, **read}
     put(engine, whole(exchange, **more))
     found = find(engine, ["a"])["a"]
     assert found.exchange == exchange
@@ -147,11 +149,10 @@ def test_what_is_booked(engine):
 
 def test_nothing_is_booked_before_the_end_is_known(engine):
     lost = settled("lost", state=State.LOST, outcome=Outcome.LOST)
-    put(engine, (opened("open"), None, ()), (lost, reading(lost, revision=0), ()))
+    put(engine, (opened("open"), None, ()), whole(lost, (), revision=0))
     assert find(engine, ["open"]).get("open") is None
     assert find(engine, ["lost"]).get("lost") is None
-    free = settled("free")
-    put(engine, (free, reading(free), (charge("output", 20, None),)))
+    put(engine, whole(settled("free"), (charge("output", 20, None),)))
     assert find(engine, ["free"])["free"].cost_picousd is None
 
 

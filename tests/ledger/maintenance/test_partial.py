@@ -20,7 +20,7 @@ from ledger.store.engines import urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.tables import OF_EXCHANGES, charges, exchanges, readings
 from ledger.sync import spool
-from tests.ledger.written import NOON, on, opened, put, settled, whole
+from tests.ledger.written import NOON, alter, on, opened, put, settled, whole
 
 COMPLETE = ("openai.chat", Outcome.COMPLETE)
 EARLIER = NOON - timedelta(microseconds=7)
@@ -143,9 +143,7 @@ def test_what_is_no_ledger_is_refused_as_by_every_command(tmp_path, path) -> Non
     missing, empty, text = (tmp_path / name for name in ("missing.db", "empty.db", "text.db"))
     sqlite3.connect(empty).close()
     text.write_text("not a database, but long enough to be looked at" * 100)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.close()
+    alter(f"sqlite:///{path}", "UPDATE alembic_version SET version_num = '9999'")
     for one in (missing, empty, text, path):
         found = []
         for open_one in (KnownExchanges, db.open_existing):

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ledger.figures.queries import report
@@ -12,7 +11,6 @@ from ledger.maintenance.reprice import RepriceChange
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.reports.lookup import find
-from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger import written
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
@@ -42,16 +40,6 @@ def entries():
 @pytest.fixture(params=BOTH)
 def ledger(request, tmp_path_factory):
     yield from filled(request, tmp_path_factory, entries())
-
-
-@pytest.fixture
-def book_of(tmp_path):
-    def load(text):
-        path = tmp_path / "prices.toml"
-        path.write_text(text)
-        return PriceBook.load(str(path))
-
-    return load
 
 
 DEARER = '[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 9 }\n'
@@ -130,11 +118,8 @@ def test_what_was_unpriced_gets_its_price(ledger, book_of):
 
 
 def state_of(engine, name):
-    with engine.connect() as connection:
-        row = connection.execute(
-            sa.text("SELECT cost_state, cost_picousd FROM requests WHERE id = :id"), {"id": name}
-        ).one()
-    return tuple(row)
+    query = "SELECT cost_state, cost_picousd FROM requests WHERE id = :id"
+    return tuple(written.row(engine, query, id=name))
 
 
 def test_lines_that_are_gone_cost_nothing(ledger, book_of):
@@ -181,41 +166,34 @@ def test_only_what_is_asked_for(ledger, book_of, scope, requests):
     assert sum(change.requests for change in found.values()) == requests
 
 
-def test_more_than_a_batch(tmp_path, monkeypatch, book_of):
+def test_more_than_a_batch(sqlite_engine, monkeypatch, book_of):
     monkeypatch.setattr(reprice, "BATCH", 3)
-    url = f"sqlite:///{tmp_path / 'many.sqlite3'}"
+    # Some at the same moment: the order of the keys has to tell them apart.
+    moments = [NOVEMBER + timedelta(seconds=number // 4) for number in range(20)]
     fill(
-        url,
+        sqlite_engine,
         [
-            # Some at the same moment: the order of the keys has to tell them apart.
-            (
-                settled(
-                    replace(exchange(), id=f"e{n}", opened_at=NOVEMBER + timedelta(seconds=n // 4))
-                ),
-                reading(output_tokens=n + 1),
-            )
-            for n in range(20)
+            (settled(exchange(id=f"e{number}", at=at)), reading(output_tokens=number + 1))
+            for number, at in enumerate(moments)
         ],
     )
-    engine = db.ensure(url)
-    assert reprice.apply(engine, book_of(DEARER), EVERYTHING, now=LATER, reason="x") == 20
-    total = report(engine, ["model"], EVERYTHING).total.figures
-    engine.dispose()
+    assert reprice.apply(sqlite_engine, book_of(DEARER), EVERYTHING, now=LATER, reason="x") == 20
+    total = report(sqlite_engine, ["model"], EVERYTHING).total.figures
     assert total.cost_picousd == 210 * 9_000_000
 
 
-def test_only_what_has_no_price(new_sqlite, book_of):
-    with db.disposing(db.open_engine(new_sqlite())) as engine:
-        known, unknown = written.settled("known"), written.settled("unknown")
-        line = written.charge("output", 20, None)
-        put(engine, whole(known), (unknown, written.reading(unknown), [line]))
-        book = book_of(
-            '[[price]]\nmodel = "model-1"\n'
-            "usd_per_mtok = { uncached_input = 9, cache_read = 9, output = 9 }\n"
-        )
-        found = reprice.changes(engine, book, EVERYTHING, now=LATER, only_unpriced=True)
-        assert found["model-1"].requests == 1
-        assert reprice.changes(engine, book, EVERYTHING, now=LATER)["model-1"].requests == 2
-        reprice.apply(engine, book, EVERYTHING, now=LATER, reason="x", only_unpriced=True)
-        assert reprice.changes(engine, book, EVERYTHING, now=LATER, only_unpriced=True) == {}
-        assert reprice.changes(engine, book, EVERYTHING, now=LATER)["model-1"].requests == 1
+def test_only_what_has_no_price(sqlite_engine, book_of):
+    engine = sqlite_engine
+    known, unknown = written.settled("known"), written.settled("unknown")
+    line = written.charge("output", 20, None)
+    put(engine, whole(known), (unknown, written.reading(unknown), [line]))
+    book = book_of(
+        '[[price]]\nmodel = "model-1"\n'
+        "usd_per_mtok = { uncached_input = 9, cache_read = 9, output = 9 }\n"
+    )
+    found = reprice.changes(engine, book, EVERYTHING, now=LATER, only_unpriced=True)
+    assert found["model-1"].requests == 1
+    assert reprice.changes(engine, book, EVERYTHING, now=LATER)["model-1"].requests == 2
+    reprice.apply(engine, book, EVERYTHING, now=LATER, reason="x", only_unpriced=True)
+    assert reprice.changes(engine, book, EVERYTHING, now=LATER, only_unpriced=True) == {}
+    assert reprice.changes(engine, book, EVERYTHING, now=LATER)["model-1"].requests == 1

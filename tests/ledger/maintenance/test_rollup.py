@@ -12,15 +12,15 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.store import db, retention
 from ledger.store.processes import supervision
-from ledger.store.tables import charges, daily, hourly, stale_days, unpriced_lines
+from ledger.store.tables import daily, hourly, stale_days, unpriced_lines
 from tests.ledger.written import (
     NOON,
     alter,
     charge,
+    charge_again,
     on_postgres,
     opened,
     put,
-    reading,
     row,
     rows,
     settled,
@@ -76,14 +76,14 @@ def filled(engine):
         whole(settled("d", at=NOON + DAY, response_id="r", content_digest="x")),
         without_prices(settled("today", at=TODAY)),
         without_prices(settled("e", at=NOON + DAY, response_id="s", service_tier="flex")),
-        (settled("f", at=NOON + DAY), reading(settled("f", at=NOON + DAY)), ()),
+        whole(settled("f", at=NOON + DAY), ()),
     )
     return engine
 
 
 def without_prices(exchange):
     lines = (charge("uncached_input", 60, 10), charge("output", 20, None, reason="no price"))
-    return exchange, reading(exchange), lines
+    return whole(exchange, lines)
 
 
 def test_the_views_show_the_same(filled):
@@ -114,27 +114,6 @@ def test_without_its_triggers_nothing_is_summed_up(filled):
     assert shown(filled) == forgotten(filled)
 
 
-def charge_again(engine, exchange_id, ordinal, unit):
-    with db.writing(engine) as connection:
-        old = connection.execute(
-            sa.select(charges).where(
-                charges.c.exchange_id == exchange_id, charges.c.ordinal == ordinal
-            )
-        ).one()
-        connection.execute(
-            sa.insert(charges).values(
-                {
-                    **old._mapping,
-                    "id": "z",
-                    "revision": 2,
-                    "supersedes": old.id,
-                    "unit_picousd": unit,
-                    "amount_picousd": None if unit is None else unit * old.quantity,
-                }
-            )
-        )
-
-
 DUPLICATE: dict[str, Any] = {"response_id": "r", "content_digest": "x"}
 D = settled("d", at=NOON + DAY, **DUPLICATE)
 LATE = {
@@ -150,9 +129,7 @@ LATE = {
     "an earlier duplicate": lambda engine: put(
         engine, whole(settled("dup", at=NOON + DAY - timedelta(1), **DUPLICATE))
     ),
-    "a reading": lambda engine: put(
-        engine, (D, reading(D, revision=2, usage=Usage(input_tokens=1)), ())
-    ),
+    "a reading": lambda engine: put(engine, whole(D, (), revision=2, usage=Usage(input_tokens=1))),
     "a charge": lambda engine: charge_again(engine, "d", 0, 0),
     "a price for a line": lambda engine: charge_again(engine, "e", 1, 50),
     "no price for a line": lambda engine: charge_again(engine, "d", 1, None),
@@ -298,21 +275,15 @@ STEPS = {
 @pytest.mark.large
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, LedgerError, OSError])
 @pytest.mark.parametrize("step", STEPS)
-def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capfd, step, error):
+def test_whatever_a_step_raises_the_keeper_goes_on(
+    new_sqlite, monkeypatch, failing_twice, capfd, step, error
+):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.01)
     url = new_sqlite()
     put(url, whole(settled("a")))
-    real = getattr(STEPS[step], step)
-    left = [error("step failed"), error("step failed")]
-
-    def fail(*arguments, **options):
-        if left:
-            raise left.pop()
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(STEPS[step], step, fail)
+    left = failing_twice(STEPS[step], step, error)
     kept = keeper.Keeper(url, log=lambda *_: None)
     kept.start()
     wait_until(lambda: rows(url, "SELECT * FROM daily"))
@@ -322,10 +293,9 @@ def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capf
 
 
 def test_whoever_fills_a_ledger_leaves_it_with_its_sums(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
         for number in range(3):
             at = NOON + timedelta(days=number)
             written.settle(settled(f"a{number}", at=at))
-    assert len(rows(url, "SELECT day FROM daily")) == 3
-    assert rows(url, "SELECT day FROM stale_days") == []
+    assert len(rows(written.url, "SELECT day FROM daily")) == 3
+    assert rows(written.url, "SELECT day FROM stale_days") == []

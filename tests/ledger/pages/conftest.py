@@ -9,6 +9,7 @@ import pytest
 
 from ledger.store import db
 from tests.ledger.pages.filled import fill
+from tests.ledger.priced import BOTH
 
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
 SMALL: dict[str, Any] = {
@@ -56,9 +57,7 @@ def weeks_database(postgres_server, administer, migrated_database) -> str:
     return "weeks"
 
 
-@pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)],
-)
+@pytest.fixture(params=BOTH)
 def either(request):
     """The same weeks on either database."""
     if request.param == "sqlite":

@@ -10,7 +10,9 @@ from email.message import Message
 import uvicorn
 
 from ledger.pages.live import server
+from ledger.pages.live.read_only import open_read_only
 from ledger.pages.live.server import Pages
+from ledger.store import db
 
 TOKEN = "a-token"
 START_SECONDS_MAX = 10
@@ -66,9 +68,13 @@ class Client:
 
 
 @contextmanager
-def pages(engine, **more) -> Iterator[Client]:
-    """The live pages of a ledger, and a client that is let in."""
-    made = Pages(engine, **more)
+def pages(place, **more) -> Iterator[Client]:
+    """The live pages of an engine's ledger or of a URL, read-only, and a client that is let in."""
+    if isinstance(place, str):
+        with db.disposing(open_read_only(place)) as engine, pages(engine, **more) as client:
+            yield client
+        return
+    made = Pages(place, **more)
     with running(
         lambda port: server.application(made, port=port, is_loopback=True, token=TOKEN)
     ) as port:

@@ -21,8 +21,6 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from ledger.pages import html_file
-from ledger.pages.live import read_only
-from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.text.figures import duration_text
 from tests.ledger.pages.conftest import NOW
@@ -140,11 +138,21 @@ def file(weeks, tmp_path):
 
 
 @pytest.fixture
+def opened(browser, tmp_path):
+    """Opens the page of a whole ledger as a file."""
+
+    def open_page(engine):
+        path = tmp_path / "report.html"
+        html_file.write(html_file.page(engine, Scope(), now=NOW), path)
+        browser.driver.get(path.as_uri())
+
+    return open_page
+
+
+@pytest.fixture
 def site(weeks_url):
-    engine = read_only.open_read_only(weeks_url)
-    with pages(engine, now=lambda: NOW) as client:
+    with pages(weeks_url, now=lambda: NOW) as client:
         yield f"http://127.0.0.1:{client.port}"
-    engine.dispose()
 
 
 DRAWN = """
@@ -338,8 +346,7 @@ def test_a_bar_and_a_name_of_the_chart_work_by_keyboard(browser, site):
 def test_a_page_of_one_request_shows_it_instead_of_empty_charts(browser, weeks, weeks_url, width):
     at = NOW - timedelta(minutes=9)
     put(weeks, whole(written("alone", at=at, session_id="alone")))
-    engine = read_only.open_read_only(weeks_url)
-    with pages(engine, now=lambda: NOW) as client:
+    with pages(weeks_url, now=lambda: NOW) as client:
         browser.size(width)
         site = f"http://127.0.0.1:{client.port}"
         browser.driver.get(f"{site}/?days=1&only=session%3Dalone&token={TOKEN}")
@@ -358,7 +365,6 @@ def test_a_page_of_one_request_shows_it_instead_of_empty_charts(browser, weeks, 
         browser.run("document.dispatchEvent(new Event('visibilitychange'))")
         browser.wait("return document.querySelector('canvas')")
         browser.driver.get("about:blank")
-    engine.dispose()
 
 
 def test_the_script_spells_figures_as_the_server_does(browser, file):
@@ -383,12 +389,9 @@ def test_the_script_spells_figures_as_the_server_does(browser, file):
     assert browser.run(ticks) == [duration_text(each) for each in times]
 
 
-def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
-    engine = db.ensure(new_sqlite())
-    hostile_ledger(engine)
-    html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "hostile.html")
-    engine.dispose()
-    browser.driver.get((tmp_path / "hostile.html").as_uri())
+def test_hostile_text_runs_nothing(browser, opened, sqlite_engine):
+    hostile_ledger(sqlite_engine)
+    opened(sqlite_engine)
     browser.wait("return window.Chart !== undefined")
     browser.size(380)
     assert browser.run("return document.images.length") == 0
@@ -398,25 +401,18 @@ def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
     browser.shot("hostile")
 
 
-def test_an_axis_of_small_amounts_tells_its_ticks_apart(browser, new_sqlite, tmp_path):
-    url = new_sqlite()
+def test_an_axis_of_small_amounts_tells_its_ticks_apart(browser, opened, sqlite_engine):
     for number in range(6):
         one = settled(exchange("gpt-4.1", id=f"e{number}"))
-        fill(url, [(one, priced_reading(input_tokens=90, output_tokens=70))])
-    engine = db.ensure(url)
-    html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "small.html")
-    engine.dispose()
-    browser.driver.get((tmp_path / "small.html").as_uri())
+        fill(sqlite_engine, [(one, priced_reading(input_tokens=90, output_tokens=70))])
+    opened(sqlite_engine)
     labels = browser.wait(TICKS)
     assert len(labels) > 2
     assert len(set(labels)) == len(labels), labels
 
 
-def test_an_empty_ledger(browser, new_sqlite, tmp_path):
-    engine = db.ensure(new_sqlite())
-    html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "empty.html")
-    engine.dispose()
-    browser.driver.get((tmp_path / "empty.html").as_uri())
+def test_an_empty_ledger(browser, opened, sqlite_engine):
+    opened(sqlite_engine)
     assert "No requests in this period" in browser.run("return document.body.innerText")
     browser.shot("empty")
 

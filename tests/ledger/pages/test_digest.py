@@ -18,7 +18,6 @@ from ledger.model.exchange import Outcome, State
 from ledger.pages import digest
 from ledger.pages.period import Period
 from ledger.pages.sections import Question, overview
-from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from ledger.text import figures
@@ -77,9 +76,8 @@ def test_every_format_has_the_figures_of_the_report(weeks):
 
 
 @pytest.mark.large
-def test_hostile_names_are_harmless(new_sqlite):
-    engine = db.ensure(new_sqlite())
-    hostile_ledger(engine)
+def test_hostile_names_are_harmless(sqlite_engine):
+    hostile_ledger(sqlite_engine)
     budgets, _ = read(
         '[[budget]]\nname = "<!channel> \u202e<b>&'
         + "x" * 300
@@ -88,14 +86,13 @@ def test_hostile_names_are_harmless(new_sqlite):
     for length in (DAY, WEEK):
         end = NOW + timedelta(days=1)
         period = Period(since=end - 60 * length, until=end, now=end)
-        found = digest.digest(engine, period, budgets=budgets)
+        found = digest.digest(sqlite_engine, period, budgets=budgets)
         text, html, slack = digest.as_text(found), digest.as_html(found), digest.as_slack(found)
         assert is_narrow(text)
         for shown in (text, html, json.dumps(slack, ensure_ascii=False)):
             assert "\u202e" not in shown
         assert "<b>&" not in html
         assert "<!channel>" not in json.dumps(slack)
-    engine.dispose()
 
 
 @given(st.text(max_size=2_000).map(lambda text: text * 3))

@@ -25,7 +25,7 @@ from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.text import figures
 from tests.ledger.pages.conftest import NOW
-from tests.ledger.written import charge, put, reading, settled
+from tests.ledger.written import charge, put, settled, whole
 
 pytestmark = pytest.mark.large
 
@@ -98,7 +98,7 @@ def hostile_ledger(engine):
             error_message=text,
         )
         lines = [charge("output", 10, None if place % 2 else 10**9, reason=text)]
-        put(engine, (exchange, reading(exchange), lines))
+        put(engine, whole(exchange, lines))
 
 
 def test_the_total_and_every_line_are_the_reports(page, weeks):
@@ -148,13 +148,11 @@ def test_the_policy_allows_our_scripts_and_no_other(page):
     assert not any(name == "style" or name.startswith("on") for _, a in elements.tags for name in a)
 
 
-def test_hostile_text_is_shown_and_does_nothing(new_sqlite):
-    engine = db.ensure(new_sqlite())
-    hostile_ledger(engine)
-    text = html_file.page(engine, Scope(), now=NOW)
-    engine.dispose()
+def test_hostile_text_is_shown_and_does_nothing(sqlite_engine):
+    plain = Elements(html_file.page(sqlite_engine, Scope(), now=NOW))
+    hostile_ledger(sqlite_engine)
+    text = html_file.page(sqlite_engine, Scope(), now=NOW)
     elements = Elements(text)
-    plain = Elements(html_file.page(db.ensure(new_sqlite("none")), Scope(), now=NOW))
     assert {tag for tag, _ in elements.tags} - {tag for tag, _ in plain.tags} <= {
         "button", "canvas", "details", "dl", "dt", "dd", "fieldset", "legend", "input", "label",
         "figure", "figcaption", "header", "summary", "table", "thead", "tbody", "tr", "th", "td",
@@ -182,12 +180,10 @@ def test_an_empty_ledger_says_how_to_fill_it(engine):
     assert "Nothing is wrong" not in elements.text
 
 
-def test_a_sound_ledger_says_so(new_sqlite):
-    engine = db.ensure(new_sqlite())
-    exchange = settled("a", at=NOW - timedelta(hours=1))
-    put(engine, (exchange, reading(exchange), [charge("output", 10, 10**9)]))
-    text = html_file.page(engine, Scope(since=NOW - timedelta(days=1)), now=NOW)
-    engine.dispose()
+def test_a_sound_ledger_says_so(sqlite_engine):
+    lines = [charge("output", 10, 10**9)]
+    put(sqlite_engine, whole(settled("a", at=NOW - timedelta(hours=1)), lines))
+    text = html_file.page(sqlite_engine, Scope(since=NOW - timedelta(days=1)), now=NOW)
     assert "Nothing is wrong" in text
     assert "nothing in the day before" in text
 

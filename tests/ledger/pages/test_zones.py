@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.maintenance import rollup
 from ledger.model.errors import WrongCallError
-from ledger.pages.live import read_only
 from ledger.store import db
 from ledger.text.period import zone_of
 from tests.ledger.pages.serving import pages
@@ -72,29 +71,28 @@ def test_each_day_has_the_figures_of_the_report(url, tmp_path, zone, place):
     told(url, "report", "--html", str(tmp_path / "page.html"), *of_zone)
     rows = json.loads(told(url, "report", "--by", "day", "-f", "json", *of_zone))["rows"]
     assert CHANGES[zone][place] in {row["day"] for row in rows}
-    with db.disposing(read_only.open_read_only(url)) as engine:
-        clock = NOW.astimezone(zone_of(zone))
-        with pages(engine, now=lambda: clock) as site:
-            live = site.get(f"/?since={since}&until={until}").text
-            for text in ((tmp_path / "page.html").read_text(), live):
-                assert drawn(text, "requests") == {row["day"]: row["requests"] for row in rows}
-                assert drawn(text, "microusd") == {
-                    row["day"]: row["cost_picousd"] // 10**6 for row in rows
-                }
-                assert f"2026 {zone}" in Elements(text).text
-            for row in rows:  # a bar leads to its requests, as does an hour of the day
-                end = datetime.fromisoformat(row["day"]) + timedelta(days=1)
-                day = f"since={row['day']}&until={end:%Y-%m-%d}"
-                assert site.get(f"/requests?{day}").text.count("<summary><span>") == row["requests"]
-            day = f"since={change:%Y-%m-%d}&until={change + timedelta(days=1):%Y-%m-%d}"
-            hours = drawn(site.get(f"/?{day}").text, "requests")
-            (of_day,) = (row["requests"] for row in rows if row["day"] == f"{change:%Y-%m-%d}")
-            assert sum(hours.values()) == of_day
-            for hour, count in hours.items():
-                begin = datetime.fromisoformat(f"{hour}:00")
-                between = f"since={begin:%Y-%m-%dT%H:%M:%S}"
-                between += f"&until={begin + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}"
-                assert site.get(f"/requests?{between}").text.count("<summary><span>") == count
+    clock = NOW.astimezone(zone_of(zone))
+    with pages(url, now=lambda: clock) as site:
+        live = site.get(f"/?since={since}&until={until}").text
+        for text in ((tmp_path / "page.html").read_text(), live):
+            assert drawn(text, "requests") == {row["day"]: row["requests"] for row in rows}
+            assert drawn(text, "microusd") == {
+                row["day"]: row["cost_picousd"] // 10**6 for row in rows
+            }
+            assert f"2026 {zone}" in Elements(text).text
+        for row in rows:  # a bar leads to its requests, as does an hour of the day
+            end = datetime.fromisoformat(row["day"]) + timedelta(days=1)
+            day = f"since={row['day']}&until={end:%Y-%m-%d}"
+            assert site.get(f"/requests?{day}").text.count("<summary><span>") == row["requests"]
+        day = f"since={change:%Y-%m-%d}&until={change + timedelta(days=1):%Y-%m-%d}"
+        hours = drawn(site.get(f"/?{day}").text, "requests")
+        (of_day,) = (row["requests"] for row in rows if row["day"] == f"{change:%Y-%m-%d}")
+        assert sum(hours.values()) == of_day
+        for hour, count in hours.items():
+            begin = datetime.fromisoformat(f"{hour}:00")
+            between = f"since={begin:%Y-%m-%dT%H:%M:%S}"
+            between += f"&until={begin + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}"
+            assert site.get(f"/requests?{between}").text.count("<summary><span>") == count
 
 
 @pytest.mark.parametrize("words", [("report", "--html", "page.html"), ("serve",)])

@@ -282,68 +282,87 @@ def counts(usage, rates=PLAIN):
     return {line: count for line, count, _ in quantities(usage, rates)}
 
 
+AT_PLAIN_RATES = {
+    "plain": (Usage(input_tokens=100, output_tokens=20), {"uncached_input": 100, "output": 20}),
+    "no-line-for-nothing-but-what-the-cache-replaced": (
+        Usage(input_tokens=100, cache_read_tokens=100, output_tokens=0),
+        {"cache_read": 100, "uncached_input": 0},
+    ),
+    "cache-split": (
+        Usage(
+            input_tokens=1000,
+            cache_read_tokens=300,
+            cache_write_tokens=500,
+            cache_write_5m_tokens=200,
+            cache_write_1h_tokens=300,
+            output_tokens=10,
+        ),
+        {
+            "cache_read": 300,
+            "cache_write_5m": 200,
+            "cache_write_1h": 300,
+            "uncached_input": 200,
+            "output": 10,
+        },
+    ),
+    "stale-split-of-zeros": (
+        Usage(
+            input_tokens=20000,
+            cache_write_tokens=17269,
+            cache_write_5m_tokens=0,
+            cache_write_1h_tokens=0,
+        ),
+        {"cache_write": 17269, "uncached_input": 2731},
+    ),
+    "stale-split-below-total": (
+        Usage(input_tokens=4000, cache_write_tokens=3337, cache_write_5m_tokens=3068),
+        {"cache_write_5m": 3068, "cache_write": 269, "uncached_input": 663},
+    ),
+    "split-without-total": (
+        Usage(input_tokens=500, cache_write_5m_tokens=200, cache_write_1h_tokens=100),
+        {"cache_write_5m": 200, "cache_write_1h": 100, "uncached_input": 200},
+    ),
+    "input-total-unknown": (
+        Usage(cache_read_tokens=7, output_tokens=5),
+        {"cache_read": 7, "output": 5},
+    ),
+    "reasoning-inside-output": (
+        Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
+        {"uncached_input": 10, "output": 100},
+    ),
+    "sound-at-the-common-price": (
+        Usage(input_tokens=1000, input_audio_tokens=500, output_tokens=5),
+        {"uncached_input": 1000, "output": 5},
+    ),
+    "units-beside-tokens": (
+        Usage(
+            input_tokens=10,
+            tool_units={"web_searches": 2, "web_fetches": 0, "input_text_tokens": 10},
+        ),
+        {"uncached_input": 10, "web_searches": 2},
+    ),
+    "billed-units-of-cohere": (
+        Usage(
+            input_tokens=500,
+            cache_read_tokens=40,
+            output_tokens=30,
+            tool_units={"billed_input_tokens": 60, "billed_output_tokens": 20, "images": 1},
+        ),
+        {"cache_read": 40, "uncached_input": 20, "output": 20},
+    ),
+    "reported-for-information": (
+        Usage(output_tokens=5, tool_units={"citation_tokens": 700, "server_tool_calls": 2}),
+        {"output": 5},
+    ),
+    "nothing-reported": (Usage(), {}),
+}
+
+
 @pytest.mark.parametrize(
     ("usage", "rates", "expected"),
     named(
-        {
-            "plain": (
-                Usage(input_tokens=100, output_tokens=20),
-                PLAIN,
-                {"uncached_input": 100, "output": 20},
-            ),
-            "no-line-for-nothing-but-what-the-cache-replaced": (
-                Usage(input_tokens=100, cache_read_tokens=100, output_tokens=0),
-                PLAIN,
-                {"cache_read": 100, "uncached_input": 0},
-            ),
-            "cache-split": (
-                Usage(
-                    input_tokens=1000,
-                    cache_read_tokens=300,
-                    cache_write_tokens=500,
-                    cache_write_5m_tokens=200,
-                    cache_write_1h_tokens=300,
-                    output_tokens=10,
-                ),
-                PLAIN,
-                {
-                    "cache_read": 300,
-                    "cache_write_5m": 200,
-                    "cache_write_1h": 300,
-                    "uncached_input": 200,
-                    "output": 10,
-                },
-            ),
-            "stale-split-of-zeros": (
-                Usage(
-                    input_tokens=20000,
-                    cache_write_tokens=17269,
-                    cache_write_5m_tokens=0,
-                    cache_write_1h_tokens=0,
-                ),
-                PLAIN,
-                {"cache_write": 17269, "uncached_input": 2731},
-            ),
-            "stale-split-below-total": (
-                Usage(input_tokens=4000, cache_write_tokens=3337, cache_write_5m_tokens=3068),
-                PLAIN,
-                {"cache_write_5m": 3068, "cache_write": 269, "uncached_input": 663},
-            ),
-            "split-without-total": (
-                Usage(input_tokens=500, cache_write_5m_tokens=200, cache_write_1h_tokens=100),
-                PLAIN,
-                {"cache_write_5m": 200, "cache_write_1h": 100, "uncached_input": 200},
-            ),
-            "input-total-unknown": (
-                Usage(cache_read_tokens=7, output_tokens=5),
-                PLAIN,
-                {"cache_read": 7, "output": 5},
-            ),
-            "reasoning-inside-output": (
-                Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
-                PLAIN,
-                {"uncached_input": 10, "output": 100},
-            ),
+        {name: (usage, PLAIN, lines) for name, (usage, lines) in AT_PLAIN_RATES.items()}
+        | {
             "reasoning-priced-apart": (
                 Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
                 REALTIME,
@@ -368,40 +387,11 @@ def counts(usage, rates=PLAIN):
                     "output": 20,
                 },
             ),
-            "sound-at-the-common-price": (
-                Usage(input_tokens=1000, input_audio_tokens=500, output_tokens=5),
-                PLAIN,
-                {"uncached_input": 1000, "output": 5},
-            ),
-            "units-beside-tokens": (
-                Usage(
-                    input_tokens=10,
-                    tool_units={"web_searches": 2, "web_fetches": 0, "input_text_tokens": 10},
-                ),
-                PLAIN,
-                {"uncached_input": 10, "web_searches": 2},
-            ),
-            "billed-units-of-cohere": (
-                Usage(
-                    input_tokens=500,
-                    cache_read_tokens=40,
-                    output_tokens=30,
-                    tool_units={"billed_input_tokens": 60, "billed_output_tokens": 20, "images": 1},
-                ),
-                PLAIN,
-                {"cache_read": 40, "uncached_input": 20, "output": 20},
-            ),
-            "reported-for-information": (
-                Usage(output_tokens=5, tool_units={"citation_tokens": 700, "server_tool_calls": 2}),
-                PLAIN,
-                {"output": 5},
-            ),
             "citations-priced": (
                 Usage(output_tokens=5, tool_units={"citation_tokens": 700, "search_units": 2}),
                 {**PLAIN, "citation": Rate(2, "list")},
                 {"output": 5, "citation": 700, "search_units": 2},
             ),
-            "nothing-reported": (Usage(), PLAIN, {}),
         }
     ),
 )

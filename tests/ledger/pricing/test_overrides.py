@@ -15,13 +15,8 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def price_file(tmp_path):
-    def write(text):
-        path = tmp_path / "prices.toml"
-        path.write_text(text)
-        return str(path)
-
-    return write
+def price_file(text_file):
+    return lambda text: str(text_file("prices.toml", text))
 
 
 @pytest.fixture

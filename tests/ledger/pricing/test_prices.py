@@ -14,18 +14,7 @@ from ledger.pricing import prices, published
 from ledger.pricing.price_lists import Candidate, Gateway, PriceQuestion, candidates
 from ledger.pricing.prices import PriceBook
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
-
-
-@pytest.fixture
-def book_of(tmp_path):
-    def load(text, **files):
-        for name, content in files.items():
-            (tmp_path / f"{name}.json").write_text(content)
-        path = tmp_path / "prices.toml"
-        path.write_text(text)
-        return PriceBook.load(str(path))
-
-    return load
+from tests.named import named
 
 
 @pytest.fixture(scope="module")
@@ -88,22 +77,20 @@ def test_the_model_asked_for_where_the_answer_names_none(book, said):
 
 @pytest.mark.parametrize(
     ("about", "reason"),
-    [
-        pytest.param(
-            exchange("gpt-99"), "no price for 'gpt-99' in the list of openai", id="unknown-model"
-        ),
-        pytest.param(
-            exchange("llama3.2", provider="localhost", origin="http://localhost:11434"),
-            "no price for 'llama3.2' at localhost; declare it in a price file",
-            id="unknown-host",
-        ),
-        pytest.param(exchange(None), "the exchange names no model", id="no-model"),
-        pytest.param(
-            exchange("text-embedding-3-small"),
-            "openai/text-embedding-3-small is listed without this line",
-            id="unknown-line",
-        ),
-    ],
+    named(
+        {
+            "unknown-model": (exchange("gpt-99"), "no price for 'gpt-99' in the list of openai"),
+            "unknown-host": (
+                exchange("llama3.2", provider="localhost", origin="http://localhost:11434"),
+                "no price for 'llama3.2' at localhost; declare it in a price file",
+            ),
+            "no-model": (exchange(None), "the exchange names no model"),
+            "unknown-line": (
+                exchange("text-embedding-3-small"),
+                "openai/text-embedding-3-small is listed without this line",
+            ),
+        }
+    ),
 )
 def test_what_is_not_known_is_unpriced_with_a_reason(book, about, reason):
     charges = book.price(about, reading(output_tokens=10))
@@ -164,8 +151,9 @@ LITELLM = """{"qwen-max": {"litellm_provider": "dashscope", "input_cost_per_toke
  "gpt-4.1": {"litellm_provider": "openai", "output_cost_per_token": 1.0}}"""
 
 
-def test_litellm_is_asked_where_genai_prices_has_nothing(book_of):
-    book = book_of('litellm = "models.json"\n', models=LITELLM)
+def test_litellm_is_asked_where_genai_prices_has_nothing(book_of, text_file):
+    text_file("models.json", LITELLM)
+    book = book_of('litellm = "models.json"\n')
     there = exchange("qwen-max", provider="dashscope", origin="https://dashscope.aliyuncs.com:443")
     charges = book.price(there, reading(input_tokens=10, output_tokens=10))
     assert [each.amount_picousd for each in charges] == [16_000_000, None]
@@ -174,8 +162,9 @@ def test_litellm_is_asked_where_genai_prices_has_nothing(book_of):
     assert cost(book.price(exchange("gpt-4.1"), reading(output_tokens=1))) == 8_000_000
 
 
-def test_litellm_is_no_help_for_what_it_lacks(book_of):
-    book = book_of('litellm = "models.json"\n', models=LITELLM)
+def test_litellm_is_no_help_for_what_it_lacks(book_of, text_file):
+    text_file("models.json", LITELLM)
+    book = book_of('litellm = "models.json"\n')
     charges = book.price(exchange("gpt-99"), reading(output_tokens=1))
     assert reasons(charges) == {"no price for 'gpt-99' in the list of openai"}
 

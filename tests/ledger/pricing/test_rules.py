@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -37,9 +36,9 @@ from ledger.pricing.price_lines import BILLED_WHERE_PRICED, CONTAINED_UNITS, TOK
 from ledger.pricing.prices import PriceBook
 from ledger.pricing.published import PRICE_KEYS
 from ledger.pricing.rules import Rules
-from ledger.store import db
-from ledger.store.scope import Scope, requests
+from ledger.store.scope import Scope
 from tests.ledger.priced import exchange, fill, reading, settled
+from tests.ledger.written import rows
 
 pytestmark = pytest.mark.large
 
@@ -215,34 +214,30 @@ BOOK = PriceBook()
         ('[[field]]\nname = "x"', "line 1: field 1: page: missing"),
     ],
 )
-def test_a_broken_rule_is_one_line_with_its_place(tmp_path, text, problem):
-    path = tmp_path / "prices.toml"
-    path.write_text(text)
-    _, (found, *rest) = check(str(path))
+def test_a_broken_rule_is_one_line_with_its_place(text_file, text, problem):
+    _, (found, *rest) = check(str(text_file("prices.toml", text)))
     assert found.startswith(problem)
     assert not rest
 
 
-def test_rules_of_a_price_file_come_after_the_published_ones(tmp_path):
-    path = tmp_path / "prices.toml"
-    path.write_text(
+def test_rules_of_a_price_file_come_after_the_published_ones(book_of):
+    own = book_of(
         '[[rule]]\nname = "discount"\npage = "the contract"\nhosts = ["eu.api.openai.com"]\n'
         "factor = 0.5\n"
     )
     row = next(row for row in ROWS if row["name"] == "gpt-5.4-eu")
-    charges = charged(row, PriceBook.load(str(path)))
+    charges = charged(row, own)
     assert amount(charges) == worked_out(row) / 2
     assert all(each.price_source.endswith("x0.5 rule discount") for each in charges)
 
 
-def test_a_price_of_the_operators_own_is_not_multiplied(tmp_path):
-    path = tmp_path / "prices.toml"
-    path.write_text(
+def test_a_price_of_the_operators_own_is_not_multiplied(book_of):
+    own = book_of(
         '[[price]]\nhost = "eu.api.openai.com"\nmodel = "gpt-5.4*"\n'
         "usd_per_mtok = { uncached_input = 2, output = 3 }\n"
     )
     row = next(row for row in ROWS if row["name"] == "gpt-5.4-eu")
-    assert amount(charged(row, PriceBook.load(str(path)))) == (1000 * 2 + 300 * 3) * 10**6
+    assert amount(charged(row, own)) == (1000 * 2 + 300 * 3) * 10**6
 
 
 def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
@@ -299,14 +294,12 @@ def test_no_name_of_a_billing_field_is_passed_over(name: str, before: str, is_in
     assert PUBLISHED.fields_of(text) == billing_fields(usage, PUBLISHED.known)
 
 
-def test_rules_that_multiply_what_has_no_price_do_nothing(tmp_path):
+def test_rules_that_multiply_what_has_no_price_do_nothing(book_of):
     """Neither a multiple of a price that the list has not, nor what is billed once without one."""
-    path = tmp_path / "prices.toml"
-    path.write_text(
+    own = book_of(
         '[[rule]]\nname = "r"\npage = "p"\nmodels = ["nobody-*"]\n'
         'times_input = { cache_write_12h = 2 }\nonce = ["web_searches"]\n'
     )
-    own = PriceBook.load(str(path))
     read = reading(input_tokens=5, tool_units={"web_searches": 2})
     assert state_of(own.price(exchange("nobody-1"), read)) == "unpriced"
 
@@ -377,23 +370,17 @@ def test_every_amount_has_a_quantity_a_price_and_a_source(asked, tier, counts, u
         assert not count or is_inside or unit in billed
 
 
-def test_what_a_rule_needs_is_kept_so_that_a_price_is_the_same_later(tmp_path):
+def test_what_a_rule_needs_is_kept_so_that_a_price_is_the_same_later(sqlite_engine):
     """Host, tier and billing fields are columns: repricing every row of the table changes none."""
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     fill(
-        url,
+        sqlite_engine,
         [(settled(replace(exchange_of(row), id=row["name"])), reading_of(row)) for row in ROWS],
     )
-    engine = db.ensure(url)
-    with engine.connect() as connection:
-        booked = connection.execute(
-            sa.select(requests.c.id, requests.c.cost_picousd, requests.c.cost_state)
-        ).all()
+    booked = rows(sqlite_engine, "SELECT id, cost_picousd, cost_state FROM requests")
     assert {name: (cost or 0, status) for name, cost, status in booked} == {
         row["name"]: (worked_out(row), row["state"]) for row in ROWS
     }
-    assert reprice.changes(engine, PriceBook(), Scope(), now=LATER) == {}
-    engine.dispose()
+    assert reprice.changes(sqlite_engine, PriceBook(), Scope(), now=LATER) == {}
 
 
 def test_what_no_rule_knows_of_a_further_model_makes_the_request_partial(book):

@@ -3,7 +3,7 @@ LiteLLM's file as a second source."""
 
 import hashlib
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -14,8 +14,8 @@ from ledger.model.errors import LedgerError
 from ledger.pricing import snapshots
 from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.snapshots import Snapshots, read
+from tests.ledger.priced import NOVEMBER as NOW
 
-NOW = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 LITELLM = {
     "gpt-99": {
         "litellm_provider": "openai",
@@ -27,14 +27,16 @@ LITELLM = {
 }
 MODELS_DEV = {
     "openai": {
+        "id": "openai",
         "models": {
             "gpt-99": {
                 "cost": {"input": 3, "output": True, "context_over_200k": {"input": 6}},
+                "name": "x",
             },
             "gpt-96": {"cost": {"output": 6}},
             "gpt-98": {"cost": "free"},
             "gpt-97": "text",
-        }
+        },
     },
     "acme": {"models": []},
     "text": "text",
@@ -181,9 +183,8 @@ FILE = """{
 
 
 @pytest.fixture
-def litellm(tmp_path):
-    path = tmp_path / "prices.json"
-    path.write_text(FILE)
+def litellm(text_file):
+    path = text_file("prices.json", FILE)
     return LiteLLM.load(path)
 
 
@@ -256,9 +257,8 @@ def test_what_is_no_price_is_left_out(litellm):
 @pytest.mark.parametrize(
     ("content", "problem"), [("[1]", "no object of models"), ("{", "is not JSON")]
 )
-def test_a_file_of_another_kind(tmp_path, content, problem):
-    path = tmp_path / "prices.json"
-    path.write_text(content)
+def test_a_file_of_another_kind(text_file, content, problem):
+    path = text_file("prices.json", content)
     with pytest.raises(LedgerError, match=problem):
         LiteLLM.load(path)
 

@@ -7,6 +7,7 @@ import pytest
 
 from ledger.model.errors import LedgerError
 from ledger.reconcile.statement_files import read
+from tests.named import named
 
 DAY = date(2026, 11, 2)
 EPOCH = 1793577600  # 2026-11-02T00:00:00Z
@@ -173,65 +174,62 @@ CUR = (
 )
 NOVA = "AmazonBedrock,USE1-Nova-Pro-output-tokens,2026-11-02T10:00:00Z,-1,0,USD,Tokens,1"
 AZURE_ROW = "Date,MeterCategory,CostInBillingCurrency,BillingCurrency\n11/02/2026,OpenAI,1,"
-CSV = [
-    pytest.param(
-        "usage_date_utc,model_version,api_key,usage_type,usage_input_tokens_no_cache,"
-        "usage_input_tokens_cache_write_5m,usage_input_tokens_cache_write_1h,"
-        "usage_input_tokens_cache_read,usage_output_tokens,web_search_count",
-        "2026-11-02,claude-haiku-4-5-20251001,key,standard,100,20,3,4000,7,0",
-        "Anthropic usage CSV",
-        (DAY, HAIKU, OF_HAIKU),
-        id="anthropic-usage",
-    ),
-    pytest.param(
-        "usage_date_utc,model,workspace,token_type,cost_usd,list_price_usd,cost_type",
-        "2026-11-02,Claude Haiku 4.5,Default,output,1.50,1.50,token",
-        "Anthropic cost CSV",
-        (DAY, "Claude Haiku 4.5", {"cost_picousd": 1_500_000_000_000}),
-        id="anthropic-cost",
-    ),
-    pytest.param(
-        "generation_id,created_at,cost_total,byok_usage_inference,tokens_prompt,"
-        "tokens_completion,tokens_reasoning,tokens_cached,model_permaslug",
-        "gen-1,2026-11-02 23:59:59.999,0.0000005,,64,98,10,0,moonshotai/kimi-k2",
-        "OpenRouter activity CSV",
-        (
-            DAY,
-            "moonshotai/kimi-k2",
-            {
-                "requests": 1,
-                "input_tokens": 64,
-                "cache_read_tokens": 0,
-                "output_tokens": 98,
-                "cost_picousd": 500_000,
-            },
+CSV = named(
+    {
+        "anthropic-usage": (
+            "usage_date_utc,model_version,api_key,usage_type,usage_input_tokens_no_cache,"
+            "usage_input_tokens_cache_write_5m,usage_input_tokens_cache_write_1h,"
+            "usage_input_tokens_cache_read,usage_output_tokens,web_search_count",
+            "2026-11-02,claude-haiku-4-5-20251001,key,standard,100,20,3,4000,7,0",
+            "Anthropic usage CSV",
+            (DAY, HAIKU, OF_HAIKU),
         ),
-        id="openrouter-generations",
-    ),
-    pytest.param(
-        "date,model,requests,usage,prompt_tokens,completion_tokens",
-        '2026-11-02,openai/gpt-4.1,5,"$1,000.25","1,234",2.0',
-        "OpenRouter activity CSV",
-        (
-            DAY,
-            "openai/gpt-4.1",
-            {
-                "requests": 5,
-                "input_tokens": 1234,
-                "output_tokens": 2,
-                "cost_picousd": 1_000_250_000_000_000,
-            },
+        "anthropic-cost": (
+            "usage_date_utc,model,workspace,token_type,cost_usd,list_price_usd,cost_type",
+            "2026-11-02,Claude Haiku 4.5,Default,output,1.50,1.50,token",
+            "Anthropic cost CSV",
+            (DAY, "Claude Haiku 4.5", {"cost_picousd": 1_500_000_000_000}),
         ),
-        id="openrouter-days",
-    ),
-    pytest.param(
-        "day,model,output_tokens,cost_usd",
-        "2026-11-02,mistral-large,,0.5",
-        "CSV",
-        (DAY, "mistral-large", {"cost_picousd": 500_000_000_000}),
-        id="any",
-    ),
-]
+        "openrouter-generations": (
+            "generation_id,created_at,cost_total,byok_usage_inference,tokens_prompt,"
+            "tokens_completion,tokens_reasoning,tokens_cached,model_permaslug",
+            "gen-1,2026-11-02 23:59:59.999,0.0000005,,64,98,10,0,moonshotai/kimi-k2",
+            "OpenRouter activity CSV",
+            (
+                DAY,
+                "moonshotai/kimi-k2",
+                {
+                    "requests": 1,
+                    "input_tokens": 64,
+                    "cache_read_tokens": 0,
+                    "output_tokens": 98,
+                    "cost_picousd": 500_000,
+                },
+            ),
+        ),
+        "openrouter-days": (
+            "date,model,requests,usage,prompt_tokens,completion_tokens",
+            '2026-11-02,openai/gpt-4.1,5,"$1,000.25","1,234",2.0',
+            "OpenRouter activity CSV",
+            (
+                DAY,
+                "openai/gpt-4.1",
+                {
+                    "requests": 5,
+                    "input_tokens": 1234,
+                    "output_tokens": 2,
+                    "cost_picousd": 1_000_250_000_000_000,
+                },
+            ),
+        ),
+        "any": (
+            "day,model,output_tokens,cost_usd",
+            "2026-11-02,mistral-large,,0.5",
+            "CSV",
+            (DAY, "mistral-large", {"cost_picousd": 500_000_000_000}),
+        ),
+    }
+)
 
 
 @pytest.mark.parametrize(("header", "row", "kind", "expected"), CSV)

@@ -11,10 +11,11 @@ from ledger.exports.export import export
 from ledger.figures.queries import report
 from ledger.maintenance import checking, reprice, rollup
 from ledger.pricing.prices import PriceBook
-from ledger.store import db
 from ledger.store.scope import Scope
 from tests.bench import big_ledger
 from tests.bench.big_ledger import END
+from tests.ledger.priced import BOTH, empty
+from tests.ledger.written import row, rows
 
 pytestmark = pytest.mark.large
 
@@ -43,20 +44,12 @@ FACTOR = 4
 some are looked up twice."""
 
 
-@pytest.fixture(
-    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
-)
+@pytest.fixture(scope="module", params=BOTH)
 def engine(request, tmp_path_factory):
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'ledger.sqlite3'}"
-    else:
-        request.getfixturevalue("administer")("CREATE DATABASE plans")
-        url = request.getfixturevalue("postgres_server")("plans")
-    engine = db.ensure(url)
-    big_ledger.fill(engine, ROWS)
-    assert rollup.roll(engine, now=END) == 90
-    yield engine
-    engine.dispose()
+    for engine in empty(request, tmp_path_factory):
+        big_ledger.fill(engine, ROWS)
+        assert rollup.roll(engine, now=END) == 90
+        yield engine
 
 
 def statements_of(engine, ask):
@@ -81,9 +74,9 @@ def explained(engine, explain, text, values, *, scans=True):
             connection.exec_driver_sql("SET LOCAL enable_hashjoin = off")
         cursor = connection.connection.cursor()
         cursor.execute(f"{explain} {text}", values)
-        rows = cursor.fetchall()
+        found = cursor.fetchall()
         cursor.close()
-    return rows
+    return found
 
 
 def read_of(node, loops=1):
@@ -101,7 +94,7 @@ def check(engine, ask, exchanges_max, *, scans=True):
         if ENDS.match(text):
             continue
         if engine.dialect.name == "sqlite":
-            plan = [row[-1] for row in explained(engine, "EXPLAIN QUERY PLAN", text, values)]
+            plan = [line[-1] for line in explained(engine, "EXPLAIN QUERY PLAN", text, values)]
             whole = [line for line in plan if WHOLE.match(line)]
             assert whole == [], "\n".join((text, *plan))
         else:
@@ -117,9 +110,8 @@ def exports(engine, folder):
 
 
 def exchanges_since(engine, moment):
-    with engine.connect() as connection:
-        text = sa.text("SELECT COUNT(*) FROM exchanges WHERE opened_at >= :at")
-        return connection.execute(text, {"at": f"{moment:%Y-%m-%d}"}).scalar_one()
+    query = "SELECT COUNT(*) FROM exchanges WHERE opened_at >= :at"
+    return row(engine, query, at=f"{moment:%Y-%m-%d}")[0]
 
 
 @pytest.mark.parametrize("scope", [MONTH, Scope()], ids=["month", "all-time"])
@@ -132,11 +124,7 @@ def test_reports_read_what_has_no_sums(engine, scope):
 
 @pytest.mark.parametrize("question", VIEWS)
 def test_views_read_their_day(engine, question):
-    def ask():
-        with engine.connect() as connection:
-            connection.execute(sa.text(question)).all()
-
-    check(engine, ask, ROWS // 90 + 1)
+    check(engine, lambda: rows(engine, question), ROWS // 90 + 1)
 
 
 @pytest.mark.parametrize(

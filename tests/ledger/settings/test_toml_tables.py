@@ -173,15 +173,8 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_a_file_beyond_the_bound_is_refused_and_no_more_of_it_is_read(tmp_path, kind, monkeypatch):
-    asked = []
-    first_bytes = small_files.first_bytes
-
-    def watched(path, bytes_max):
-        asked.append(bytes_max)
-        return first_bytes(path, bytes_max)
-
-    monkeypatch.setattr(small_files, "first_bytes", watched)
+def test_a_file_beyond_the_bound_is_refused_and_no_more_of_it_is_read(tmp_path, kind, noted):
+    asked = noted(small_files, "first_bytes")
     limit = LIMITS.get(kind, small_files.FILE_BYTES_MAX)
     path = tmp_path / "dump"
     with path.open("wb") as file:
@@ -191,7 +184,7 @@ def test_a_file_beyond_the_bound_is_refused_and_no_more_of_it_is_read(tmp_path, 
     size = f"{limit >> 20} MiB" if limit >> 20 else f"{limit} bytes"
     message = str(raised.value)
     assert message.startswith(f"{path} is not a {kind}: it is larger than {size}; ")
-    assert asked == [limit + 1]
+    assert [bytes_max for _, bytes_max in asked] == [limit + 1]
 
 
 @pytest.mark.parametrize("kind", [each for each in READERS if each != "LiteLLM price file"])

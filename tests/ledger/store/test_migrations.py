@@ -6,8 +6,6 @@ filled in brings a new file; nothing here changes.
 """
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,9 @@ from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
 from ledger.store.engines.sqlite_file import REVISION
+from tests.ledger.priced import BOTH
 from tests.ledger.store.engines import empty_ledger
-from tests.ledger.written import alter, rows
+from tests.ledger.written import alter, rows, run_python
 
 pytestmark = pytest.mark.large
 
@@ -75,7 +74,7 @@ def _quoted(names: list[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)  # `window` is a word of PostgreSQL's
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.fixture(params=BOTH)
 def empty(request, tmp_path):
     """A database without a schema."""
     if request.param == "sqlite":
@@ -207,7 +206,7 @@ def test_a_new_sqlite_ledger_needs_no_alembic(tmp_path):
         f"import sys; from ledger.store import db; db.ensure('sqlite:///{tmp_path}/a.db').dispose()"
         "; sys.exit('alembic' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert run_python(code).returncode == 0
 
 
 def set_revision(engine, revision: str) -> None:
@@ -229,8 +228,7 @@ def test_the_schema_is_what_the_tables_say(engine):
 
 
 def test_a_difference_is_found(engine):
-    with db.writing(engine) as connection:
-        connection.execute(sa.text("ALTER TABLE learned ADD COLUMN extra INTEGER"))
+    alter(engine, "ALTER TABLE learned ADD COLUMN extra INTEGER")
     (found,) = migration.differences(engine)
     assert "extra" in found
 

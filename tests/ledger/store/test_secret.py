@@ -11,7 +11,8 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, secret
 from ledger.store.engines import urls
 from ledger.sync.merging import sync
-from tests.ledger.written import file_of, put, row, rows, settled, whole, writing
+from tests.ledger.priced import BOTH
+from tests.ledger.written import alter, file_of, put, row, rows, settled, whole, writing
 
 
 @pytest.fixture
@@ -24,11 +25,7 @@ def path(tmp_path, monkeypatch):
 def ledger(new_sqlite, name, *, kept=None):
     engine = db.open_engine(new_sqlite(name))
     if kept is not None:
-        with db.writing(engine) as connection:
-            connection.execute(
-                sa.text("INSERT INTO meta (key, value) VALUES ('secret', :value)"),
-                {"value": kept.hex()},
-            )
+        alter(engine, f"INSERT INTO meta (key, value) VALUES ('secret', '{kept.hex()}')")
     return engine
 
 
@@ -46,8 +43,7 @@ def test_the_secret_of_an_older_ledger_moves_out_of_it(new_sqlite, path):
     assert secret.of_ledger(engine) == kept
     assert rows(engine, "SELECT * FROM meta WHERE key = 'secret'") == []
     assert secret.of_machine() == kept
-    with engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    rows(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
     path = urls.file_of(engine.url)
     assert path is not None
     assert kept.hex().encode() not in path.read_bytes()
@@ -91,9 +87,8 @@ def test_who_may_read_the_ledger_may_not_read_the_secret(new_sqlite, new_postgre
     assert not secret.share(spool, shared)
     administer("CREATE ROLE tt_reader")
     try:
-        with shared.connect() as connection, connection.begin():
-            connection.exec_driver_sql("GRANT USAGE ON SCHEMA public TO tt_reader")
-            connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO tt_reader")
+        schema = "SCHEMA public TO tt_reader"
+        alter(shared, f"GRANT USAGE ON {schema}", f"GRANT SELECT ON ALL TABLES IN {schema}")
         with shared.connect() as connection:
             connection.exec_driver_sql("SET ROLE tt_reader")
             connection.exec_driver_sql("SELECT * FROM requests")
@@ -101,8 +96,7 @@ def test_who_may_read_the_ledger_may_not_read_the_secret(new_sqlite, new_postgre
             with pytest.raises(sa.exc.ProgrammingError, match="permission denied"):
                 connection.exec_driver_sql("SELECT * FROM tokentee_private.secret")
     finally:
-        with shared.connect() as connection, connection.begin():
-            connection.exec_driver_sql("DROP OWNED BY tt_reader")
+        alter(shared, "DROP OWNED BY tt_reader")
         shared.dispose()
         administer("DROP ROLE tt_reader")
 
@@ -129,7 +123,7 @@ def recorded(new_sqlite):
     return record
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.fixture(params=BOTH)
 def target(request):
     return request.getfixturevalue("new_sqlite" if request.param == "sqlite" else "new_postgres")()
 

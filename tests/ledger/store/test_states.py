@@ -27,7 +27,7 @@ from ledger.store.processes import recovery
 from ledger.store.writing import batch_insert
 from ledger.sync import merging
 from tests.ledger.duplicates_rule import Member, link
-from tests.ledger.written import NOON, ORIGIN, opened, reading, row, settled
+from tests.ledger.written import NOON, ORIGIN, intake_on, opened, reading, row, settled
 
 pytestmark = pytest.mark.large
 
@@ -110,14 +110,8 @@ class Ledgers(RuleBasedStateMachine):
     def begin(self) -> None:
         for name in NAMES:
             shutil.copy(self.template, self.folder / f"{name}.sqlite3")
-            engine = self.engines[name] = db.open_engine(self.urls[name])
-            pooled = engine.raw_connection()
-            connection = pooled.driver_connection
-            assert isinstance(connection, sqlite3.Connection)
-            self.writers[name] = connection
-            pooled.detach()
-            for statement in batch_insert.setup(spooling=False):
-                self.writers[name].execute(statement)
+            self.engines[name] = db.open_engine(self.urls[name])
+            self.writers[name] = intake_on(self.engines[name])
             self.writers[name].execute("PRAGMA synchronous = OFF")
 
     def teardown(self) -> None:

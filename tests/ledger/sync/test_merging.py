@@ -20,15 +20,15 @@ from tests.ledger.duplicates_rule import Member, link, links_of
 from tests.ledger.written import (
     COST,
     NOON,
+    alter,
     bundle_of,
     charge,
+    charge_again,
     key_of,
     on,
     on_postgres,
     opened,
-    priced,
     put,
-    reading,
     row,
     rows,
     settled,
@@ -77,7 +77,7 @@ def lost(name, **more):
     """An exchange of a process that died, with the placeholder of its reading."""
     one = replace(settled(name, **more), state=State.LOST, outcome=Outcome.LOST)
     none = {"usage_source": UsageSource.NONE, "usage": Usage(), "usage_json": None}
-    return one, reading(one, revision=0, **none), ()
+    return whole(one, (), revision=0, **none)
 
 
 def contents(url):
@@ -109,7 +109,7 @@ def test_everything_arrives_as_it_was(two):
         whole(settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")),
         whole(settled("c", response_id="r", content_digest="y")),
         (opened("open"), None, ()),
-        (odd, reading(odd, usage=usage, usage_json='{"\\u0000": [1.50,  "é"]}'), ()),
+        whole(odd, (), usage=usage, usage_json='{"\\u0000": [1.50,  "é"]}'),
     )
     merged = merging.sync(source, target)
     assert (merged.exchanges, merged.refused) == (5, ())
@@ -139,11 +139,8 @@ def test_what_has_gone_further_stays(two):
 def test_a_row_that_the_target_refuses_stands_alone(new_sqlite):
     source, target = new_sqlite("source"), new_sqlite("target")
     put(source, *(whole(settled(f"a{number}")) for number in range(9)))
-    with on(target) as engine, db.writing(engine) as connection:
-        connection.exec_driver_sql(
-            "CREATE TRIGGER refuse BEFORE INSERT ON readings WHEN NEW.exchange_id = 'a4' "
-            "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
-        )
+    trigger = "CREATE TRIGGER refuse BEFORE INSERT ON readings WHEN NEW.exchange_id = 'a4'"
+    alter(target, f"{trigger} BEGIN SELECT RAISE(ABORT, 'not this one'); END")
     merged = merging.sync(source, target)
     assert [(refused.key[1], refused.error) for refused in merged.refused] == [
         ("a4", "not this one")
@@ -198,18 +195,17 @@ def test_an_interrupted_sync_goes_on(new_sqlite, monkeypatch):
 @every_way
 def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
     source, target = two
-    known = whole(settled("known"))
-    read_again = reading(settled("read"), revision=2, usage=Usage(input_tokens=7))
-    read_there = reading(settled("read"), revision=3, usage=Usage(input_tokens=8))
+    read_again = whole(settled("read"), revision=2, usage=Usage(input_tokens=7))
+    read_there = whole(settled("read"), (), revision=3, usage=Usage(input_tokens=8))
     first = (
-        known,
+        whole(settled("known")),
         (opened("open"), None, ()),
         lost("lost"),
         whole(settled("read")),
         whole(settled("charged")),
     )
     put(source, *first)
-    put(target, *first, (settled("read"), read_there, ()))
+    put(target, *first, read_there)
     sent: list[str] = []
     real = bundles.read
 
@@ -221,14 +217,9 @@ def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
     assert merging.sync(source, target).exchanges == 5
     assert sent == []
     # Of each kind one fact more.
-    put(
-        source,
-        whole(settled("new")),
-        whole(settled("open")),
-        whole(settled("lost")),
-        (settled("read"), read_again, priced(settled("read"), read_again)),
-    )
-    charge_again(source, "charged")
+    put(source, *(whole(settled(name)) for name in ("new", "open", "lost")), read_again)
+    for ordinal, unit in enumerate((10, 1, 50)):  # the same prices once more
+        charge_again(source, "charged", ordinal, unit)
     assert merging.sync(source, target).exchanges == 6
     assert sorted(sent) == ["charged", "lost", "new", "open", "read"]
     assert totals(target)[0] == 6
@@ -238,17 +229,6 @@ def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
     merging.sync(target, source)
     assert sent == ["read"]
     assert contents(source) == contents(target)
-
-
-def charge_again(url, one):
-    """Append a second revision of each charge of an exchange."""
-    names = [name for name in charges.c.keys() if name not in ("id", "revision", "supersedes")]  # noqa: SIM118
-    with on(url) as engine, db.writing(engine) as connection:
-        connection.exec_driver_sql(
-            f"INSERT INTO charges (id, revision, supersedes, {', '.join(names)}) "
-            f"SELECT 'again-' || ordinal, 2, id, {', '.join(names)} FROM charges "
-            f"WHERE exchange_id = '{one}'"
-        )
 
 
 @every_way
@@ -278,17 +258,17 @@ def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
     """A column that it lacks is what the target makes of it; its file is not migrated."""
     source, target = new_sqlite("source"), new_sqlite("target")
     put(source, whole(settled("a", service_tier="flex")))
-    engine = db.open_engine(source)
-    with db.writing(engine) as connection:
-        for view in sa.inspect(connection).get_view_names():
-            connection.exec_driver_sql(f"DROP VIEW {view}")
-        connection.exec_driver_sql("DROP TRIGGER exchanges_settled")
-        connection.exec_driver_sql("ALTER TABLE exchanges DROP COLUMN service_tier")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
-    merging.sync(source, target)
-    assert totals(target) == (1, 100, 20, COST)
-    assert migration.revision_of(engine) == "0001"
-    engine.dispose()
+    with on(source) as engine:
+        alter(
+            engine,
+            *(f"DROP VIEW {view}" for view in sa.inspect(engine).get_view_names()),
+            "DROP TRIGGER exchanges_settled",
+            "ALTER TABLE exchanges DROP COLUMN service_tier",
+            "UPDATE alembic_version SET version_num = '0001'",
+        )
+        merging.sync(source, target)
+        assert totals(target) == (1, 100, 20, COST)
+        assert migration.revision_of(engine) == "0001"
 
 
 def test_what_is_no_source(new_sqlite, tmp_path):
@@ -323,14 +303,12 @@ def entries(draw):
         "d": (None, None),
         "e": ("s", "x"),
     }[name]
-    exchange = settled(name, at=at, response_id=facts[0], content_digest=facts[1])
-    read = reading(
-        exchange,
+    return whole(
+        settled(name, at=at, response_id=facts[0], content_digest=facts[1]),
         revision=draw(st.integers(1, 2)),
         read_at=NOON + timedelta(seconds=draw(st.integers(0, 2))),
         usage=Usage(input_tokens=draw(st.integers(0, 9)), output_tokens=draw(st.integers(0, 9))),
     )
-    return exchange, read, priced(exchange, read)
 
 
 LEDGER = st.lists(entries(), max_size=5)
@@ -397,10 +375,8 @@ def test_links_move_to_the_earliest_member_of_both(two):
 def test_two_bookings_of_one_exchange_count_once(two):
     """Recorded here, replayed there, priced from two lists: the earlier booking stands."""
     source, target = two
-    exchange = settled("a")
-    later = reading(exchange, read_at=NOON + timedelta(days=9))
-    put(source, whole(exchange))
-    put(target, (exchange, later, [charge("output", 20, 999)]))
+    put(source, whole(settled("a")))
+    put(target, whole(settled("a"), [charge("output", 20, 999)], read_at=NOON + timedelta(days=9)))
     merging.sync(source, target)
     assert totals(target) == (1, 100, 20, COST)
 

@@ -105,6 +105,10 @@ class Running:
             lambda: (spool.status_of(self.path), self.log.lines),
         )
 
+    def ship(self, *entries):
+        self.put(*entries)
+        self.wait_until_shipped()
+
     def close(self):
         self.shipper.stop(30)
         self.engine.dispose()
@@ -214,8 +218,7 @@ def test_a_database_in_trouble_is_said_once_and_tried_again(target, shared, run,
 
 def test_a_database_that_goes_away_and_comes_back(target, shared, run, administer):
     running = run(target)
-    running.put(*some(5))
-    running.wait_until_shipped()
+    running.ship(*some(5))
     name = sa.make_url(target).database
     shared.dispose()
     administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
@@ -232,8 +235,7 @@ def test_a_table_that_somebody_holds_makes_rows_late(target, shared, run, monkey
     monkeypatch.setattr(merging, "LOCK_MS_MAX", 50)
     monkeypatch.setattr(retention, "LOCK_MS_MAX", 50)
     running = run(target)
-    running.put(*some(1))
-    running.wait_until_shipped()
+    running.ship(*some(1))
     with shared.connect() as holder:
         holder.exec_driver_sql("LOCK TABLE readings IN ACCESS EXCLUSIVE MODE")
         running.put(*some(3, "b"))
@@ -266,8 +268,7 @@ def test_a_poisoned_row_is_set_aside_alone(target, shared, run):
         shared, "ALTER TABLE exchanges ADD CONSTRAINT ck_no_poison CHECK (user_agent <> 'poison')"
     )
     running = run(target)
-    running.put(*some(6), whole(settled("bad", user_agent="poison")), *some(6, "b"))
-    running.wait_until_shipped()
+    running.ship(*some(6), whole(settled("bad", user_agent="poison")), *some(6, "b"))
     assert totals(shared) == (12, 1200, 240, 12 * COST)
     (refused,) = spool.status_of(running.path).refused
     assert refused.key[1] == "bad"
@@ -285,14 +286,12 @@ def test_a_poisoned_row_is_set_aside_alone(target, shared, run):
 
 def test_of_those_that_share_a_spool_one_ships_and_the_next_takes_over(target, shared, run):
     first, second = run(target), run(target)
-    first.put(*some(3))
-    first.wait_until_shipped()
+    first.ship(*some(3))
     shippers = [running.shipper for running in (first, second)]
     assert sum(one._turn is not None for one in shippers) == 1
     holder, other = (first, second) if first.shipper._turn else (second, first)
     holder.close()
-    other.put(*some(3, "b"))
-    other.wait_until_shipped()
+    other.ship(*some(3, "b"))
     assert totals(shared)[0] == 6
 
 
@@ -386,8 +385,7 @@ def test_what_is_shipped_is_dropped_in_time(engine):
 
 def test_coming_months_are_made_ahead(target, shared, run):
     running = run(target)
-    running.put(*some(1))
-    running.wait_until_shipped()
+    running.ship(*some(1))
     running.close()
     names = {name for (name,) in rows(shared, "SELECT relname FROM pg_class")}
     today = datetime.now(UTC).date()
@@ -405,8 +403,7 @@ def test_a_role_that_may_not_make_partitions_is_said_so_once(
     alter(shared, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
     url = sa.make_url(target).set(username=role).render_as_string(hide_password=False)
     running = run(url)
-    running.put(*some(3))
-    running.wait_until_shipped()
+    running.ship(*some(3))
     running.log.wait_for("no partition for")
     running.close()
     assert rows(shared, "SELECT DISTINCT tableoid::regclass::text FROM exchanges") == [
@@ -426,19 +423,12 @@ def test_nodes_with_something_under_way_are_spoken_for(target, shared, monkeypat
         assert rows(shared, "SELECT node FROM nodes") == [("host/7/7",)]
 
 
-def test_a_bundle_is_bounded(target, shared, run, monkeypatch):
+def test_a_bundle_is_bounded(target, shared, run, monkeypatch, noted):
     monkeypatch.setattr(shipper, "BUNDLE_EXCHANGES_MAX", 4)
-    sizes = []
-    real = merging.deliver
-
-    def deliver(source, engine, keys, months):
-        sizes.append(len(keys))
-        return real(source, engine, keys, months)
-
-    monkeypatch.setattr(shipper, "deliver", deliver)
+    delivered = noted(shipper, "deliver")
     running = run(target)
-    running.put(*some(10))
-    running.wait_until_shipped()
+    running.ship(*some(10))
+    sizes = [len(keys) for _, _, keys, _ in delivered]
     assert max(sizes) <= 4
     assert totals(shared)[0] == 10
 
@@ -465,22 +455,14 @@ STEPS = {
 
 @pytest.mark.parametrize("error", [RuntimeError, LedgerError])
 @pytest.mark.parametrize("step", STEPS)
-def test_whatever_a_step_raises_the_shipper_goes_on(target, shared, run, monkeypatch, step, error):
+def test_whatever_a_step_raises_the_shipper_goes_on(
+    target, shared, run, monkeypatch, failing_twice, step, error
+):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(shipper, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(shipper, "IDLE_SECONDS", 0.02)
-    owner = STEPS[step]
-    real = getattr(owner, step)
-    left = [error("step failed"), error("step failed")]
     failed = threading.Event()
-
-    def fail(*arguments, **options):
-        if left:
-            raise left.pop()
-        failed.set()
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(owner, step, fail)
+    failing_twice(STEPS[step], step, error, failed)
     if step == "_begin_trouble":
         trouble = [LedgerError("trouble"), LedgerError("trouble"), LedgerError("trouble")]
         ship = Shipper._ship
@@ -491,8 +473,7 @@ def test_whatever_a_step_raises_the_shipper_goes_on(target, shared, run, monkeyp
     running.put(whole(settled("a")))
     assert failed.wait(30), running.log.lines
     running.wait_until_shipped()
-    running.put(whole(settled("b")))
-    running.wait_until_shipped()
+    running.ship(whole(settled("b")))
     # Also what was shipped again, because the cut came between its commit and clearing the outbox.
     assert totals(shared) == (2, 200, 40, 2 * COST)
     assert running.shipper.health().is_working
@@ -547,10 +528,8 @@ def test_refused_exchanges_are_retried_once_a_start(tmp_path, monkeypatch):
 def test_shipping_again_adds_nothing(target, shared, run):
     running = run(target)
     entries = some(20)
-    running.put(*entries)
-    running.wait_until_shipped()
-    running.put(*entries)
-    running.wait_until_shipped()
+    running.ship(*entries)
+    running.ship(*entries)
     assert totals(shared) == (20, 2000, 400, 20 * COST)
 
 
@@ -568,7 +547,6 @@ def test_a_cut_between_commit_and_clearing_ships_again_to_no_effect(
 
     monkeypatch.setattr(spool, "settle_outbox", settle_outbox)
     running = run(target)
-    running.put(*some(10))
-    running.wait_until_shipped()
+    running.ship(*some(10))
     assert cut.is_set()
     assert totals(shared) == (10, 1000, 200, 10 * COST)

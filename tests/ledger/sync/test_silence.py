@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from ledger.store import db
 from ledger.store.processes import recovery
 from ledger.sync import merging, shipper, spool
-from tests.ledger.written import reading, rows, settled, wait_until, writing
+from tests.ledger.written import alter, rows, settled, wait_until, writing
 from tests.proxy.relaying import Line
 
 pytestmark = pytest.mark.postgres
@@ -108,37 +108,31 @@ REFUSALS = {
 @pytest.mark.parametrize("code", REFUSALS.values(), ids=REFUSALS)
 def test_a_refusal_of_any_class_sets_one_row_aside(new_sqlite, new_postgres, code):
     source, target = new_sqlite(), new_postgres()
-    engine = db.open_engine(target)
-    with engine.connect() as connection, connection.begin():
-        connection.exec_driver_sql(
-            f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {code}; END $$"
-        )
-        connection.exec_driver_sql(
-            "CREATE TRIGGER refusing BEFORE INSERT ON exchanges FOR EACH ROW "
-            "WHEN (NEW.id = 'b') EXECUTE FUNCTION refuse()"
-        )
+    alter(
+        target,
+        f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {code}; END $$",
+        "CREATE TRIGGER refusing BEFORE INSERT ON exchanges FOR EACH ROW "
+        "WHEN (NEW.id = 'b') EXECUTE FUNCTION refuse()",
+    )
     with writing(source) as written:
         for name in "abc":
             written.settle(settled(name))
     merged = merging.sync(source, target)
     assert [(each.key[1], each.error) for each in merged.refused] == [("b", "no")]
-    assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("a",), ("c",)]
-    engine.dispose()
+    assert rows(target, "SELECT id FROM exchanges ORDER BY id") == [("a",), ("c",)]
 
 
 def test_a_row_of_the_year_one_is_set_aside_or_late_and_ships_the_others(new_sqlite, new_postgres):
     source, target = new_sqlite(), new_postgres()
-    engine = db.open_engine(source)
     with writing(source) as written:
         for name in "ab":
             written.settle(settled(name))
-    with engine.connect() as connection, connection.begin():
-        connection.exec_driver_sql(
-            "INSERT INTO exchanges (id, opened_at, state, source, origin, provider, dialect, "
-            "operation, path, tags) VALUES ('old', '0001-01-01 00:00:00.000000Z', 'open', "
-            "'live', 'o', 'p', 'd', 'chat', '/', '{}')"
-        )
-    engine.dispose()
+    alter(
+        source,
+        "INSERT INTO exchanges (id, opened_at, state, source, origin, provider, dialect, "
+        "operation, path, tags) VALUES ('old', '0001-01-01 00:00:00.000000Z', 'open', "
+        "'live', 'o', 'p', 'd', 'chat', '/', '{}')",
+    )
     merging.sync(source, target)
     assert {name for (name,) in rows(target, "SELECT id FROM exchanges")} >= {"a", "b"}
 
@@ -161,8 +155,7 @@ def test_a_turn_of_shipping_ends_under_load(new_postgres, own_data_directory, mo
     monkeypatch.setattr(recovery, "record_heartbeats", noting)
     with writing(url) as written:
         for number in range(40):
-            exchange = settled(f"a{number}")
-            written.ledger.settle(exchange, reading(exchange))
+            written.hand_over(settled(f"a{number}"))
         for _ in range(5):
             assert beats.acquire(timeout=60)
         wait_for(engine, 40)

@@ -15,7 +15,7 @@ from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.sync import merging
 from tests.ledger.why.sessions import PROVIDERS, Provider, Session, changed
-from tests.ledger.written import put, reading, settled
+from tests.ledger.written import put, reading, row, settled
 
 ROW = [
     *("reason", "how", "segment", "kind", "name", "session", "requests", "tokens"),
@@ -134,14 +134,12 @@ def test_a_command_prints_what_fills_the_input(url):
         *("session", "agent", "part", "name", "bytes", "tokens", "calls", "list_value_usd"),
         "unused",
     ]
-    with db.disposing(db.open_existing(url)) as engine, engine.connect() as connection:
-        tokens = connection.exec_driver_sql(
-            "SELECT sum(input_tokens) FROM requests WHERE id <> 'e4'"
-        ).scalar_one()
-        charged = connection.exec_driver_sql(
-            "SELECT sum(amount_picousd) FROM charges WHERE exchange_id <> 'e4' AND "
-            "line NOT IN ('output', 'reasoning', 'web_searches')"
-        ).scalar_one()
+    (tokens,) = row(url, "SELECT sum(input_tokens) FROM requests WHERE id <> 'e4'")
+    (charged,) = row(
+        url,
+        "SELECT sum(amount_picousd) FROM charges WHERE exchange_id <> 'e4' AND "
+        "line NOT IN ('output', 'reasoning', 'web_searches')",
+    )
     assert sum(row["tokens"] for row in rows) == tokens
     assert sum(row["list_value_usd"] for row in rows) == pytest.approx(charged / 10**12)
     assert "1 request without segments" in result.stderr
@@ -157,10 +155,8 @@ def test_a_command_prints_what_another_model_would_have_cost(url):
         found: dict[str, Any] = json.loads(result.stdout)
         return found
 
-    with db.disposing(db.open_existing(url)) as engine, engine.connect() as connection:
-        model, cached, cost = connection.exec_driver_sql(
-            "SELECT max(model), sum(cache_read_tokens), sum(cost_usd) FROM requests"
-        ).one()
+    query = "SELECT max(model), sum(cache_read_tokens), sum(cost_usd) FROM requests"
+    model, cached, cost = row(url, query)
     same = what_if(model)
     assert list(same) == [
         *("model", "requests", "tokens", "list_value_usd", "recorded_list_value_usd"),

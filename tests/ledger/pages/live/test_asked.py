@@ -19,7 +19,7 @@ from ledger.pages.sections import PageRow
 from ledger.store import db
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import Page, running
-from tests.ledger.written import put, settled, whole
+from tests.ledger.written import alter, put, settled, whole
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -244,14 +244,11 @@ def test_another_trouble_of_the_database_is_one_line(engine):
 
 def test_the_version_moves_with_every_commit_and_only_then(new_sqlite):
     url = new_sqlite()
-    writer = db.ensure(url)
-    engine = read_only.open_read_only(url)
-    before = read_only.version_of(engine)
-    assert read_only.version_of(engine) == before
-    put(writer, whole(settled("one")))
-    assert read_only.version_of(engine) != before
-    writer.dispose()
-    engine.dispose()
+    with db.disposing(read_only.open_read_only(url)) as engine:
+        before = read_only.version_of(engine)
+        assert read_only.version_of(engine) == before
+        put(url, whole(settled("one")))
+        assert read_only.version_of(engine) != before
 
 
 def test_no_ledger_is_made(tmp_path):
@@ -262,9 +259,6 @@ def test_no_ledger_is_made(tmp_path):
 
 def test_another_schema_is_refused(new_sqlite):
     url = new_sqlite()
-    engine = db.open_engine(url)
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
-    engine.dispose()
+    alter(url, "UPDATE alembic_version SET version_num = '0001'")
     with pytest.raises(LedgerError, match="run `tokentee db upgrade`"):
         read_only.open_read_only(url)

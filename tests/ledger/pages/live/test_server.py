@@ -24,7 +24,6 @@ from addon.cli import application
 from ledger.figures.queries import report
 from ledger.pages import sections
 from ledger.pages.live import read_only, server
-from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.text import figures
 from tests.ledger.pages.conftest import NOW
@@ -38,10 +37,8 @@ pytestmark = pytest.mark.large
 @pytest.fixture
 def site(weeks, weeks_url):
     """The pages of some weeks, read-only."""
-    engine = read_only.open_read_only(weeks_url)
-    with pages(engine, now=lambda: NOW) as client:
+    with pages(weeks_url, now=lambda: NOW) as client:
         yield client
-    engine.dispose()
 
 
 def test_the_first_screen_has_the_reports_total(site, weeks):
@@ -217,18 +214,12 @@ def test_half_sent_requests_keep_nobody_away(weeks_url):
             one.close()
 
 
-def test_asking_again_costs_nothing_until_something_is_written(weeks, weeks_url, monkeypatch):
-    engine = read_only.open_read_only(weeks_url)
+def test_asking_again_costs_nothing_until_something_is_written(
+    weeks, weeks_url, monkeypatch, noted
+):
     monkeypatch.setattr(server, "SLOW_SECONDS", 60)  # also where the tests' machine is busy
-    asked = []
-    real = sections.overview
-
-    def noting(*arguments):
-        asked.append(arguments)
-        return real(*arguments)
-
-    monkeypatch.setattr(sections, "overview", noting)
-    with pages(engine, now=lambda: NOW) as site:
+    asked = noted(sections, "overview")
+    with pages(weeks_url, now=lambda: NOW) as site:
         first = site.get("/")
         tag = first.headers["etag"]
         again = site.get("/", **{"If-None-Match": tag})
@@ -239,31 +230,22 @@ def test_asking_again_costs_nothing_until_something_is_written(weeks, weeks_url,
         changed = site.get("/", **{"If-None-Match": tag})
         assert changed.status == 200
         assert changed.headers["etag"] != tag
-    engine.dispose()
 
 
 @pytest.mark.postgres
 def test_on_postgresql(new_postgres):
     url = new_postgres()
-    writer = db.ensure(url)
-    put(writer, whole(settled("one", at=NOW - timedelta(minutes=1))))
-    engine = read_only.open_read_only(url)
-    with pages(engine, now=lambda: NOW) as site:
+    put(url, whole(settled("one", at=NOW - timedelta(minutes=1))))
+    with pages(url, now=lambda: NOW) as site:
         assert "1 request" in site.get("/requests?days=1").text
         assert site.get("/?days=2").status == 200
         for part in ("odd", "speed", "teams", "sessions"):
             assert site.get(f"/section/{part}?days=2").status == 200
-    engine.dispose()
-    writer.dispose()
 
 
-def test_hostile_text_on_every_page(new_sqlite):
-    url = new_sqlite()
-    writer = db.ensure(url)
-    hostile_ledger(writer)
-    writer.dispose()
-    engine = read_only.open_read_only(url)
-    with pages(engine, now=lambda: NOW) as site:
+def test_hostile_text_on_every_page(sqlite_engine):
+    hostile_ledger(sqlite_engine)
+    with pages(str(sqlite_engine.url), now=lambda: NOW) as site:
         first = Elements(site.get("/?days=2").text)
         links = [
             value
@@ -286,7 +268,6 @@ def test_hostile_text_on_every_page(new_sqlite):
             assert not any(name.startswith("on") for _, attrs in elements.tags for name in attrs)
             for character in "\x1b\x07\u202e\u2066":
                 assert character not in answer.text
-    engine.dispose()
 
 
 def answer(tag, good_until=0.0):

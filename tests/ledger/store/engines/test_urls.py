@@ -17,6 +17,7 @@ from ledger.store import db
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.written import file_of, on_sqlite, put, row, rows, settled, whole
+from tests.named import named
 
 
 def test_the_default_is_a_file_in_the_data_directory(own_data_directory):
@@ -179,44 +180,41 @@ def failed(text: str) -> OperationalError:
 
 @pytest.mark.parametrize(
     ("url", "said", "line"),
-    [
-        pytest.param(
-            POSTGRESQL,
-            "connection failed: Connection refused\n\tIs the server running there?\n",
-            "cannot open the ledger postgresql+psycopg://u:***@127.0.0.1:1/d: connection failed: "
-            "Connection refused. Is the server running there?; check that the server runs and the "
-            "URL is right",
-            id="two lines of libpq",
-        ),
-        pytest.param(
-            POSTGRESQL,
-            'password "hunter2" is wrong',
-            'cannot open the ledger postgresql+psycopg://u:***@127.0.0.1:1/d: password "***" is '
-            "wrong; check that the server runs and the URL is right",
-            id="the password is cut out",
-        ),
-        pytest.param(
-            SQLITE,
-            "file is not a database",
-            "cannot open the ledger sqlite:////x/ledger.sqlite3: file is not a database; move the "
-            "file away and start again, or put a copy in its place",
-            id="another file",
-        ),
-        pytest.param(
-            SQLITE,
-            "attempt to write a readonly database",
-            "cannot open the ledger sqlite:////x/ledger.sqlite3: attempt to write a readonly "
-            "database; name a file you can write to (ledger_url, TOKENTEE_LEDGER)",
-            id="read-only",
-        ),
-        pytest.param(
-            SQLITE,
-            "database is locked",
-            "cannot open the ledger sqlite:////x/ledger.sqlite3: database is locked; check that no "
-            "process holds the file and that its disk has room",
-            id="locked",
-        ),
-    ],
+    named(
+        {
+            "two lines of libpq": (
+                POSTGRESQL,
+                "connection failed: Connection refused\n\tIs the server running there?\n",
+                "cannot open the ledger postgresql+psycopg://u:***@127.0.0.1:1/d: connection failed: "
+                "Connection refused. Is the server running there?; check that the server runs and the "
+                "URL is right",
+            ),
+            "the password is cut out": (
+                POSTGRESQL,
+                'password "hunter2" is wrong',
+                'cannot open the ledger postgresql+psycopg://u:***@127.0.0.1:1/d: password "***" is '
+                "wrong; check that the server runs and the URL is right",
+            ),
+            "another file": (
+                SQLITE,
+                "file is not a database",
+                "cannot open the ledger sqlite:////x/ledger.sqlite3: file is not a database; move the "
+                "file away and start again, or put a copy in its place",
+            ),
+            "read-only": (
+                SQLITE,
+                "attempt to write a readonly database",
+                "cannot open the ledger sqlite:////x/ledger.sqlite3: attempt to write a readonly "
+                "database; name a file you can write to (ledger_url, TOKENTEE_LEDGER)",
+            ),
+            "locked": (
+                SQLITE,
+                "database is locked",
+                "cannot open the ledger sqlite:////x/ledger.sqlite3: database is locked; check that no "
+                "process holds the file and that its disk has room",
+            ),
+        }
+    ),
 )
 def test_the_line_names_the_ledger_the_cause_and_the_remedy(url: sa.URL, said: str, line: str):
     assert urls.not_opened(url, failed(said)) == line
@@ -261,9 +259,8 @@ def test_a_place_that_cannot_be_written(path):
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("not a database, but long enough to be looked at" * 100)
+def test_a_file_that_is_no_database(text_file):
+    path = text_file("notes.txt", "not a database, but long enough to be looked at" * 100)
     with pytest.raises(LedgerError, match="not a database; move the file away"):
         db.ensure(f"sqlite:///{path}")
 

@@ -65,12 +65,11 @@ def test_a_living_sibling_keeps_its_rows(new_sqlite):
 
 
 def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
         written.open(opened("a"))
         written.settle(settled("b"))
-        engine = db.open_engine(url)
-        path = file_of(url)
+        engine = db.open_engine(written.url)
+        path = file_of(written.url)
         # As another process would, if it could not see that this one lives.
         nodes._lock_path(path, "host/1/1").unlink()
         with contextlib.closing(sqlite_file.connect(path)) as connection:

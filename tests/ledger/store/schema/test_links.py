@@ -1,6 +1,7 @@
 """The rule of duplicates: the databases keep it as the Python statement of it says, whatever the
 order of arrival."""
 
+import contextlib
 from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import batched
@@ -16,7 +17,7 @@ from ledger.store.keys import Key
 from ledger.store.writing import batch_insert
 from ledger.sync import bundles
 from tests.ledger.duplicates_rule import Link, Member, link, links_of, rank
-from tests.ledger.written import NOON, ORIGIN, bundle_of, key_of, put, settled, whole
+from tests.ledger.written import NOON, ORIGIN, bundle_of, intake_on, key_of, put, settled, whole
 
 FULL = {"key_fingerprint": "k1", "request_digest": "q1", "upstream_digest": "u1"}
 LIVE = Member(id="a", opened_at=NOON, origin=ORIGIN, response_id="r", content_digest="c1", **FULL)
@@ -203,24 +204,14 @@ def test_order_and_batches_do_not_matter(engine, members, data):
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(members=MEMBERS, random=st.randoms(), size=st.integers(1, 8))
-def test_the_writer_links_as_merging_does(new_sqlite_engine, members, random, size):
+def test_the_writer_links_as_merging_does(sqlite_engine, members, random, size):
     random.shuffle(members)
-    empty(new_sqlite_engine)
-    with new_sqlite_engine.connect() as connection:
-        driver = connection.connection.driver_connection
-        for statement in batch_insert.setup(spooling=False):
-            driver.execute(statement)
+    empty(sqlite_engine)
+    with contextlib.closing(intake_on(sqlite_engine)) as driver:
         for batch in batched(members, size):
             rows = [row_of(member) for member in batch]
             driver.execute(*batch_insert.statement(rows))
-    assert links_of(new_sqlite_engine) == link(members)
-
-
-@pytest.fixture
-def new_sqlite_engine(new_sqlite):
-    engine = db.open_engine(new_sqlite())
-    yield engine
-    engine.dispose()
+    assert links_of(sqlite_engine) == link(members)
 
 
 @given(members=MEMBERS)
@@ -258,13 +249,11 @@ def test_only_a_row_with_the_same_key_and_request_makes_a_live_row_a_duplicate(m
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, names, counting):
+def test_a_large_group_is_linked_in_constant_time_a_row(sqlite_engine, names, counting):
     """A gateway that numbers all responses `1`, which differ by these: SQLite's steps a row must
     not grow."""
     bytes_of = {"upstream_digest": None} if "without bytes" in names else {}
-    driver = new_sqlite_engine.raw_connection().driver_connection
-    for statement in batch_insert.setup(spooling=False):
-        driver.execute(statement)
+    driver = intake_on(sqlite_engine)
     steps = 0
 
     def count() -> None:
@@ -284,8 +273,9 @@ def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, names
             driver.execute(*batch_insert.statement(batch))
         driver.set_progress_handler(None, 0)
         costs.append(steps)
+    driver.close()
     assert costs[-1] < 2 * costs[1], costs
-    found = links_of(new_sqlite_engine).values()
+    found = links_of(sqlite_engine).values()
     assert sum(not link.duplicate_of for link in found) == counting
     assert {link.id_collision for link in found} == {counting > 1}
 

@@ -17,11 +17,11 @@ from ledger.store import db
 from ledger.store.schema import descriptions
 from ledger.store.schema.charged import TERMS
 from ledger.store.scope import REQUEST_COLUMNS
-from ledger.store.tables import charges
 from tests.ledger.written import (
     COST,
     NOON,
     charge,
+    charge_again,
     on_postgres,
     opened,
     priced,
@@ -106,16 +106,13 @@ def test_uncached_input(engine, usage, uncached):
     ],
 )
 def test_the_state_of_a_cost(engine, source, lines, cost, state):
-    exchange = settled("a")
-    read = reading(exchange, usage_source=UsageSource(source))
-    put(engine, (exchange, read, lines))
+    put(engine, whole(settled("a"), lines, usage_source=UsageSource(source)))
     reported, estimated = (None, cost) if source == "estimated" else (cost, None)
     found = row(engine, "SELECT cost_picousd, estimated_cost_picousd, cost_state FROM requests")
     assert found == (reported, estimated, state)
 
 
 def test_lines_of_further_iterations_stand_beside(engine):
-    exchange = settled("a")
     lines = [
         charge("uncached_input", 60, 10),
         charge("compaction.uncached_input", 500, 3, model="m2"),
@@ -125,7 +122,7 @@ def test_lines_of_further_iterations_stand_beside(engine):
         charge("advisor_message.reasoning", 7, 9, model="m3"),
         charge("compaction.requests", 1, 1, model="m2"),
     ]
-    put(engine, (exchange, reading(exchange), lines))
+    put(engine, whole(settled("a"), lines))
     assert row(
         engine,
         "SELECT input_tokens, output_tokens, extra_input_tokens, extra_output_tokens, "
@@ -165,26 +162,14 @@ def test_the_highest_revision_counts_and_of_equal_ones_the_earliest(engine):
     )
 
 
-def append(engine, **values):
-    """Another revision of the first charge."""
-    with db.writing(engine) as connection:
-        first = connection.execute(
-            sa.select(charges).where(charges.c.ordinal == 0, charges.c.revision == 1)
-        ).one()
-        connection.execute(sa.insert(charges).values({**first._mapping, **values}))
-
-
 def test_superseding_charges_take_the_place_of_theirs(engine):
-    exchange = settled("a")
-    put(engine, (exchange, reading(exchange), [charge("output", 20, 5), charge("x", 1, 1)]))
-    old = row(engine, "SELECT id FROM charges WHERE ordinal = 0")[0]
-    new = {"revision": 2, "supersedes": old}
-    append(engine, id="z", unit_picousd=7, amount_picousd=140, **new)
+    put(engine, whole(settled("a"), [charge("output", 20, 5), charge("x", 1, 1)]))
+    charge_again(engine, "a", 0, 7, id="z")
     assert row(engine, "SELECT cost_picousd FROM requests") == (141,)
     # Another ledger priced it again as well, and the two were merged: one of them counts.
-    append(engine, id="y", unit_picousd=6, amount_picousd=120, **new)
+    charge_again(engine, "a", 0, 6, id="y")
     assert row(engine, "SELECT cost_picousd FROM requests") == (121,)
-    append(engine, id="w", unit_picousd=None, amount_picousd=None, **(new | {"revision": 3}))
+    charge_again(engine, "a", 0, None, id="w", revision=3)
     assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (1, "partial")
     assert rows(engine, "SELECT line, quantity FROM unpriced") == [("output", 20)]
 
@@ -208,10 +193,10 @@ def fill_days(engine):
             usage=Usage(input_tokens=30, output_tokens=1),
             estimated_output_tokens=12,
         ),
-        (
+        whole(
             settled("f", at=late, outcome=Outcome.HTTP_ERROR),
-            reading(settled("f", at=late), usage_source=UsageSource.NONE, usage=Usage()),
-            (),
+            usage_source=UsageSource.NONE,
+            usage=Usage(),
         ),
         (opened("g", at=late), None, ()),
         whole(settled("h", at=late, response_id="r", content_digest="x", degraded="why")),
@@ -256,12 +241,11 @@ def test_completeness(engine):
 
 
 def test_what_is_unpriced(engine):
-    exchange = settled("a", service_tier="flex")
     lines = [charge("output", 20, None, reason="unknown model"), charge("cache_read", 40, 1)]
     put(
         engine,
-        (exchange, reading(exchange), lines),
-        (settled("b"), reading(settled("b")), ()),
+        whole(settled("a", service_tier="flex"), lines),
+        whole(settled("b"), ()),
         whole(settled("c")),
     )
     assert rows(
@@ -287,12 +271,9 @@ def test_hours_and_days_are_utc_whatever_the_session_says(engine):
 
 
 def test_amounts_up_to_the_bound_of_money(engine):
-    exchange = settled("a")
     most = 2**63 - 1
-    put(
-        engine,
-        (exchange, reading(exchange, usage=Usage(input_tokens=most)), [charge("x", AMOUNT_MAX, 1)]),
-    )
+    lines = [charge("x", AMOUNT_MAX, 1)]
+    put(engine, whole(settled("a"), lines, usage=Usage(input_tokens=most)))
     assert row(engine, "SELECT input_tokens, cost_picousd FROM requests") == (most, AMOUNT_MAX)
 
 
@@ -300,12 +281,9 @@ def test_amounts_that_overflow_a_sum_break_no_day(engine):
     """Rows of before amounts were bounded: their own day has no sum, and every other day has."""
     huge = 5 * 10**18
     for name, at in (("a", NOON), ("b", NOON), ("c", NOON + timedelta(1))):
-        exchange = settled(name, at=at)
         size = huge if at == NOON else 7
-        put(
-            engine,
-            (exchange, reading(exchange, usage=Usage(input_tokens=size)), [charge("x", size, 1)]),
-        )
+        lines = [charge("x", size, 1)]
+        put(engine, whole(settled(name, at=at), lines, usage=Usage(input_tokens=size)))
     found = rows(
         engine, "SELECT requests, input_tokens, cost_picousd FROM usage_daily ORDER BY day"
     )
@@ -400,9 +378,8 @@ def test_postgres_shows_the_same_words(engine):
 
 
 def test_a_cost_that_is_the_providers_own(engine):
-    exchange = settled("a")
     own = charge("total", 1, 7, price_source="provider")
-    put(engine, (exchange, reading(exchange), [own]))
+    put(engine, whole(settled("a"), [own]))
     assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (7, "reported")
 
 
@@ -415,10 +392,8 @@ def test_what_a_plan_covers_has_a_list_value_and_no_cost(engine):
         whole(settled("plan"), billing=Billing.PLAN),
         whole(settled("free"), billing=Billing.FREE),
         whole(settled("guess"), billing=Billing.PLAN, usage_source=UsageSource.ESTIMATED),
+        whole(settled("own figure"), [charge("reported_cost", 1, 7, price_source="provider")]),
     )
-    exchange = settled("own figure")
-    own = charge("reported_cost", 1, 7, price_source="provider")
-    put(engine, (exchange, reading(exchange), [own]))
     query = "SELECT id, billing, cost_picousd, list_value_picousd, estimated_cost_picousd"
     assert {each[0]: tuple(each[1:]) for each in rows(engine, f"{query} FROM requests")} == {
         "unknown": ("unknown", COST, COST, None),

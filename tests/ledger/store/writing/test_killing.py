@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger.written import COST, file_of, reading, row, rows, settled, wait_until, writing
+from tests.ledger.written import COST, file_of, row, rows, settled, wait_until, writing
 
 pytestmark = pytest.mark.process
 
@@ -175,8 +175,7 @@ def test_nothing_is_reported_into_a_file_that_was_overwritten(
         other = new_sqlite()
         with writing(other) as written:
             for number in range(2_000):  # it has more pages than the one that is overwritten
-                exchange = settled(f"other{number}")
-                written.ledger.settle(exchange, reading(exchange))
+                written.hand_over(settled(f"other{number}"))
         shutil.copy(file_of(other), source)
     elif what == "another database":
         with contextlib.closing(sqlite3.connect(source)) as connection:

@@ -70,21 +70,20 @@ def run_on_writer(written, change) -> None:
 
 
 def test_a_row_that_is_refused_goes_alone(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
         receipts = [
-            written.ledger.settle(exchange, reading(exchange))
+            written.hand_over(exchange)
             for exchange in (settled("a"), settled("b", outcome="fine"), settled("c"))
         ]
         written.wait(*receipts)
         assert [receipt.committed for receipt in receipts] == [True, False, True]
         assert "the ledger refuses it" in (receipts[1].error or "")
         assert written.ledger.dropped == 1
-    assert totals(url) == (2, 200, 40, 2 * COST)
+    assert totals(written.url) == (2, 200, 40, 2 * COST)
     kept, dropped = written.lines("error")
     assert "1 items were set aside" in kept
     assert "exchange b" in dropped
-    aside = Path(f"{url.removeprefix('sqlite:///')}-set-aside.jsonl")
+    aside = Path(f"{written.url.removeprefix('sqlite:///')}-set-aside.jsonl")
     (item,) = map(json.loads, aside.read_text().splitlines())
     assert "Exchange(id='b'" in item["item"]
 
@@ -94,16 +93,14 @@ def test_charges_that_are_refused_cost_the_exchange_only_its_price(new_sqlite):
 
         return tuple(replace(line, amount_picousd=1) for line in priced(exchange, read))
 
-    url = new_sqlite()
-    with writing(url, price=wrong) as written:
+    with writing(new_sqlite(), price=wrong) as written:
         assert written.settle(settled("a")).committed
-    assert totals(url) == (1, 100, 20, None)
+    assert totals(written.url) == (1, 100, 20, None)
     assert "amount_is_exact" in written.lines()[0]
 
 
 def test_a_result_that_comes_before_settling_returns_is_kept(new_sqlite, monkeypatch):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
         incoming = written.ledger._incoming
         put = incoming.settle
 
@@ -114,9 +111,8 @@ def test_a_result_that_comes_before_settling_returns_is_kept(new_sqlite, monkeyp
             return refusal
 
         monkeypatch.setattr(incoming, "settle", put_and_wait)
-        with locked(url):
-            exchange = settled("a")
-            receipt = written.ledger.settle(exchange, reading(exchange))
+        with locked(written.url):
+            receipt = written.hand_over(settled("a"))
             assert (receipt.committed, receipt.error) == (False, "database is locked")
 
 
@@ -124,13 +120,12 @@ def test_a_result_that_comes_before_settling_returns_is_kept(new_sqlite, monkeyp
 def test_a_row_says_that_its_end_went_on_before_its_commit(new_sqlite, before, monkeypatch):
     """Let go when the writer reported trouble, or while its statement waited for the file."""
     monkeypatch.setattr(batches, "WAITED_SECONDS", 0.0)
-    url = new_sqlite()
-    with writing(url) as written, closing(sqlite3.connect(file_of(url))) as other:
+    with writing(new_sqlite()) as written, closing(sqlite3.connect(file_of(written.url))) as other:
         other.execute("BEGIN IMMEDIATE")
         late = written.settle(settled("late", degraded=before))
         late.is_let_go = True
         written.ledger._file.connection.execute("PRAGMA busy_timeout = 30000")
-        later = written.ledger.settle(settled("later"), reading(settled("later")))
+        later = written.hand_over(settled("later"))
         while written.ledger._incoming.count:
             time.sleep(0.001)
         later.is_let_go = True
@@ -143,17 +138,13 @@ def test_a_row_says_that_its_end_went_on_before_its_commit(new_sqlite, before, m
 
 
 def test_a_locked_ledger_is_late_not_lost(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        with locked(url):
-            receipts = [
-                written.settle(settled(f"a{number}"), reading(settled(f"a{number}")))
-                for number in range(3)
-            ]
+    with writing(new_sqlite()) as written:
+        with locked(written.url):
+            receipts = [written.settle(settled(f"a{number}")) for number in range(3)]
             assert [receipt.error for receipt in receipts] == ["database is locked"] * 3
             assert written.ledger.health().queued_rows == 3
         more = until_committed(written)
-    assert totals(url) == (3 + more, (3 + more) * 100, (3 + more) * 20, (3 + more) * COST)
+    assert totals(written.url) == (3 + more, (3 + more) * 100, (3 + more) * 20, (3 + more) * COST)
     assert written.ledger.dropped == 0
     begin, end = written.lines()
     assert "database is locked; the traffic goes on" in begin
@@ -172,8 +163,7 @@ def test_a_locked_ledger_is_late_not_lost(new_sqlite):
 def test_a_disk_in_trouble_is_said_once_and_what_waits_is_written_later(
     new_sqlite, pragma, cure, said
 ):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
         run_on_writer(written, lambda connection: connection.execute(f"PRAGMA {pragma}"))
         large = f'"{"x" * 20_000}"'
         receipts = []
@@ -186,24 +176,20 @@ def test_a_disk_in_trouble_is_said_once_and_what_waits_is_written_later(
         # The writer's connection is idle between two tries.
         written.ledger._file.connection.execute(f"PRAGMA {cure}")
         more = until_committed(written)
-    assert totals(url)[0] == 5 + 1 + more  # with the one that interrupted
+    assert totals(written.url)[0] == 5 + 1 + more  # with the one that interrupted
     assert written.ledger.dropped == 0
     assert len(written.lines()) == 2
 
 
 def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
     monkeypatch.setattr(incoming, "WAITING_MAX", 10)
-    url = new_sqlite()
-    with writing(url) as written:
-        with locked(url):
-            receipts = []
+    with writing(new_sqlite()) as written:
+        with locked(written.url):
             for number in range(40):
-                exchange = settled(f"a{number:02}")
-                receipts.append(written.ledger.settle(exchange, reading(exchange)))
-                written.wait(receipts[-1])
+                written.settle(settled(f"a{number:02}"))
         more = until_committed(written)
         dropped = written.ledger.dropped
-    kept = totals(url)[0]
+    kept = totals(written.url)[0]
     assert kept + dropped == 40 + more
     assert 1 <= kept <= 16
     assert written.lines("error")
@@ -212,7 +198,7 @@ def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
 def test_a_queue_that_is_overrun_refuses_at_once(new_sqlite, monkeypatch):
     monkeypatch.setattr(incoming, "WAITING_MAX", 0)
     with writing(new_sqlite()) as written:
-        receipt = written.ledger.settle(settled("a"), reading(settled("a")))
+        receipt = written.hand_over(settled("a"))
         assert receipt.error == "the ledger is overrun"
         assert written.ledger.dropped == 1
     assert "not in the ledger" in written.lines()[0]
@@ -255,25 +241,23 @@ def test_a_ledger_whose_folder_is_gone_is_waited_for(new_sqlite, tmp_path):
 
 
 def test_a_listener_that_fails_stops_no_writing(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
 
         def closed(_):
             raise RuntimeError("Event loop is closed")
 
         listener, written.ledger.on_commit = written.ledger.on_commit, closed
-        written.ledger.settle(settled("a"), reading(settled("a")))
+        written.hand_over(settled("a"))
         while not written.lines():
             written.ledger._thread.join(0.01)
         written.ledger.on_commit = listener
         assert written.settle(settled("b")).committed
-    assert totals(url)[0] == 2
+    assert totals(written.url)[0] == 2
     assert "callback failed" in written.lines()[0]
 
 
 def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
         written.settle(settled("a"))
         run_on_writer(
             written,
@@ -281,7 +265,7 @@ def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
                 "PRAGMA cache_size = 0; PRAGMA shrink_memory"
             ),
         )
-        path = file_of(url)
+        path = file_of(written.url)
         for file in (path, path.with_name(path.name + "-wal")):
             with file.open("r+b") as damaged:
                 damaged.write(b"\0garbage" * 8_000)
@@ -299,17 +283,16 @@ def test_a_damaged_ledger_ends_the_start_with_one_line(new_sqlite):
 
 
 def test_a_row_that_is_refused_is_refused_once_while_its_batch_is_tried_again(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        with locked(url):
+    with writing(new_sqlite()) as written:
+        with locked(written.url):
             receipts = [
-                written.ledger.settle(exchange, reading(exchange))
+                written.hand_over(exchange)
                 for exchange in (settled("a"), settled("b", request_model=object()), settled("c"))
             ]
             written.wait(*receipts)
         more = until_committed(written)
         assert (written.ledger.dropped, written.ledger.health().set_aside) == (1, 1)
-    assert totals(url)[0] == 2 + more
+    assert totals(written.url)[0] == 2 + more
 
 
 def test_closing_in_trouble_counts_what_is_not_kept(new_sqlite):
@@ -331,7 +314,9 @@ STEPS = ["admitted", "open_row", "settled_row", "statement", "check", "resolve",
 @pytest.mark.large
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, sqlite3.InterfaceError, MemoryError])
 @pytest.mark.parametrize("step", STEPS)
-def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capfd, step, error):
+def test_whatever_a_step_raises_the_writer_goes_on(
+    new_sqlite, monkeypatch, failing_twice, capfd, step, error
+):
     """Each step of the writer raises twice, with each kind of item on its way."""
     url = new_sqlite()
     owner = {
@@ -344,19 +329,11 @@ def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capf
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     with writing(url) as written:
         written.settle(settled("before"))
-        real = getattr(owner, step)
-        left = [error("step failed"), error("step failed")]
-
-        def fail(*arguments, **options):
-            if left:
-                raise left.pop()
-            return real(*arguments, **options)
-
-        monkeypatch.setattr(owner, step, fail)
+        left = failing_twice(owner, step, error)
         written.ledger.open(opened("a"))
         lesson = Learned(origin="o", path="/", verdict="opt_in", learned_at=NOON, expires_at=NOON)
         written.ledger.learn(lesson)
-        written.ledger.settle(settled("a"), reading(settled("a")))
+        written.hand_over(settled("a"))
         deadline = time.monotonic() + 30
         while left or not written.settle(settled(uuid.uuid4().hex)).committed:
             assert time.monotonic() < deadline, "the writer does not go on"
@@ -452,15 +429,14 @@ class Failing:
 
 
 def test_a_disk_that_does_not_answer(new_sqlite, monkeypatch):
-    url = new_sqlite()
-    with writing(url) as written:
+    with writing(new_sqlite()) as written:
         written.settle(settled("a"))
         failing = Failing(written.ledger._file.connection)
         monkeypatch.setattr(written.ledger._file, "connection", failing)
         assert written.settle(settled("b")).error == "disk I/O error"
         failing.is_failing = False
         more = until_committed(written)
-    assert totals(url)[0] == 2 + more
+    assert totals(written.url)[0] == 2 + more
     assert ["disk I/O error" in line for line in written.lines()] == [True, False]
 
 
