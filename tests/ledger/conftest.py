@@ -116,9 +116,8 @@ def ledger_url(request) -> str:
 @pytest.fixture
 def engine(ledger_url):
     """An engine on an empty ledger, on either database."""
-    engine = db.ensure(ledger_url)
-    yield engine
-    engine.dispose()
+    with db.disposing(db.ensure(ledger_url)) as engine:
+        yield engine
 
 
 @pytest.fixture

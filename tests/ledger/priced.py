@@ -60,6 +60,10 @@ def cost(charges):
     return sum(each.amount_picousd for each in charges)
 
 
+def reasons(charges):
+    return {each.reason for each in charges}
+
+
 def settled(about, *, outcome=Outcome.COMPLETE, took_ms=None, first_token_ms=None):
     """The exchange as it ended."""
     opened = about.opened_at

@@ -87,17 +87,16 @@ def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, r
     db.ensure(f"sqlite:///{path}").dispose()
     (copy,) = sqlite_file.copies_of(path)
     ended = "SELECT COUNT(*) FROM exchanges WHERE state != 'open'"
-    copied = db.open_existing(f"sqlite:///{copy}")
-    assert row(copied, ended) != (0,)
-    words = ("db", "drop", "--before", "2100-01-01", "--ledger", str(path))
-    result = tokentee(*words, "--segments")
-    assert f"segments of 0 requests were dropped from the copy {copy}" in result.stderr
-    assert row(copied, ended) != (0,)
-    result = tokentee(*words, "--yes")
-    assert f"exchanges were dropped from the copy {copy}" in result.stderr
-    assert row(copied, ended) == (0,)
-    assert migration.revision_of(copied) == revision
-    copied.dispose()
+    with db.disposing(db.open_existing(f"sqlite:///{copy}")) as copied:
+        assert row(copied, ended) != (0,)
+        words = ("db", "drop", "--before", "2100-01-01", "--ledger", str(path))
+        result = tokentee(*words, "--segments")
+        assert f"segments of 0 requests were dropped from the copy {copy}" in result.stderr
+        assert row(copied, ended) != (0,)
+        result = tokentee(*words, "--yes")
+        assert f"exchanges were dropped from the copy {copy}" in result.stderr
+        assert row(copied, ended) == (0,)
+        assert migration.revision_of(copied) == revision
 
 
 def test_a_sync(tokentee, new_sqlite):

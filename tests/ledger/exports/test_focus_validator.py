@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ledger.exports.export import Wanted, export
 from ledger.pricing.prices import PriceBook
+from ledger.settings.names import NO_NAMES
 from ledger.settings.names import read as read_names
 from ledger.settings.rates import read as read_rates
 from ledger.store import db
@@ -97,18 +98,22 @@ def engine(tmp_path_factory):
             about = replace(about, key_fingerprint="ab" * 16)
         entries.append((settled(about), reading(input_tokens=1_000 + number, output_tokens=50)))
     fill(url, entries, book=PriceBook.load(str(prices)))
-    engine = db.ensure(url)
-    yield engine
-    engine.dispose()
+    with db.disposing(db.ensure(url)) as engine:
+        yield engine
 
 
-def written(engine, folder, form, **more):
-    return [one.path for one in export(engine, "focus", folder, form, Scope(), **more)]
+def written(engine, folder, form="parquet", *, names=NO_NAMES, **more):
+    scope = Scope(names=names)
+    return [one.path for one in export(engine, "focus", folder, form, scope, **more)]
+
+
+def whole_month(engine, folder, **more):
+    paths = written(engine, folder, **more)
+    return pyarrow.concat_tables(pyarrow.parquet.read_table(path) for path in paths)
 
 
 def test_a_month_of_several_providers_with_negotiated_prices(engine, validate, tmp_path):
-    paths = written(engine, tmp_path, "parquet")
-    whole = pyarrow.concat_tables([pyarrow.parquet.read_table(path) for path in paths])
+    whole = whole_month(engine, tmp_path)
     month = tmp_path / "month.parquet"
     pyarrow.parquet.write_table(whole, month)
     assert whole.num_rows == 180
@@ -123,7 +128,7 @@ def test_a_day_as_csv(engine, validate, tmp_path):
 
 @pytest.mark.clients
 def test_the_validator_finds_what_is_wrong(engine, validate, tmp_path):
-    path = written(engine, tmp_path, "parquet")[0]
+    path = written(engine, tmp_path)[0]
     table = pyarrow.parquet.read_table(path)
     broken = tmp_path / "broken.parquet"
     pyarrow.parquet.write_table(table.drop_columns(["BilledCost"]), broken)
@@ -134,8 +139,7 @@ EURO = read_rates('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = 0.8\
 
 
 def month_in(engine, folder, currency):
-    paths = written(engine, folder, "parquet", wanted=Wanted(currency=currency))
-    return pyarrow.concat_tables(pyarrow.parquet.read_table(path) for path in paths)
+    return whole_month(engine, folder, wanted=Wanted(currency=currency))
 
 
 def test_a_bill_in_another_currency(engine, tmp_path):
@@ -167,8 +171,7 @@ def test_names_of_keys_teams_and_cost_centres(engine, tmp_path):
     """
     names, problems = read_names(text)
     assert problems == []
-    paths = [one.path for one in export(engine, "focus", tmp_path, "parquet", Scope(names=names))]
-    rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
+    rows = whole_month(engine, tmp_path, names=names).to_pylist()
     with_key = [row for row in rows if row["SubAccountId"]]
     assert {(row["SubAccountName"], row["x_Team"], row["x_CostCentre"]) for row in with_key} == {
         ("CI runner", "search", "4711")
@@ -176,13 +179,8 @@ def test_names_of_keys_teams_and_cost_centres(engine, tmp_path):
 
 
 def test_negotiated_savings_and_invoices(engine, tmp_path):
-    paths = written(
-        engine,
-        tmp_path,
-        "parquet",
-        wanted=Wanted(invoices={("openai", "2026-11"): "INV-7"}),
-    )
-    rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
+    wanted = Wanted(invoices={("openai", "2026-11"): "INV-7"})
+    rows = whole_month(engine, tmp_path, wanted=wanted).to_pylist()
     inputs = [row for row in rows if row["SkuMeter"] == "uncached_input"]
     november = [row for row in inputs if row["BillingPeriodStart"].month == 11]
     for row in november:

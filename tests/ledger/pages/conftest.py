@@ -25,9 +25,8 @@ def weeks_file(tmp_path_factory, migrated_file) -> Path:
     """Ten days and eight weeks before them, with sums of the days that are over."""
     path = tmp_path_factory.mktemp("weeks") / "ledger.sqlite3"
     shutil.copy(migrated_file, path)
-    engine = db.ensure(f"sqlite:///{path}")
-    fill(engine, **SMALL)
-    engine.dispose()
+    with db.disposing(db.ensure(f"sqlite:///{path}")) as engine:
+        fill(engine, **SMALL)
     return path
 
 
@@ -42,18 +41,16 @@ def weeks_url(weeks_file, tmp_path) -> str:
 @pytest.fixture
 def weeks(weeks_url):
     """An engine on that copy."""
-    engine = db.ensure(weeks_url)
-    yield engine
-    engine.dispose()
+    with db.disposing(db.ensure(weeks_url)) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="session")
 def weeks_database(postgres_server, administer, migrated_database) -> str:
     """The same on PostgreSQL: a test takes a copy."""
     administer(f"CREATE DATABASE weeks TEMPLATE {migrated_database}")
-    engine = db.ensure(postgres_server("weeks"))
-    fill(engine, **SMALL)
-    engine.dispose()
+    with db.disposing(db.ensure(postgres_server("weeks"))) as engine:
+        fill(engine, **SMALL)
     return "weeks"
 
 
@@ -64,6 +61,5 @@ def either(request):
         yield request.getfixturevalue("weeks")
         return
     template = request.getfixturevalue("weeks_database")
-    engine = db.ensure(request.getfixturevalue("new_database")(template))
-    yield engine
-    engine.dispose()
+    with db.disposing(db.ensure(request.getfixturevalue("new_database")(template))) as engine:
+        yield engine

@@ -270,9 +270,8 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=31)
     parser.add_argument("--end", type=datetime.fromisoformat, default=END)
     options = parser.parse_args()
-    engine = db.ensure(f"sqlite:///{options.file}")
-    fill(engine, rows=options.exchanges, days=options.days, end=options.end)
-    engine.dispose()
+    with db.disposing(db.ensure(f"sqlite:///{options.file}")) as engine:
+        fill(engine, rows=options.exchanges, days=options.days, end=options.end)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,12 @@ class Browser:
     def focused(self) -> str:
         return self.run("return document.activeElement.outerHTML.slice(0, 120)")
 
+    def tab_to(self, text: str) -> None:
+        for _ in range(30):
+            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            if text in self.focused():
+                break
+
     def _command(self, name: str, **values):
         return self.driver.execute_cdp_cmd(name, values)
 
@@ -215,20 +221,14 @@ def test_bars_can_be_switched_and_rows_sorted_and_opened_by_keyboard_alone(brows
     assert "stacked by provider" in browser.run(
         "return document.querySelector('canvas').getAttribute('aria-label')"
     )
-    for _ in range(30):
-        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-        if "Requests</button>" in browser.focused():
-            break
+    browser.tab_to("Requests</button>")
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     column = "[...document.querySelectorAll('[data-part=ranking-model] tr.row')].map(r => +r.children[2].dataset.v)"
     counts = browser.run(f"return {column}")
     assert counts == sorted(counts, reverse=True)
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     assert browser.run(f"return {column}") == sorted(counts)
-    for _ in range(30):
-        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-        if 'class="open"' in browser.focused():
-            break
+    browser.tab_to('class="open"')
     browser.driver.switch_to.active_element.send_keys(Keys.SPACE)
     assert 'aria-expanded="true"' in browser.focused()
     assert browser.run(

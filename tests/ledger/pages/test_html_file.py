@@ -77,9 +77,8 @@ class Elements(HTMLParser):
 @pytest.fixture(scope="module")
 def page(weeks_file):
     """The page of ten days."""
-    engine = db.ensure(f"sqlite:///{weeks_file}")
-    yield html_file.page(engine, Scope(since=NOW - timedelta(days=10)), now=NOW)
-    engine.dispose()
+    with db.disposing(db.ensure(f"sqlite:///{weeks_file}")) as engine:
+        yield html_file.page(engine, Scope(since=NOW - timedelta(days=10)), now=NOW)
 
 
 def hostile_ledger(engine):

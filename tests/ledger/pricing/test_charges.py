@@ -20,7 +20,7 @@ from ledger.pricing.price_lines import (
     input_tokens_of_one_request,
     quantities,
 )
-from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
+from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading, reasons
 from tests.named import named
 
 RATES = {
@@ -156,10 +156,6 @@ def test_lines_that_no_sum_holds_are_not_booked():
     assert {each.unit_picousd for each in charges} == {None}
     assert {each.amount_picousd for each in charges} == {None}
     assert reasons(charges) == {"the amount is beyond 64 bits"}
-
-
-def reasons(charges):
-    return {each.reason for each in charges}
 
 
 def test_further_iterations_are_lines_of_their_own_with_their_own_model():

@@ -13,17 +13,13 @@ from ledger.model.exchange import Billing
 from ledger.pricing import prices, published
 from ledger.pricing.price_lists import Candidate, Gateway, PriceQuestion, candidates
 from ledger.pricing.prices import PriceBook
-from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
+from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading, reasons
 from tests.named import named
 
 
 @pytest.fixture(scope="module")
 def book():
     return PriceBook.load(None)
-
-
-def reasons(charges):
-    return {each.reason for each in charges}
 
 
 def sources(charges):
@@ -291,6 +287,12 @@ def asked(origin, model=None, *, request_model=None, provider="", path="", gatew
         ("https://openrouter.ai:443", "openai/gpt-4.1", "openrouter", "openai/gpt-4.1"),
         # A free variant is a model of its own.
         ("https://openrouter.ai:443", "qwen/qwen3:free", "openrouter", "qwen/qwen3:free"),
+        (
+            "https://openrouter.ai:443",
+            "qwen/qwen3-coder:free",
+            "openrouter",
+            "qwen/qwen3-coder:free",
+        ),
         ("https://dashscope-intl.aliyuncs.com:443", "qwen-max", "dashscope", "qwen-max"),
     ],
 )
@@ -424,9 +426,3 @@ def test_what_a_plan_covers_has_the_list_value_of_the_vendor():
         is_covered=True,
     )
     assert list(candidates(question)) == [Candidate("openai", "gpt-5", own=False)]
-
-
-def test_a_free_variant_is_a_model_of_its_own():
-    assert asked("https://openrouter.ai:443", "qwen/qwen3-coder:free") == [
-        Candidate("openrouter", "qwen/qwen3-coder:free", own=True)
-    ]

@@ -184,6 +184,7 @@ def test_no_unknown_value_is_priced(row, tier, geo, count):
 
 
 BOOK = PriceBook()
+DOUBLED = '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\n'
 
 
 @pytest.mark.parametrize(
@@ -195,20 +196,14 @@ BOOK = PriceBook()
         ('[[rule]]\nname = "x"\npage = "p"\nfactor = -1', "line 4: rule 1: factor: -1 is not"),
         ('[[rule]]\nname = "x"\npage = "p"\nfactor = inf', "line 4: rule 1: factor: Infinity"),
         ('[[rule]]\nname = "x"\npage = "p"\nfactr = 2', "line 4: rule 1: factr: unknown"),
+        (DOUBLED + 'hours = ["1-4"]', "line 5: rule 1: hours: '1-4' is not like"),
+        (DOUBLED + 'days = ["sunday"]', "line 5: rule 1: days: 'sunday' is not"),
         (
-            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\nhours = ["1-4"]',
-            "line 5: rule 1: hours: '1-4' is not like",
-        ),
-        (
-            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\ndays = ["sunday"]',
-            "line 5: rule 1: days: 'sunday' is not",
-        ),
-        (
-            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\nlines = ["web_searches"]',
+            DOUBLED + 'lines = ["web_searches"]',
             "line 5: rule 1: lines: 'web_searches' is not a line of tokens",
         ),
         (
-            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\nfrom = 2026-02-01\nuntil = 2026-01-01',
+            DOUBLED + "from = 2026-02-01\nuntil = 2026-01-01",
             "line 6: rule 1: until: it is not after from",
         ),
         ('[[field]]\nname = "x"', "line 1: field 1: page: missing"),

@@ -38,10 +38,7 @@ def migrate(engine, revision: str) -> None:
 
 
 def fill(engine, text: str) -> None:
-    statements = [line for line in text.splitlines() if line and not line.startswith("--")]
-    with engine.connect() as connection, connection.begin():
-        for statement in statements:
-            connection.exec_driver_sql(statement)
+    alter(engine, *(line for line in text.splitlines() if line and not line.startswith("--")))
 
 
 type Columns = dict[str, list[str]]
@@ -113,18 +110,17 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
 
 
 def test_a_copy_of_the_older_file_is_put_beside_it(tmp_path):
-    engine = db.create(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
-    migrate(engine, OLDER[-1])
-    fill(engine, data_of(OLDER[-1]))
-    before = contents(engine)
-    copy = migration.upgrade(engine)
-    assert copy is not None
-    assert Path(copy).stat().st_mode & 0o777 == 0o600
-    copied = db.open_existing(f"sqlite:///{copy}")
-    assert migration.revision_of(copied) == OLDER[-1]
-    assert contents(copied) == before
-    assert migration.upgrade(engine) is None
-    engine.dispose()
+    with db.disposing(db.create(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")) as engine:
+        migrate(engine, OLDER[-1])
+        fill(engine, data_of(OLDER[-1]))
+        before = contents(engine)
+        copy = migration.upgrade(engine)
+        assert copy is not None
+        assert Path(copy).stat().st_mode & 0o777 == 0o600
+        copied = db.open_existing(f"sqlite:///{copy}")
+        assert migration.revision_of(copied) == OLDER[-1]
+        assert contents(copied) == before
+        assert migration.upgrade(engine) is None
     copied.dispose()
 
 
@@ -140,20 +136,19 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(empty):
 
 def test_a_migration_that_fails_names_its_cause_and_leaves_one_copy(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    engine = db.create(url)
-    migrate(engine, "0001")
-    with migration.migrating(engine) as connection:
-        connection.exec_driver_sql("CREATE TABLE requests (id INTEGER)")
-    for _ in range(3):
-        with pytest.raises(LedgerError, match=r"table requests already exists.* db upgrade"):
-            db.ensure(url)
-    assert [copy.name for copy in sqlite_file.copies_of(tmp_path / "ledger.sqlite3")] == [
-        f"ledger.sqlite3.before-{REVISION}-from-0001"
-    ]
-    assert not list(tmp_path.glob("*.part*"))
-    with migration.migrating(engine) as connection:
-        connection.exec_driver_sql("DROP TABLE requests")
-    engine.dispose()
+    with db.disposing(db.create(url)) as engine:
+        migrate(engine, "0001")
+        with migration.migrating(engine) as connection:
+            connection.exec_driver_sql("CREATE TABLE requests (id INTEGER)")
+        for _ in range(3):
+            with pytest.raises(LedgerError, match=r"table requests already exists.* db upgrade"):
+                db.ensure(url)
+        assert [copy.name for copy in sqlite_file.copies_of(tmp_path / "ledger.sqlite3")] == [
+            f"ledger.sqlite3.before-{REVISION}-from-0001"
+        ]
+        assert not list(tmp_path.glob("*.part*"))
+        with migration.migrating(engine) as connection:
+            connection.exec_driver_sql("DROP TABLE requests")
     db.ensure(url).dispose()
     assert len(sqlite_file.copies_of(tmp_path / "ledger.sqlite3")) == 1
 
@@ -192,12 +187,11 @@ def test_an_empty_ledger_is_what_the_migrations_make(tmp_path):
     assert empty_ledger.FILE.read_text() == empty_ledger.text()
     schemas: list[dict[str, str]] = []
     for make in (migration._create, empty_ledger.migrated):
-        engine = db.create(f"sqlite:///{tmp_path}/{len(schemas)}.db")
-        with migration.migrating(engine) as connection:
+        url = f"sqlite:///{tmp_path}/{len(schemas)}.db"
+        with db.disposing(db.create(url)) as engine, migration.migrating(engine) as connection:
             make(connection)
             schemas.append(dict(empty_ledger.schema_of(connection)))
             assert migration._revision(connection) == REVISION
-        engine.dispose()
     assert schemas[0] == schemas[1]
 
 
@@ -236,8 +230,7 @@ def test_a_difference_is_found(engine):
 @pytest.mark.postgres
 def test_an_older_shared_ledger_is_not_migrated_by_the_way(new_postgres):
     url = new_postgres()
-    engine = db.open_engine(url)
-    set_revision(engine, "0003")
-    with pytest.raises(LedgerError, match=r"has the schema 0003.*run `tokentee db upgrade`"):
-        db.ensure(url)
-    engine.dispose()
+    with db.disposing(db.open_engine(url)) as engine:
+        set_revision(engine, "0003")
+        with pytest.raises(LedgerError, match=r"has the schema 0003.*run `tokentee db upgrade`"):
+            db.ensure(url)

@@ -20,6 +20,7 @@ from tests.ledger.written import (
     NOON,
     alter,
     bundle_of,
+    file_of,
     key_of,
     on_sqlite,
     opened,
@@ -342,10 +343,9 @@ def test_all_proxies_of_a_database_hash_keys_alike(target, shared, monkeypatch, 
 
 def test_a_proxy_that_began_alone_takes_over_the_secret(target, shared, own_data_directory):
     path = spool.path_for(urls.parse_url(target))
-    engine = db.ensure(f"sqlite:///{path}")
-    own = secret.of_ledger(engine)
-    put(engine, whole(settled("a")))
-    engine.dispose()
+    with db.disposing(db.ensure(f"sqlite:///{path}")) as engine:
+        own = secret.of_ledger(engine)
+        put(engine, whole(settled("a")))
     theirs = b"another secret, of 32 bytes or so"
     alter(shared, f"INSERT INTO tokentee_private.secret VALUES (1, '{theirs.hex()}')")
     assert own != theirs
@@ -483,27 +483,31 @@ def _raise(error):
     raise error
 
 
-def test_living_nodes_are_reported_once_a_minute(tmp_path, monkeypatch):
+@pytest.fixture
+def alone(sqlite_engine):
+    """A shipper of a spool that is not started, to a server that is not there."""
+    path = file_of(str(sqlite_engine.url))
+    one = Shipper(path, urls.parse_url("postgresql+psycopg://h/d"), log=Log())
+    yield one
+    one._spool.dispose()
+
+
+def test_living_nodes_are_reported_once_a_minute(alone, sqlite_engine, monkeypatch):
     clock = [100.0]
     reported = []
-    engine = db.ensure(f"sqlite:///{tmp_path / 'spool.sqlite3'}")
-    one = Shipper(tmp_path / "spool.sqlite3", urls.parse_url("postgresql+psycopg://h/d"), log=Log())
     monkeypatch.setattr(shipper, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(recovery, "record_heartbeats", lambda *_: reported.append(clock[0]))
-    monkeypatch.setattr(one, "_connected", lambda: engine)
-    one._housekeeping_at = one._give_up_at = float("inf")
+    monkeypatch.setattr(alone, "_connected", lambda: sqlite_engine)
+    alone._housekeeping_at = alone._give_up_at = float("inf")
     for now in (100.0, 101.0, 159.0, 160.0, 219.0, 220.0):
         clock[0] = now
-        one._keep_house()
-    engine.dispose()
-    one._spool.dispose()
+        alone._keep_house()
     assert reported == [100.0, 160.0, 220.0]
 
 
-def test_refused_exchanges_are_retried_once_a_start(tmp_path, monkeypatch):
+def test_refused_exchanges_are_retried_once_a_start(alone, sqlite_engine, monkeypatch):
     """Not after each reconnect: a database that comes and goes would get them again and again."""
-    path = tmp_path / "spool.sqlite3"
-    engine = db.ensure(f"sqlite:///{path}")
+    engine = sqlite_engine
     monkeypatch.setattr(shipper, "_meet", lambda *_: None)
 
     def refuse():
@@ -514,15 +518,12 @@ def test_refused_exchanges_are_retried_once_a_start(tmp_path, monkeypatch):
     def counts():
         return row(engine, "SELECT (SELECT COUNT(*) FROM outbox), (SELECT COUNT(*) FROM set_aside)")
 
-    one = Shipper(path, urls.parse_url("postgresql+psycopg://h/d"), log=Log())
     refuse()
-    one._greet(engine)
+    alone._greet(engine)
     assert counts() == (1, 0)
     refuse()
-    one._greet(engine)
+    alone._greet(engine)
     assert counts() == (0, 1)
-    one._spool.dispose()
-    engine.dispose()
 
 
 def test_shipping_again_adds_nothing(target, shared, run):

@@ -31,9 +31,8 @@ def forwarded(new_postgres, own_data_directory, monkeypatch):
     url = direct.difference_update_query(["host", "port"]).set(
         host="127.0.0.1", port=forwarder.port
     )
-    engine = db.open_engine(direct)
-    yield forwarder, url.render_as_string(hide_password=False), engine
-    engine.dispose()
+    with db.disposing(db.open_engine(direct)) as engine:
+        yield forwarder, url.render_as_string(hide_password=False), engine
     forwarder.cut()
 
 
@@ -144,19 +143,18 @@ def test_a_turn_of_shipping_ends_under_load(new_postgres, own_data_directory, mo
     monkeypatch.setattr(shipper, "HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(shipper, "GATHER_SECONDS", 0.0)
     url = new_postgres()
-    engine = db.open_engine(url)
-    beats = threading.Semaphore(0)
-    real = recovery.record_heartbeats
+    with db.disposing(db.open_engine(url)) as engine:
+        beats = threading.Semaphore(0)
+        real = recovery.record_heartbeats
 
-    def noting(*arguments):
-        beats.release()
-        real(*arguments)
+        def noting(*arguments):
+            beats.release()
+            real(*arguments)
 
-    monkeypatch.setattr(recovery, "record_heartbeats", noting)
-    with writing(url) as written:
-        for number in range(40):
-            written.hand_over(settled(f"a{number}"))
-        for _ in range(5):
-            assert beats.acquire(timeout=60)
-        wait_for(engine, 40)
-    engine.dispose()
+        monkeypatch.setattr(recovery, "record_heartbeats", noting)
+        with writing(url) as written:
+            for number in range(40):
+                written.hand_over(settled(f"a{number}"))
+            for _ in range(5):
+                assert beats.acquire(timeout=60)
+            wait_for(engine, 40)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-import sqlalchemy as sa
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -19,7 +18,7 @@ from ledger.pages.sections import PageRow
 from ledger.store import db
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import Page, running
-from tests.ledger.written import alter, put, settled, whole
+from tests.ledger.written import alter, put, rows, settled, whole
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -223,23 +222,17 @@ FOREVER = {
 def test_a_question_has_a_deadline(ledger_url, monkeypatch):
     db.ensure(ledger_url).dispose()
     monkeypatch.setattr(read_only, "QUESTION_SECONDS_MAX", 1)
-    engine = read_only.open_read_only(ledger_url)
     with (
+        db.disposing(read_only.open_read_only(ledger_url)) as engine,
         pytest.raises(read_only.TooLongError, match="choose a shorter period"),
         read_only.deadline(),
-        engine.connect() as connection,
     ):
-        connection.execute(sa.text(FOREVER[engine.dialect.name])).all()
-    engine.dispose()
+        rows(engine, FOREVER[engine.dialect.name])
 
 
 def test_another_trouble_of_the_database_is_one_line(engine):
-    with (
-        pytest.raises(LedgerError, match="the ledger cannot be read"),
-        read_only.deadline(),
-        engine.connect() as connection,
-    ):
-        connection.execute(sa.text("SELECT * FROM nothing_like_it"))
+    with pytest.raises(LedgerError, match="the ledger cannot be read"), read_only.deadline():
+        rows(engine, "SELECT * FROM nothing_like_it")
 
 
 def test_the_version_moves_with_every_commit_and_only_then(new_sqlite):

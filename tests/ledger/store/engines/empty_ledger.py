@@ -33,16 +33,15 @@ def schema_of(connection: Connection) -> list[tuple[str, str]]:
 
 def text() -> str:
     """What the file has to be."""
-    with tempfile.TemporaryDirectory() as folder:
-        engine = db.create(f"sqlite:///{folder}/ledger.db")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        db.disposing(db.create(f"sqlite:///{folder}/ledger.db")) as engine,
         # Views and guards are made by `derive` from today's code, and not kept here.
-        with (
-            mock.patch.object(migration, "derive"),
-            migration.migrating(engine) as connection,
-        ):
-            migrated(connection)
-            statements = [sql for _, sql in schema_of(connection)]
-        engine.dispose()
+        mock.patch.object(migration, "derive"),
+        migration.migrating(engine) as connection,
+    ):
+        migrated(connection)
+        statements = [sql for _, sql in schema_of(connection)]
     statements.append(f"INSERT INTO alembic_version (version_num) VALUES ('{REVISION}')")
     return "".join(f"{statement}{sqlite_file.STATEMENT_END}" for statement in statements)
 

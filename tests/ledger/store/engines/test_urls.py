@@ -230,12 +230,11 @@ def test_a_wrong_statement_is_no_trouble_of_the_database(said: str, is_trouble: 
 
 def test_a_new_file_is_its_owners_alone(tmp_path):
     path = tmp_path / "new" / "folder" / "ledger.sqlite3"
-    engine = db.ensure(f"sqlite:///{path}")
-    put(engine, whole(settled("a")))
-    for file in (path, path.with_name("ledger.sqlite3-wal")):
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    engine.dispose()
+    with db.disposing(db.ensure(f"sqlite:///{path}")) as engine:
+        put(engine, whole(settled("a")))
+        for file in (path, path.with_name("ledger.sqlite3-wal")):
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_a_connection_is_durable_patient_and_checks_references(new_sqlite):

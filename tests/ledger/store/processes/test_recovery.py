@@ -68,7 +68,6 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
     with writing(new_sqlite()) as written:
         written.open(opened("a"))
         written.settle(settled("b"))
-        engine = db.open_engine(written.url)
         path = file_of(written.url)
         # As another process would, if it could not see that this one lives.
         nodes._lock_path(path, "host/1/1").unlink()
@@ -77,13 +76,10 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
                 connection, path, "host/2/1", now=datetime.now(UTC)
             )
         assert lost == 1
-        assert row(engine, "SELECT state FROM requests WHERE id = 'a'") == ("lost",)
+        assert row(written.url, "SELECT state FROM requests WHERE id = 'a'") == ("lost",)
         assert written.settle(settled("a")).committed
-    assert (
-        rows(engine, "SELECT state, input_tokens, cost_picousd FROM requests")
-        == [("settled", 100, COST)] * 2
-    )
-    engine.dispose()
+    found = rows(written.url, "SELECT state, input_tokens, cost_picousd FROM requests")
+    assert found == [("settled", 100, COST)] * 2
 
 
 def test_the_loss_is_shipped(new_sqlite):
@@ -125,15 +121,14 @@ def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(engine):
 
 def test_only_nodes_that_live_are_spoken_for(new_sqlite):
     url = new_sqlite()
-    engine = db.open_engine(url)
-    path = file_of(url)
-    put(engine, (opened("a", node="alive"), None, ()), (opened("b", node="dead"), None, ()))
-    claim = nodes.Claim(path, "alive")
-    with engine.connect() as connection:
-        assert recovery.live_nodes(connection, path) == {"alive"}
-        assert connection.scalar(sa.select(sa.func.count()).select_from(exchanges)) == 2
-    claim.release()
-    engine.dispose()
+    with db.disposing(db.open_engine(url)) as engine:
+        path = file_of(url)
+        put(engine, (opened("a", node="alive"), None, ()), (opened("b", node="dead"), None, ()))
+        claim = nodes.Claim(path, "alive")
+        with engine.connect() as connection:
+            assert recovery.live_nodes(connection, path) == {"alive"}
+            assert connection.scalar(sa.select(sa.func.count()).select_from(exchanges)) == 2
+        claim.release()
 
 
 @pytest.fixture

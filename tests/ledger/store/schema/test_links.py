@@ -19,6 +19,9 @@ from ledger.sync import bundles
 from tests.ledger.duplicates_rule import Link, Member, link, links_of, rank
 from tests.ledger.written import NOON, ORIGIN, bundle_of, intake_on, key_of, put, settled, whole
 
+many_examples = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 FULL = {"key_fingerprint": "k1", "request_digest": "q1", "upstream_digest": "u1"}
 LIVE = Member(id="a", opened_at=NOON, origin=ORIGIN, response_id="r", content_digest="c1", **FULL)
 
@@ -176,9 +179,7 @@ MEMBERS = st.lists(
 
 
 @pytest.mark.large
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@many_examples
 @given(members=MEMBERS, data=st.data())
 def test_order_and_batches_do_not_matter(engine, members, data):
     expected = link(members)
@@ -200,9 +201,7 @@ def test_order_and_batches_do_not_matter(engine, members, data):
     assert links_of(engine) == expected
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@many_examples
 @given(members=MEMBERS, random=st.randoms(), size=st.integers(1, 8))
 def test_the_writer_links_as_merging_does(sqlite_engine, members, random, size):
     random.shuffle(members)
