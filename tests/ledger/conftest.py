@@ -35,9 +35,15 @@ def new_sqlite(tmp_path, migrated_file):
 
 
 @pytest.fixture
-def sqlite_engine(new_sqlite):
-    """An engine on an empty SQLite ledger."""
-    with db.disposing(db.open_engine(new_sqlite())) as engine:
+def url(new_sqlite) -> str:
+    """An empty SQLite ledger."""
+    return new_sqlite()
+
+
+@pytest.fixture
+def sqlite_engine(url):
+    """An engine on it."""
+    with db.disposing(db.open_engine(url)) as engine:
         yield engine
 
 

@@ -314,8 +314,7 @@ def settings(tmp_path, monkeypatch):
 MONTHLY = '[[budget]]\nname = "all"\nusd = 0.0001\nperiod = "month"\n'
 
 
-def test_a_watcher_sends_once(new_sqlite, settings):
-    url = new_sqlite()
+def test_a_watcher_sends_once(url, settings):
     fill(url, entries())
     said = []
     watcher = BudgetWatcher(url, log=lambda *line: said.append(line))
@@ -379,9 +378,8 @@ STEPS = (
 @pytest.mark.parametrize("error", [RuntimeError, LedgerError, OSError])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_watcher_goes_on(
-    new_sqlite, settings, monkeypatch, failing_twice, step, error
+    url, settings, monkeypatch, failing_twice, step, error
 ):
-    url = new_sqlite()
     fill(url, entries())
     (settings / "budgets.toml").write_text(MONTHLY)
     monkeypatch.setattr("ledger.store.processes.supervision.PAUSE_SECONDS", 0.001)

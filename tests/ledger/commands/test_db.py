@@ -54,8 +54,7 @@ def test_an_older_ledger_is_said_to_be_one_and_copied_before_it_changes(tokentee
     assert str(copy) in result.stderr
 
 
-def test_differences_are_printed(tokentee, new_sqlite):
-    url = new_sqlite()
+def test_differences_are_printed(tokentee, url):
     alter(url, "ALTER TABLE learned ADD COLUMN surprise INTEGER")
     result = tokentee("db", "check", "--ledger", url, exits=1)
     assert "surprise" in result.stdout
@@ -67,8 +66,7 @@ def test_every_column_is_described(tokentee, new_sqlite):
         assert words in result.stdout
 
 
-def test_dropping_asks_first(tokentee, new_sqlite):
-    url = new_sqlite()
+def test_dropping_asks_first(tokentee, url):
     put(url, whole(settled("a")), whole(settled("b", at=NOON.replace(day=5))))
     result = tokentee("db", "drop", "--before", "2026-11-04", "--ledger", url, exits=1)
     assert "1 exchanges were opened before 2026-11-04 00:00 UTC; --yes drops them" in result.stderr

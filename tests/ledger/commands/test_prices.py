@@ -17,8 +17,6 @@ from tests.ledger.priced import NOVEMBER as NOW
 from tests.ledger.priced import amounts, cost, exchange, fill, reading, settled
 from tests.ledger.pricing.test_snapshots import LITELLM, MODELS_DEV
 
-"""`tokentee prices`, as it is called."""
-
 
 def test_a_price_file_is_checked(run, text_file):
     path = text_file("prices.toml", '[[price]]\nmodel = "x"\nfree = true\n')
@@ -38,9 +36,6 @@ def test_a_price_is_shown_with_its_source(run):
     result = run("prices", "show", "gpt-5", "--host", "api.openai.com", "--tier", "scale", exits=1)
     assert result.stdout == ""
     assert "service_tier 'scale': no price for it is known" in result.stderr
-
-
-"""`tokentee reprice`, as it is called."""
 
 
 def test_repricing_is_shown_first_and_then_done(run, own_ledger, text_file):

@@ -280,9 +280,6 @@ def test_an_id_that_begins_with_a_dash_goes_after_two(run):
     assert "goes after `--`" in " ".join(run("show", "--help").stdout.split())
 
 
-"""`tokentee export`, as it is called."""
-
-
 def test_an_export_tells_of_its_files(run, tmp_path):
     result = run("export", str(tmp_path / "out"), "--what", "focus", "-f", "csv")
     assert result.stdout == ""

@@ -175,17 +175,14 @@ def test_replaying_adds_no_row(sqlite_engine):
     assert tuple(row(sqlite_engine, "SELECT COUNT(*) FROM quotas")) == (8,)
 
 
-def test_the_command(new_sqlite):
-    url = new_sqlite()
+def test_the_command(url):
     play(url, [answered("1", 0, "s1", "k1", [stated(10, FIRST_RESET)])])
-    runner = CliRunner()
-    assert runner.invoke(
-        application(), ["limits", "--ledger", url, "--format", "json"]
-    ).stdout.startswith("[")
-    assert (
-        "no limits known"
-        in runner.invoke(application(), ["limits", "--line", "--ledger", url]).stdout
+    shown, line = (
+        CliRunner().invoke(application(), ["limits", "--ledger", url, *words]).stdout
+        for words in (["--format", "json"], ["--line"])
     )
+    assert shown.startswith("[")
+    assert "no limits known" in line
 
 
 def test_texts(engine):

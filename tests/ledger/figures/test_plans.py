@@ -17,10 +17,8 @@ from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, UsageSource
 from ledger.settings.names import read
-from ledger.store import db
 from ledger.store.scope import Scope
-from ledger.store.tables import quotas
-from tests.ledger.figures.test_limits import HOUR, answered, play, stated
+from tests.ledger.figures.test_limits import HOUR, answered, play, rate_of, stated
 from tests.ledger.written import COST, NOON, charge, on, put, settled, whole
 
 NAMES, _ = read(
@@ -89,42 +87,24 @@ def test_a_ledger_without_plans(sqlite_engine):
     assert plan_months(sqlite_engine, Scope()) == []
 
 
-def quota(window, used_ppm, resets_at, *, kind="plan", status=None):
-    """A row of quotas."""
-    return {
-        "kind": kind,
-        "window": window,
-        "window_name": window,
-        "provider": "example",
-        "holder": "account",
-        "used_ppm": used_ppm,
-        "status": status,
-        "resets_at": resets_at,
-    }
-
-
 def test_the_command(new_sqlite, text_file):
     names = text_file(
         "names.toml", '[[plan]]\nname = "Max"\nusd_per_month = 0.000001\nkey_hint = "1a2b"\n'
     )
     url = new_sqlite()
     words = ["limits", "--names", str(names), "--ledger", url]
-    with db.disposing(db.open_engine(url)) as engine:
-        windows = [
-            # The reset moves by a second; another window is used up, and a rate is no plan.
-            quota("5h", 1_000_000, moment(9) + timedelta(hours=2)),
-            quota("5h", 1_010_000, moment(9) + timedelta(hours=2, seconds=1)),
-            quota("5h", 990_000, moment(9) + timedelta(hours=7)),
-            quota("7d", 400_000, moment(9) + timedelta(days=3), status="rejected"),
-            quota("tokens", 1_000_000, None, kind="rate"),
-        ]
-        for number, window in enumerate(windows):
-            at = moment(9) + timedelta(minutes=number)
-            billing = None if number else Billing.PLAN
-            put(engine, whole(settled(f"e{number}", at=at, key_hint="1a2b"), billing=billing))
-            with db.writing(engine) as connection:
-                of = {"opened_at": at, "observed_at": at, "exchange_id": f"e{number}"}
-                connection.execute(quotas.insert().values(**window, **of))
+    windows = [
+        # The reset moves by a second; another window is used up, and a rate is no plan.
+        stated(100, moment(9) + timedelta(hours=2)),
+        stated(101, moment(9) + timedelta(hours=2, seconds=1)),
+        stated(99, moment(9) + timedelta(hours=7)),
+        stated(40, moment(9) + timedelta(days=3), "7d", status="rejected"),
+        rate_of(9, 0),
+    ]
+    for number, window in enumerate(windows):
+        at = moment(9) + timedelta(minutes=number)
+        exchange = settled(f"e{number}", at=at, key_hint="1a2b", quotas=(window,))
+        put(url, whole(exchange, billing=None if number else Billing.PLAN))
     found = CliRunner().invoke(application(), [*words, "--plans", "--format", "json"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout) == [

@@ -36,7 +36,7 @@ from ledger.store.tables import (
 from ledger.sync.merging import sync
 from ledger.text.period import DAY, HOUR
 from tests.ledger.priced import BOTH, exchange, filled
-from tests.ledger.written import charge_again, put, reading, whole
+from tests.ledger.written import alter, charge_again, put, reading, whole
 from tests.ledger.written import settled as settled_at
 
 pytestmark = pytest.mark.large
@@ -145,11 +145,14 @@ def entries(count=420, seed=7):
 def engine(request, tmp_path_factory):
     """A ledger whose days were summed up, and written again in every way."""
     for engine in filled(request, tmp_path_factory, entries()):
-        forget_sums(engine)  # the writer's keeper made them as of another today
+        # The writer's keeper made sums as of another today.
+        tables = (daily, daily_by, hourly, hourly_usage, unpriced_lines, stale_days)
+        alter(engine, *(f"DELETE FROM {table.name}" for table in tables))
+        alter(engine, "DELETE FROM meta WHERE key = 'rolled_until'")
         roll(engine, now=NOW)
         with engine.connect() as connection:
             assert sums.stale_count(connection) == 0
-        late_arrival(engine)
+        put(engine, whole(settled_at("late", at=BEGIN + timedelta(days=1, hours=5))))
         correct(engine)
         price_again(engine)
         see_again(engine)
@@ -159,17 +162,6 @@ def engine(request, tmp_path_factory):
             kept = sums.spans(connection, SCOPES[2].since, SCOPES[2].until, step=DAY)
         assert {span.has_sums for span in kept} == {True, False}
         yield engine
-
-
-def forget_sums(engine):
-    with db.writing(engine) as connection:
-        for table in (daily, daily_by, hourly, hourly_usage, unpriced_lines, stale_days):
-            connection.execute(sa.delete(table))
-        connection.execute(sa.delete(meta).where(meta.c.key == "rolled_until"))
-
-
-def late_arrival(engine):
-    put(engine, whole(settled_at("late", at=BEGIN + timedelta(days=1, hours=5))))
 
 
 def correct(engine):

@@ -365,8 +365,7 @@ def test_a_question_that_cannot_be_asked_is_a_breach(engine):
     assert broken(engine) == {"daily": [("", "cannot be asked: no such table: usage_daily")]}
 
 
-def test_a_file_that_is_damaged(new_sqlite):
-    url = new_sqlite()
+def test_a_file_that_is_damaged(url):
     put(url, *(whole(settled(f"e{number}")) for number in range(5)))
     root, size = row(
         url,

@@ -276,12 +276,11 @@ STEPS = {
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, LedgerError, OSError])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_keeper_goes_on(
-    new_sqlite, monkeypatch, failing_twice, capfd, step, error
+    url, monkeypatch, failing_twice, capfd, step, error
 ):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.01)
-    url = new_sqlite()
     put(url, whole(settled("a")))
     left = failing_twice(STEPS[step], step, error)
     kept = keeper.Keeper(url, log=lambda *_: None)

@@ -10,7 +10,7 @@ costs six times as much as usual.
 import argparse
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -88,20 +88,27 @@ def fill(
             for day in range(days + history_days + 1)
         }
         retention.make_partitions(engine, every, end.date())
-    weights = [_weight(begin + timedelta(days=day)) for day in range(days + history_days)]
+    every_day = [begin + timedelta(days=day) for day in range(days + history_days)]
+    weights = [
+        (0.28 if day.weekday() >= 5 else 1.0) * (1 + 0.05 * math.sin(day.toordinal()))
+        for day in every_day
+    ]
     scale = rows / sum(weights[history_days:])
     number = 0
     batch: list[Row] = []
-    for day, weight in enumerate(weights):
-        start = begin + timedelta(days=day)
+    for day, (start, weight) in enumerate(zip(every_day, weights, strict=True)):
         is_history = day < history_days
         count = round(weight * scale * (0.33 if is_history else 1))
         strange = day == len(weights) - 5
-        for row in _day(chance, start, count, number, end, strange=strange, dense=not is_history):
-            batch.append(row)
-            if len(batch) == BATCH_ROWS:
-                _write(engine, batch)
-                batch.clear()
+        for place in range(number, number + count):
+            hour = chance.choices(range(24), HOURS)[0]
+            at = start + timedelta(hours=hour, seconds=chance.random() * 3600)
+            at = at.replace(microsecond=place % 1_000_000)
+            if at < end:
+                batch.append(_row(chance, place, at, strange=strange, dense=not is_history))
+                if len(batch) == BATCH_ROWS:
+                    _write(engine, batch)
+                    batch.clear()
         number += count
     _write(engine, batch)
     if engine.dialect.name == "sqlite":
@@ -116,28 +123,6 @@ class Row:
     exchange: dict[str, Any]
     reading: dict[str, Any]
     charges: list[dict[str, Any]]
-
-
-def _weight(day: datetime) -> float:
-    return (0.28 if day.weekday() >= 5 else 1.0) * (1 + 0.05 * math.sin(day.toordinal()))
-
-
-def _day(
-    chance: random.Random,
-    start: datetime,
-    count: int,
-    number: int,
-    end: datetime,
-    *,
-    strange: bool,
-    dense: bool,
-) -> Iterator[Row]:
-    for place in range(count):
-        hour = chance.choices(range(24), HOURS)[0]
-        at = start + timedelta(hours=hour, seconds=chance.random() * 3600)
-        at = at.replace(microsecond=(number + place) % 1_000_000)
-        if at < end:
-            yield _row(chance, number + place, at, strange=strange, dense=dense)
 
 
 def _row(chance: random.Random, number: int, at: datetime, *, strange: bool, dense: bool) -> Row:

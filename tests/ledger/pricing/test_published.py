@@ -16,6 +16,7 @@ from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import TOKEN_LINES, Sheet, covered
 from ledger.pricing.published import Published
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
+from tests.ledger.pricing.test_charges import Book
 
 pytestmark = pytest.mark.large
 
@@ -38,15 +39,8 @@ def units(list_id, model, **more):
     return {line: rate.picousd for line, rate in period_of(list_id, model, **more).rates.items()}
 
 
-class Book:
-    def __init__(self, period):
-        self.period = period
-
-    def fields(self, reading):
-        return {}
-
-    def sheet(self, exchange, fields, *, model=None, is_covered=False):
-        return Sheet(covered(self.period.rates), self.period.absent)
+def book_of(period):
+    return Book(own=Sheet(covered(period.rates), period.absent))
 
 
 def test_price_keys_and_their_units_are_the_librarys():
@@ -231,7 +225,7 @@ def test_the_cost_of_every_listed_model_is_the_librarys(input_tokens):
             continue
         usage = {"input_tokens": input_tokens, "cache_read_tokens": 300, "output_tokens": 70}
         usage["cache_write_tokens"] = 50
-        charges = charge(exchange(at=NOVEMBER), reading(**usage), Book(period))
+        charges = charge(exchange(at=NOVEMBER), reading(**usage), book_of(period))
         theirs = model.calc_price(
             genai_prices.Usage(**usage),
             next(each for each in providers if each.id == list_id),
@@ -250,7 +244,7 @@ def test_the_cost_of_every_listed_model_is_the_librarys(input_tokens):
 )
 def test_the_cost_at_a_tier_is_the_librarys(model, tier):
     usage = {"input_tokens": 272_001, "cache_read_tokens": 5000, "output_tokens": 777}
-    book = Book(period_of("openai", model, tier=tier))
+    book = book_of(period_of("openai", model, tier=tier))
     charges = charge(exchange(at=NOVEMBER), reading(**usage), book)
     theirs = genai_prices.calc_price(
         genai_prices.Usage(**usage),
@@ -264,7 +258,7 @@ def test_the_cost_at_a_tier_is_the_librarys(model, tier):
 
 def test_sound_cached_and_not_costs_what_the_library_says():
     usage = {"input_tokens": 1000, "cache_read_tokens": 400, "input_audio_tokens": 500}
-    book = Book(period_of("google", "gemini-2.5-flash"))
+    book = book_of(period_of("google", "gemini-2.5-flash"))
     read = reading(**usage, tool_units={"cache_read_audio_tokens": 150})
     charges = charge(exchange(), read, book)
     # 250 at $0.30, 250 cached at $0.03, 350 sound at $1.00, 150 cached sound at $0.10

@@ -109,14 +109,10 @@ def exports(engine, folder):
     assert list(export(engine, "requests", folder, "csv", DAY))
 
 
-def exchanges_since(engine, moment):
-    query = "SELECT COUNT(*) FROM exchanges WHERE opened_at >= :at"
-    return row(engine, query, at=f"{moment:%Y-%m-%d}")[0]
-
-
 @pytest.mark.parametrize("scope", [MONTH, Scope()], ids=["month", "all-time"])
 def test_reports_read_what_has_no_sums(engine, scope):
-    today = exchanges_since(engine, MIDNIGHT)
+    query = "SELECT COUNT(*) FROM exchanges WHERE opened_at >= :at"
+    (today,) = row(engine, query, at=f"{MIDNIGHT:%Y-%m-%d}")
     assert 0 < today < ROWS / 50
     for word in WORDS:
         check(engine, lambda word=word: report(engine, [word], scope), today)

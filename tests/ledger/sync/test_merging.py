@@ -49,16 +49,6 @@ from tests.ledger.written import (
 TABLES = (exchanges, readings, charges)
 
 
-def member_of(line):
-    return Member(
-        id=line.id,
-        opened_at=line.opened_at,
-        origin=line.origin,
-        response_id=line.response_id,
-        content_digest=line.content_digest,
-    )
-
-
 @pytest.fixture
 def two(request, new_sqlite):
     """Two empty ledgers, as the parameter says."""
@@ -359,7 +349,9 @@ def test_merging_is_idempotent_commutative_and_associative(empty, one, two, thre
     nested = empty(*one)
     merging.sync(inner, nested)
     assert totals(left) == totals(right) == totals(nested)
-    assert links_of(left) == link(map(member_of, rows(left, "SELECT * FROM exchanges")))
+    query = "SELECT id, opened_at, origin, response_id, content_digest FROM exchanges"
+    members = [Member(**each._mapping) for each in rows(left, query)]
+    assert links_of(left) == link(members)
 
 
 @every_way

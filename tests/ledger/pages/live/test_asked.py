@@ -235,8 +235,7 @@ def test_another_trouble_of_the_database_is_one_line(engine):
         rows(engine, "SELECT * FROM nothing_like_it")
 
 
-def test_the_version_moves_with_every_commit_and_only_then(new_sqlite):
-    url = new_sqlite()
+def test_the_version_moves_with_every_commit_and_only_then(url):
     with db.disposing(read_only.open_read_only(url)) as engine:
         before = read_only.version_of(engine)
         assert read_only.version_of(engine) == before
@@ -250,8 +249,7 @@ def test_no_ledger_is_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_schema_is_refused(new_sqlite):
-    url = new_sqlite()
+def test_another_schema_is_refused(url):
     alter(url, "UPDATE alembic_version SET version_num = '0001'")
     with pytest.raises(LedgerError, match="run `tokentee db upgrade`"):
         read_only.open_read_only(url)

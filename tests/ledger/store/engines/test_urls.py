@@ -237,9 +237,8 @@ def test_a_new_file_is_its_owners_alone(tmp_path):
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_connection_is_durable_patient_and_checks_references(new_sqlite):
+def test_a_connection_is_durable_patient_and_checks_references(url):
     """Of an engine, and of the driver alone."""
-    url = new_sqlite()
     settings = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
     expected = ["wal", 2, 1, sqlite_file.BUSY_MS_MAX]
     assert [row(url, f"PRAGMA {name}")[0] for name in settings] == expected
@@ -305,8 +304,7 @@ def test_errors_do_not_repeat_the_values_of_a_statement(engine):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_ledger_that_others_could_read_is_made_private(new_sqlite):
-    url = new_sqlite()
+def test_a_ledger_that_others_could_read_is_made_private(url):
     path = file_of(url)
     path.chmod(0o644)
     db.ensure(url).dispose()

@@ -28,8 +28,7 @@ from tests.ledger.written import (
 )
 
 
-def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(new_sqlite):
-    url = new_sqlite()
+def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(url):
     put(
         url,
         (opened("a", node="host/dead/1", request_bytes=12), None, ()),
@@ -53,8 +52,7 @@ def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(new_sqlite):
         assert written.lines() == []
 
 
-def test_a_living_sibling_keeps_its_rows(new_sqlite):
-    url = new_sqlite()
+def test_a_living_sibling_keeps_its_rows(url):
     with writing(url, node="host/1/1") as one:
         one.open(opened("a"))
         one.settle(settled("b"))
@@ -82,8 +80,7 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
     assert found == [("settled", 100, COST)] * 2
 
 
-def test_the_loss_is_shipped(new_sqlite):
-    url = new_sqlite()
+def test_the_loss_is_shipped(url):
     put(url, (opened("a", node="dead"), None, ()))
     path = file_of(url)
     with contextlib.closing(sqlite_file.connect(path)) as connection:
@@ -119,8 +116,7 @@ def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(engine):
     assert row(engine, "SELECT input_tokens FROM requests WHERE id = 'silent'") == (100,)
 
 
-def test_only_nodes_that_live_are_spoken_for(new_sqlite):
-    url = new_sqlite()
+def test_only_nodes_that_live_are_spoken_for(url):
     with db.disposing(db.open_engine(url)) as engine:
         path = file_of(url)
         put(engine, (opened("a", node="alive"), None, ()), (opened("b", node="dead"), None, ()))

@@ -128,8 +128,7 @@ def wait_for(loads: list[Load], more: int) -> None:
 @pytest.mark.large
 @pytest.mark.parametrize("how", ["mv", "rm", "restore"])
 @pytest.mark.parametrize("writers", [1, 2, 3])
-def test_nothing_reported_is_lost(new_sqlite, tmp_path: Path, writers: int, how: str):
-    url = new_sqlite()
+def test_nothing_reported_is_lost(url, tmp_path: Path, writers: int, how: str):
     path = file_of(url)
     backup, moved = tmp_path / "backup.sqlite3", path.with_name("moved.sqlite3")
     shutil.copy(path, backup)
@@ -166,9 +165,8 @@ def test_nothing_reported_is_lost(new_sqlite, tmp_path: Path, writers: int, how:
     ],
 )
 def test_nothing_is_reported_into_a_file_that_was_overwritten(
-    new_sqlite, tmp_path: Path, writers: int, what: str
+    new_sqlite, url, tmp_path: Path, writers: int, what: str
 ):
-    url = new_sqlite()
     path = file_of(url)
     source = tmp_path / "source.sqlite3"
     if what == "another ledger":

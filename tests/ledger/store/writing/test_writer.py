@@ -78,7 +78,7 @@ def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite, gate, he
     assert totals(written.url) == (21, 2100, 420, 21 * COST)
 
 
-def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
+def test_the_threads_beside_the_writer_are_woken_after_each_batch(url):
     woken = threading.Event()
 
     class Beside(Companion):
@@ -88,7 +88,6 @@ def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
         def _run(self) -> None:
             self._stopping.wait()
 
-    url = new_sqlite()
     ledger = Ledger(
         file_of(url),
         shown_url=url,
@@ -107,8 +106,7 @@ def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
         ledger.close(30)
 
 
-def test_a_ledger_that_is_closed_leaves_no_sign_of_its_process(new_sqlite):
-    url = new_sqlite()
+def test_a_ledger_that_is_closed_leaves_no_sign_of_its_process(url):
     file = Path(url.removeprefix("sqlite:///"))
     with writing(url):
         assert nodes.is_alive(file, "host/1/1")
@@ -176,8 +174,7 @@ def test_lessons_are_kept_and_forgotten_in_time(new_sqlite):
         assert written.ledger.learned == {("o", "/a"): lesson("/a", "refuses", at=late, days=2)}
 
 
-def test_two_ledgers_on_one_file(new_sqlite):
-    url = new_sqlite()
+def test_two_ledgers_on_one_file(url):
     with writing(url, node="host/1/1") as one, writing(url, node="host/2/1") as other:
         receipts = [
             written.hand_over(settled(f"{name}{number}"))
@@ -220,8 +217,7 @@ def test_moments_of_another_zone_and_wrong_states_are_our_own_mistakes(new_sqlit
         pytest.param({"events": 10**30}, id="beyond 64 bits"),
     ],
 )
-def test_odd_values_are_recorded_as_what_can_be(new_sqlite, changes):
-    url = new_sqlite()
+def test_odd_values_are_recorded_as_what_can_be(url, changes):
     exchange = settled("a", **changes)
     with writing(url) as written:
         written.ledger.open(replace(opened("a"), **changes))
@@ -233,8 +229,7 @@ def test_odd_values_are_recorded_as_what_can_be(new_sqlite, changes):
     assert totals(url)[0] == 2
 
 
-def test_two_processes_with_one_name_get_two(new_sqlite):
-    url = new_sqlite()
+def test_two_processes_with_one_name_get_two(url):
     with writing(url, node="host/1/1") as one, writing(url, node="host/1/1") as two:
         one.ledger.open(opened("a"))
         two.ledger.open(opened("b"))
@@ -245,8 +240,7 @@ def test_two_processes_with_one_name_get_two(new_sqlite):
     assert all(name.startswith("host/1/1") for name in names)
 
 
-def test_what_another_process_learns_is_taken_over(new_sqlite):
-    url = new_sqlite()
+def test_what_another_process_learns_is_taken_over(url):
     now, soon, later = (datetime.now(UTC) + timedelta(minutes=each) for each in (0, 1, 2))
     with writing(url) as other, writing(url) as written:
         other.ledger.learn(lesson("/a", at=soon))
@@ -290,8 +284,7 @@ BEGIN INSERT INTO links_written VALUES (1); END;
 
 
 @pytest.mark.parametrize("order", ["as opened", "reverse"])
-def test_equal_exchanges_are_linked_in_linear_work(new_sqlite, order: str):
-    url = new_sqlite()
+def test_equal_exchanges_are_linked_in_linear_work(url, order: str):
     path = url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(COUNTING)

@@ -204,8 +204,7 @@ def test_a_queue_that_is_overrun_refuses_at_once(new_sqlite, monkeypatch):
     assert "not in the ledger" in written.lines()[0]
 
 
-def test_a_ledger_that_is_removed_is_begun_anew(new_sqlite):
-    url = new_sqlite()
+def test_a_ledger_that_is_removed_is_begun_anew(url):
     with writing(url) as written:
         written.settle(settled("a"))
         secret = written.ledger.secret
@@ -275,8 +274,7 @@ def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
     assert written.ledger.dropped == sum(1 for receipt in receipts if receipt.error)
 
 
-def test_a_damaged_ledger_ends_the_start_with_one_line(new_sqlite):
-    url = new_sqlite()
+def test_a_damaged_ledger_ends_the_start_with_one_line(url):
     file_of(url).write_bytes(b"\0garbage" * 8_000)
     with pytest.raises(LedgerError, match="not a database; move the file away"):
         recording.open_ledger(url, node="n", log=lambda *_: None)
@@ -295,8 +293,7 @@ def test_a_row_that_is_refused_is_refused_once_while_its_batch_is_tried_again(ne
     assert totals(written.url)[0] == 2 + more
 
 
-def test_closing_in_trouble_counts_what_is_not_kept(new_sqlite):
-    url = new_sqlite()
+def test_closing_in_trouble_counts_what_is_not_kept(url):
     other = sqlite3.connect(file_of(url), isolation_level=None)
     with writing(url) as written:
         other.execute("BEGIN IMMEDIATE")
@@ -315,10 +312,9 @@ STEPS = ["admitted", "open_row", "settled_row", "statement", "check", "resolve",
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, sqlite3.InterfaceError, MemoryError])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_writer_goes_on(
-    new_sqlite, monkeypatch, failing_twice, capfd, step, error
+    url, monkeypatch, failing_twice, capfd, step, error
 ):
     """Each step of the writer raises twice, with each kind of item on its way."""
-    url = new_sqlite()
     owner = {
         "admitted": door,
         "check": ledger_file.LedgerFile,
@@ -348,11 +344,10 @@ def test_whatever_a_step_raises_the_writer_goes_on(
     assert written.ledger.dropped <= 2
 
 
-def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypatch):
+def test_the_pause_between_retries_doubles_up_to_its_bound(url, monkeypatch):
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.5)
     monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 10.0)
     clock, pauses = [100.0], []
-    url = new_sqlite()
     ledger = writer.Ledger(
         file_of(url), shown_url=url, node="n", price=None, on_commit=None, log=lambda *_: None
     )
@@ -376,14 +371,11 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypat
     assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
 
 
-def test_a_reader_that_does_not_end_is_said_once_and_the_wal_shrinks_after_it(
-    new_sqlite, monkeypatch
-):
+def test_a_reader_that_does_not_end_is_said_once_and_the_wal_shrinks_after_it(url, monkeypatch):
     monkeypatch.setattr(ledger_file, "CHECKPOINT_PAGES", 10)
     monkeypatch.setattr(ledger_file, "WAL_KEPT_BYTES_MAX", 100_000)
     monkeypatch.setattr(ledger_file, "WAL_WARNED_BYTES", 300_000)
     monkeypatch.setattr(ledger_file, "CHECK_SECONDS", 0.0)
-    url = new_sqlite()
     wal = Path(f"{url.removeprefix('sqlite:///')}-wal")
     engine = db.open_engine(url)
     with writing(url) as written:
@@ -440,8 +432,7 @@ def test_a_disk_that_does_not_answer(new_sqlite, monkeypatch):
     assert ["disk I/O error" in line for line in written.lines()] == [True, False]
 
 
-def test_a_ledger_that_is_moved_keeps_what_was_committed(new_sqlite, tmp_path):
-    url = new_sqlite()
+def test_a_ledger_that_is_moved_keeps_what_was_committed(url, tmp_path):
     path = Path(url.removeprefix("sqlite:///"))
     moved = tmp_path / "old.sqlite3"
     with writing(url) as written:
