@@ -317,6 +317,11 @@ def row(place: Engine | str, query: str, **parameters: Any) -> Any:
     return found
 
 
+def by_id(place: Engine | str, column: str) -> list[Any]:
+    """Each exchange of a ledger with what stands in this column, in the order of their ids."""
+    return rows(place, f"SELECT id, {column} FROM exchanges ORDER BY id")
+
+
 def alter(place: Engine | str, *statements: str) -> None:
     """Run statements in a transaction of their own."""
     with on(place) as engine, db.writing(engine) as connection:

@@ -1,19 +1,31 @@
-"""Lists of single requests: the figures of a report, one by one, and pages that leave nothing out."""
+"""Lists of single requests: the figures of a report, one by one, and pages that leave nothing out. Days of
+other zones: each request is in the day that its clock on the wall shows."""
 
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from itertools import count, islice
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from ledger.budgets.budgets import read as read_budgets
+from ledger.budgets.status import statuses
 from ledger.figures import request_list
-from ledger.figures.queries import groups_of, totals
+from ledger.figures.queries import groups_of, report, totals
 from ledger.figures.request_filter import KINDS, Filter, filter_of
 from ledger.figures.request_list import COLUMNS, ListedRequest, error_kinds, latest
-from ledger.model.errors import WrongCallError
+from ledger.model.errors import LedgerError, WrongCallError
+from ledger.reports import report_tables
+from ledger.settings.names import NO_NAMES
+from ledger.settings.rates import SCALE
+from ledger.settings.rates import read as read_rates
 from ledger.store.scope import COLUMNS as DIMENSIONS
 from ledger.store.scope import Scope, snapshot
+from ledger.text import period
 from tests.ledger.pages.conftest import SMALL
 from tests.ledger.pages.filled import fill
-from tests.ledger.priced import BOTH, empty
+from tests.ledger.priced import BOTH, empty, exchange, filled, reading, settled
 
 pytestmark = pytest.mark.large
 
@@ -149,3 +161,148 @@ def test_the_columns_are_the_views():
     from ledger.store.scope import REQUEST_COLUMNS
 
     assert {*COLUMNS} <= {*REQUEST_COLUMNS}
+
+
+ZONES = [
+    *("Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"),
+    *("Pacific/Kiritimati", "America/St_Johns", "Africa/Casablanca"),
+]
+CHANGES = [  # of Berlin, New York and Lord Howe
+    datetime(2026, 3, 29, 1, tzinfo=UTC),
+    datetime(2026, 10, 25, 1, tzinfo=UTC),
+    datetime(2026, 11, 1, 6, tzinfo=UTC),
+    datetime(2026, 10, 3, 15, 30, tzinfo=UTC),
+]
+SHOWN = {"hour": "%Y-%m-%d %H", "day": "%Y-%m-%d", "month": "%Y-%m"}
+
+
+def moments():
+    """Around every change, and at ends of days, weeks and months."""
+    found = {datetime(2026, 11, 1, tzinfo=UTC) + timedelta(minutes=37 * n) for n in range(120)}
+    for change in CHANGES:
+        found |= {
+            change + timedelta(minutes=minutes) for minutes in (-1500, -61, -1, 0, 1, 59, 1500)
+        }
+        found.add(change - timedelta(microseconds=400))  # SQLite would round it to the change
+    found.add(datetime(2026, 11, 1, 22, 59, 59, 999_600, UTC))  # the end of a week of Berlin
+    found.add(datetime(2026, 11, 1, 23, 59, 59, 999_600, UTC))  # and of UTC
+    return sorted(found)
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def zoned(request, tmp_path_factory):
+    entries = [
+        (settled(exchange(at=at, id=f"e{n}")), reading(at=at, input_tokens=n + 1, output_tokens=1))
+        for n, at in enumerate(moments())
+    ]
+    yield from filled(request, tmp_path_factory, entries)
+
+
+def week(at):
+    return str(at.date() - timedelta(days=at.weekday()))
+
+
+@pytest.mark.parametrize("name", ZONES)
+@pytest.mark.parametrize("word", ["hour", "day", "week", "month"])
+def test_each_request_is_in_its_own_day(zoned, name, word):
+    zone = ZoneInfo(name)
+    local = [at.astimezone(zone) for at in moments()]
+    expected = Counter(week(at) if word == "week" else at.strftime(SHOWN[word]) for at in local)
+    found = groups_of(zoned, (word,), Scope(zone=zone))
+    whole = totals(zoned, Scope()).cost_picousd
+    assert {key[0]: each.requests for key, each in found.items()} == expected
+    assert sum(each.cost_picousd or 0 for each in found.values()) == whole
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_the_days_of_a_zone_are_the_requests_of_their_spans(zoned, name):
+    """A day by its words, as a condition, and as a group: one number."""
+    zone = ZoneInfo(name)
+    for day in ("2026-03-29", "2026-10-04", "2026-10-25", "2026-11-01", "2026-11-02"):
+        start = period.span(day, datetime(2026, 11, 9, tzinfo=zone))
+        since, until = start.start.astimezone(UTC), start.end.astimezone(UTC)
+        of_span = totals(zoned, Scope(since=since, until=until)).requests
+        only = Scope(only=(("day", day),), zone=zone)
+        assert totals(zoned, only).requests == of_span
+        with snapshot(zoned) as connection:
+            assert len(latest(connection, only, limit=200).requests) == of_span
+        grouped = groups_of(zoned, ("day",), Scope(zone=zone)).get((day,))
+        assert (grouped.requests if grouped else 0) == of_span
+
+
+RATES = """
+[[rate]]
+currency = "EUR"
+from = 2026-01-01
+per_usd = 0.9
+
+[[rate]]
+currency = "EUR"
+from = 2026-10-26
+per_usd = 0.87654321
+
+[[rate]]
+currency = "EUR"
+from = 2026-11-02
+usd = 1.17
+"""
+
+
+@pytest.mark.parametrize("name", ["UTC", "Europe/Berlin", "Asia/Kathmandu"])
+@pytest.mark.parametrize(
+    ("words", "top"),
+    [(["model"], None), (["day"], 3), (["hour", "model"], 2), (["month", "key"], None), ([], None)],
+)
+def test_each_request_has_the_rate_of_its_own_day(zoned, name, words, top):
+    """In a currency the rows add up to the total, which is that of the single requests."""
+    euro = read_rates(RATES)[0]["EUR"]
+    zone = None if name == "UTC" else ZoneInfo(name)
+    found = report(zoned, words, Scope(zone=zone), top=top, currency=euro)
+    with snapshot(zoned) as connection:
+        each = latest(connection, Scope(zone=zone), limit=200).requests
+    exact = sum(
+        Fraction(
+            (one.cost_picousd or 0) * euro.rate_on(one.opened_at.astimezone(zone or UTC).date())
+        )
+        for one in each
+    )
+    assert len(each) == found.total.figures.requests < 200
+    assert found.total.money is not None
+    total = found.total.money["cost_picousd"]
+    assert sum((row.money or {})["cost_picousd"] for row in found.rows) == total
+    assert abs(total - exact / SCALE) <= len(each)  # each group is rounded once
+    assert total < (found.total.figures.cost_picousd or 0)
+    assert [row.figures for row in found.rows] == [
+        row.figures for row in report(zoned, words, Scope(zone=zone), top=top).rows
+    ]
+
+
+def test_a_day_without_a_rate_is_an_error(zoned):
+    euro = read_rates(RATES.replace("2026-01-01", "2026-10-25"))[0]["EUR"]
+    with pytest.raises(LedgerError, match="no rate of EUR for 2026-"):
+        report(zoned, ["model"], Scope(), currency=euro)
+
+
+def test_a_report_names_its_zone(zoned):
+    zone = ZoneInfo("Europe/Berlin")
+    since = datetime(2026, 10, 24, 22, tzinfo=UTC)  # midnight there
+    found = report(zoned, ["day"], Scope(since=since, until=since + timedelta(hours=25), zone=zone))
+    assert report_tables.title(found) == "Requests by day, 2026-10-25 Europe/Berlin"
+    assert report_tables.document(found)["timezone"] == "Europe/Berlin"
+    assert [row.key for row in found.rows] == [("2026-10-25",)]
+
+
+def test_a_budget_counts_the_days_of_its_zone(zoned):
+    text = '[[budget]]\nname = "{0}"\nusd = 1\nperiod = "day"\ntimezone = "{0}"\n'
+    budgets, problems = read_budgets("".join(text.format(name) for name in ("UTC", *ZONES)))
+    assert problems == []
+    now = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    for each in statuses(zoned, budgets.budgets, NO_NAMES, now):
+        zone = ZoneInfo(each.budget.timezone)
+        today = [
+            at for at in moments() if at.astimezone(zone).date() == now.astimezone(zone).date()
+        ]
+        since, until = each.span.start.astimezone(UTC), each.span.end.astimezone(UTC)
+        assert [at for at in moments() if since <= at < until] == today
+        spent = totals(zoned, Scope(since=since, until=until)).cost_picousd or 0
+        assert each.spent_picousd == spent

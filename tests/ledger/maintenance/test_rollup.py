@@ -46,13 +46,9 @@ def shown(engine):
 
 def summed(engine):
     """The days whose sums are used."""
-    stale = "(SELECT day FROM stale_days)"
-    return [
-        str(day)
-        for (day,) in rows(
-            engine, f"SELECT DISTINCT day FROM hourly WHERE day NOT IN {stale} ORDER BY day"
-        )
-    ]
+    used = "day NOT IN (SELECT day FROM stale_days)"
+    query = f"SELECT DISTINCT day FROM hourly WHERE {used} ORDER BY day"
+    return [str(day) for (day,) in rows(engine, query)]
 
 
 def forgotten(engine):

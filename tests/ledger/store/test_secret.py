@@ -11,7 +11,6 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, secret
 from ledger.store.engines import urls
 from ledger.sync.merging import sync
-from tests.ledger.priced import BOTH
 from tests.ledger.written import alter, file_of, put, row, rows, settled, whole, writing
 
 
@@ -123,11 +122,6 @@ def recorded(new_sqlite):
     return record
 
 
-@pytest.fixture(params=BOTH)
-def target(request):
-    return request.getfixturevalue("new_sqlite" if request.param == "sqlite" else "new_postgres")()
-
-
 def secret_of(url):
     with db.disposing(db.open_existing(url)) as engine:
         return secret.known(engine)
@@ -140,53 +134,53 @@ def fill(url, value):
         assert secret.store(engine, value)
 
 
-def test_two_secrets_are_said_in_one_line(of_machine, recorded, target):
+def test_two_secrets_are_said_in_one_line(of_machine, recorded, ledger_url):
     of_machine("laptop")
     source = recorded("ours")
-    fill(target, of_machine("team"))
+    fill(ledger_url, of_machine("team"))
     app = typer.Typer()
     commands.add(app)
-    result = CliRunner().invoke(app, ["sync", source, target])
+    result = CliRunner().invoke(app, ["sync", source, ledger_url])
     assert result.exit_code == 0, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "two fingerprints" in line]
     assert "TOKENTEE_SECRET_FILE" in line
-    assert secret_of(target) == of_machine("team")
+    assert secret_of(ledger_url) == of_machine("team")
 
 
-def test_one_secret_is_nothing_to_say(of_machine, recorded, target):
+def test_one_secret_is_nothing_to_say(of_machine, recorded, ledger_url):
     of_machine("laptop")
-    fill(target, of_machine("laptop"))
-    assert not sync(recorded("ours"), target).has_two_secrets
+    fill(ledger_url, of_machine("laptop"))
+    assert not sync(recorded("ours"), ledger_url).has_two_secrets
 
 
-def test_an_empty_target_takes_the_secret(of_machine, recorded, target):
+def test_an_empty_target_takes_the_secret(of_machine, recorded, ledger_url):
     value = of_machine("laptop")
     source = recorded("ours")
     file_of(source).with_name("ours.sqlite3.secret").write_text(value.hex())
     of_machine("team")
     for _ in range(2):
-        assert not sync(source, target, with_secret=True).has_two_secrets
-        assert secret_of(target) == value
-    assert sync(source, target).has_two_secrets is False
+        assert not sync(source, ledger_url, with_secret=True).has_two_secrets
+        assert secret_of(ledger_url) == value
+    assert sync(source, ledger_url).has_two_secrets is False
 
 
-def test_a_target_with_exchanges_keeps_its_secret(of_machine, recorded, target):
+def test_a_target_with_exchanges_keeps_its_secret(of_machine, recorded, ledger_url):
     value = of_machine("laptop")
     source = recorded("ours")
     file_of(source).with_name("ours.sqlite3.secret").write_text(value.hex())
-    fill(target, of_machine("team"))
+    fill(ledger_url, of_machine("team"))
     with pytest.raises(LedgerError, match="for an empty target"):
-        sync(source, target, with_secret=True)
-    assert secret_of(target) == of_machine("team")
-    assert row(target, "SELECT COUNT(*) FROM exchanges") == (1,)
+        sync(source, ledger_url, with_secret=True)
+    assert secret_of(ledger_url) == of_machine("team")
+    assert row(ledger_url, "SELECT COUNT(*) FROM exchanges") == (1,)
 
 
-def test_a_secret_that_stayed_elsewhere_cannot_be_carried(of_machine, recorded, target):
+def test_a_secret_that_stayed_elsewhere_cannot_be_carried(of_machine, recorded, ledger_url):
     of_machine("laptop")
     source = recorded("ours")
     of_machine("team")
     with pytest.raises(LedgerError, match="TOKENTEE_SECRET_FILE"):
-        sync(source, target, with_secret=True)
+        sync(source, ledger_url, with_secret=True)
 
 
 @pytest.mark.postgres

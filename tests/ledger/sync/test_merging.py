@@ -32,6 +32,7 @@ from tests.ledger.written import (
     NOON,
     alter,
     bundle_of,
+    by_id,
     charge,
     charge_again,
     key_of,
@@ -125,11 +126,7 @@ def test_what_has_gone_further_stays(two):
     put(source, whole(settled("a")), lost("b"), (opened("c"), None, ()))
     put(target, (opened("a"), None, ()), whole(settled("b")), (opened("c"), None, ()))
     merging.sync(source, target)
-    assert rows(target, "SELECT id, state FROM exchanges ORDER BY id") == [
-        ("a", "settled"),
-        ("b", "settled"),
-        ("c", "open"),
-    ]
+    assert by_id(target, "state") == [("a", "settled"), ("b", "settled"), ("c", "open")]
     assert row(target, "SELECT SUM(input_tokens), SUM(cost_picousd) FROM requests") == (
         200,
         2 * COST,
@@ -165,8 +162,7 @@ def test_months_get_their_partitions(new_sqlite, new_postgres):
     moments = {"a": NOON - timedelta(days=40), "b": NOON, "ancient": NOON.replace(year=1990)}
     put(source, *(whole(settled(name, at=at)) for name, at in moments.items()))
     merging.sync(source, target)
-    found = rows(target, "SELECT id, tableoid::regclass::text FROM exchanges ORDER BY id")
-    assert found == [
+    assert by_id(target, "tableoid::regclass::text") == [
         ("a", "exchanges_p2026_09"),
         ("ancient", "exchanges_pdefault"),
         ("b", "exchanges_p2026_11"),
@@ -250,8 +246,7 @@ def test_rows_that_an_interrupted_sync_did_not_link_are_linked(two, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             merging.sync(source, target)
     merging.sync(source, target)
-    found = rows(target, "SELECT id, duplicate_of FROM exchanges ORDER BY id")
-    assert found == [("a", None), ("b", "a")]
+    assert by_id(target, "duplicate_of") == [("a", None), ("b", "a")]
 
 
 def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
@@ -366,11 +361,8 @@ def test_links_move_to_the_earliest_member_of_both(two):
     )
     assert totals(target)[0] == 1
     merging.sync(source, target)
-    assert rows(target, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
-        ("early", None),
-        ("late", "early"),
-        ("later", "early"),
-    ]
+    linked = by_id(target, "duplicate_of")
+    assert linked == [("early", None), ("late", "early"), ("later", "early")]
 
 
 @every_way
@@ -395,10 +387,7 @@ def test_two_that_link_at_once_agree(engine):
     for entry in sent:
         with db.writing(engine) as connection:
             bundles.link(connection, [key_of(entry)])
-    assert rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
-        ("a", None),
-        ("b", "a"),
-    ]
+    assert by_id(engine, "duplicate_of") == [("a", None), ("b", "a")]
 
 
 COMPLETE = ("openai.chat", Outcome.COMPLETE)

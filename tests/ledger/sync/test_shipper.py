@@ -20,6 +20,7 @@ from tests.ledger.written import (
     NOON,
     alter,
     bundle_of,
+    by_id,
     file_of,
     key_of,
     on_sqlite,
@@ -143,10 +144,7 @@ def test_what_a_proxy_writes_arrives(target, shared):
         written.ledger.open(opened("b"))
         assert written.ledger.shown_url == urls.shown(target)
     assert totals(shared) == (1, 100, 20, COST)
-    assert rows(shared, "SELECT id, state FROM exchanges ORDER BY id") == [
-        ("a", "settled"),
-        ("b", "open"),
-    ]
+    assert by_id(shared, "state") == [("a", "settled"), ("b", "open")]
     assert written.lines() == []
     (path,) = spool.all_paths()
     status = spool.status_of(path)
