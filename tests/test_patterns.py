@@ -236,6 +236,7 @@ def cpu_ms(way: Callable[[Any], object], text: Any) -> float:
     return (time.thread_time_ns() - before) / 1e6
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("pattern", "word"),
     [

@@ -450,6 +450,7 @@ def a_plan_and_a_guess() -> list[Written]:
     return found
 
 
+@pytest.mark.large
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ledgers())
 @example(a_plan_and_a_guess())

@@ -273,6 +273,7 @@ def test_the_home_folder(monkeypatch, tmp_path):
     assert booking.user_home() == tmp_path
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_work_is_linear_in_the_lines(name: str):
     """Four times as many lines, of as many tools in one answer or of as many answers, take about

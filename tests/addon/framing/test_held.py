@@ -50,6 +50,7 @@ def test_of_a_frame_without_an_object_the_beginning_is_kept():
     assert held.take().endswith(b'{"usage":1}')
 
 
+@pytest.mark.large
 def test_a_frame_of_too_many_values_is_lost():
     held = Held(shortens=True)
     held.add(b"{" + b'"key":1,' * 200_000)
@@ -74,6 +75,7 @@ def test_every_framing_shortens_large_frames_and_not_their_neighbours(size: int)
         assert [frame.data for block in framing.split(given) if (frame := framing.parse(block))]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("framing", "before"),
     [
@@ -113,6 +115,7 @@ def test_a_long_body_of_lines_is_framed_by_lines():
     assert framing.lost is None
 
 
+@pytest.mark.large
 def test_the_work_for_a_frame_in_small_chunks_is_linear():
     def feed(size: int) -> None:
         for framing in (

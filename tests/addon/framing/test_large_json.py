@@ -254,6 +254,7 @@ def test_what_stands_around_is_bounded_too():
     assert shortened(b"x" * 1_000_000 + b"{").overflowed
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "body",
     [

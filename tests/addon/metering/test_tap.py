@@ -130,6 +130,7 @@ def test_a_run_behind_an_unfinished_event_is_edited_from_its_end_on():
     assert tap.edit_run(b"".join(run), run) == [edited] * 3
 
 
+@pytest.mark.large
 def test_a_run_of_many_chunks_behind_an_unfinished_event_takes_linear_work():
     """Upstream cuts an event into small chunks, and one read holds them and much more."""
 
@@ -321,6 +322,7 @@ def test_a_document_under_the_type_of_a_stream_is_read_while_edited():
     assert tap.passed().response_bytes == len(document)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("strips", [False, True], ids=["passed-on", "edited"])
 def test_the_end_of_an_unfinished_event_of_many_chunks_costs_linear_work(strips: bool):
     """Each chunk is looked at a bounded number of times, however much is held."""

@@ -169,6 +169,7 @@ def test_live_in_a_terminal_until_ctrl_c(ledger):
     assert b"tokentee top" in seen
 
 
+@pytest.mark.large
 def test_an_interrupt_that_python_drops_ends_it_all_the_same(monkeypatch):
     class Interrupting:
         def __del__(self) -> None:

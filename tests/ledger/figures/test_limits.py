@@ -271,6 +271,7 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets)
     assert all(share > 0 for share in found.values())
 
 
+@pytest.mark.large
 def test_pages_and_top_show_them(sqlite_engine):
     play(sqlite_engine, DAY)
     now = NOON + timedelta(minutes=331)

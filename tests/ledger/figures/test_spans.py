@@ -132,6 +132,7 @@ def differing(found, expected):
     return {period: found[period] for period in expected if found[period] != expected[period]}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("words", WORDS)
 def test_what_is_summed_up_is_what_was_there(three_days, words):
     engine = three_days

@@ -120,6 +120,7 @@ def test_the_command(weeks_url):
     assert "not both" in str(refused.exception)
 
 
+@pytest.mark.large
 def test_its_warnings_are_the_pages(weeks):
     period = digest.last_whole(NOW, WEEK)
     found = digest.digest(weeks, period)

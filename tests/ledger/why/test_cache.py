@@ -263,6 +263,7 @@ def test_a_conversation_goes_on_beside_many_others():
         assert (verdict.reason, verdict.segment) == (Reason.CHANGED, "tools[3] tool3")
 
 
+@pytest.mark.large
 def test_a_thousand_sessions_at_a_time_are_remembered():
     sessions, judge = [Session(seed, PROVIDERS["openai"]) for seed in range(1_000)], Judge()
     for turn in range(5):

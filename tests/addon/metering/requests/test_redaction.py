@@ -192,6 +192,7 @@ def test_beyond_the_bound_of_searches_no_name_is_kept(monkeypatch):
     assert "additionalProperties" not in redact(text, body=Body(BODY))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("unit", ["sk-", "eyJ.", "a-", "Bearer ", "AIza", "0" * 35 + " ", "\\u00"])
 def test_the_work_is_linear(unit: str):
     def work(size: int) -> None:
