@@ -175,6 +175,9 @@ class Named(Protocol):
     @property
     def is_quick(self) -> bool: ...
 
+    @property
+    def is_compared(self) -> bool: ...
+
 
 def params(attacks: Iterable[Named]) -> list[object]:
     """Attacks by name; those that are not quick run by name only."""
@@ -247,12 +250,7 @@ def memory_mb(proxy: Mitmdump, name: str) -> float:
 
 
 def check(
-    arena: Arena,
-    name: str,
-    run: Callable[[Mitmdump], bytes],
-    *,
-    say: Callable[[str], None],
-    is_compared: bool,
+    arena: Arena, attack: Named, run: Callable[[Mitmdump], bytes], say: Callable[[str], None]
 ) -> None:
     """Compare an attack on ours with the same on a bare proxy, and record a normal exchange."""
     bare = arena.attack(run, is_ours=False)
@@ -262,13 +260,13 @@ def check(
         ours = arena.attack(run, is_ours=True)
         figures = figures_of(ours, bare)
         problems = [*loads_of(ours, bare)]
-        if is_compared and ours.answer != bare.answer:
+        if attack.is_compared and ours.answer != bare.answer:
             problems += [f"other bytes: {shown(ours.answer)} for {shown(bare.answer)}"]
         problems += [] if is_recorded_exactly(arena.proxy(is_ours=True)) else ["not recorded"]
     finally:
         if problems:
             arena.drop(is_ours=True)
-        say(f"{name:<50} {figures:<50} {', '.join(problems) or 'ok'}")
+        say(f"{attack.name:<50} {figures:<50} {', '.join(problems) or 'ok'}")
     assert not problems
 
 

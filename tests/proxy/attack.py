@@ -1,13 +1,12 @@
 """What attacks are made of: a request, an answer, and what makes them large, deep or odd."""
 
 import gzip
-import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from zlib import crc32
 
+from tests.addon.framing import test_eventstream as eventstream
 from tests.proxy.upstream import Answer, Raw
 
 CHAT = "/v1/chat/completions"
@@ -90,12 +89,8 @@ def zstd_bomb(blocks: int) -> bytes:
     return bytes.fromhex("28b52ffd0058") + b"\x02\x00\x08 " * blocks
 
 
-def message(payload: bytes, kind: bytes = b"contentBlockDelta") -> bytes:
-    name = b":event-type"
-    head = bytes([len(name)]) + name + b"\x07" + struct.pack(">H", len(kind)) + kind
-    prelude = struct.pack(">II", 16 + len(head) + len(payload), len(head))
-    start = prelude + struct.pack(">I", crc32(prelude)) + head + payload
-    return start + struct.pack(">I", crc32(start))
+def message(payload: bytes, kind: str = "contentBlockDelta") -> bytes:
+    return eventstream.message(eventstream.header(":event-type", kind), payload)
 
 
 def chunk(choices: bytes, tail: bytes = b"") -> bytes:

@@ -22,6 +22,8 @@ import h2.events
 import h2.exceptions
 from h2.errors import ErrorCodes
 
+from tests.proxy.upstream import header_of
+
 TIMEOUT_SECONDS = 20
 
 
@@ -59,10 +61,7 @@ class Received:
         return b"".join(self.pieces)
 
     def header(self, name: str) -> str | None:
-        for key, value in self.headers:
-            if key.lower() == name:
-                return value
-        return None
+        return header_of(self.headers, name)
 
 
 class Client:
@@ -78,13 +77,15 @@ class Client:
     def close(self) -> None:
         raise NotImplementedError
 
+    def rest(self, answer: Received, *, until: bytes | None = None) -> Received:
+        """The answer with all of its body, or what came by the time `until` had passed."""
+        while (until is None or until not in answer.body) and self.more(answer):
+            pass
+        return answer
+
     def receive(self, *, until: bytes | None = None) -> Received:
         """The whole answer, or what came by the time `until` had passed."""
-        answer = self.head()
-        while until is None or until not in answer.body:
-            if not self.more(answer):
-                break
-        return answer
+        return self.rest(self.head(), until=until)
 
     def __enter__(self) -> Self:
         return self

@@ -142,31 +142,25 @@ def line_feeds(address: tuple[str, int], name: str) -> bytes:
         return received(connection, lambda _: False)
 
 
-def slow_bodies(address: tuple[str, int], name: str) -> bytes:
-    """Many connections whose bodies come byte by byte, and never end."""
-    head = head_of(name, b"content-length: 100000")
+def send_slowly(address: tuple[str, int], begin: bytes, piece: bytes) -> bytes:
+    """Many connections whose requests come piece by piece, and never end."""
     with contextlib.ExitStack() as stack:
         opened = [
             stack.enter_context(socket.create_connection(address)) for _ in range(SLOW_CONNECTIONS)
         ]
-        for data in (head, *([b"{"] * 10)):
+        for data in (begin, *([piece] * 10)):
             for connection in opened:
                 connection.sendall(data)
             time.sleep(0.05)
     return b""
+
+
+def slow_bodies(address: tuple[str, int], name: str) -> bytes:
+    return send_slowly(address, head_of(name, b"content-length: 100000"), b"{")
 
 
 def slow_heads(address: tuple[str, int], name: str) -> bytes:
-    """Many connections whose headers do not end."""
-    with contextlib.ExitStack() as stack:
-        opened = [
-            stack.enter_context(socket.create_connection(address)) for _ in range(SLOW_CONNECTIONS)
-        ]
-        for data in (head_of(name)[:-2], *([b"x-a: b\r\n"] * 10)):
-            for connection in opened:
-                connection.sendall(data)
-            time.sleep(0.05)
-    return b""
+    return send_slowly(address, head_of(name)[:-2], b"x-a: b\r\n")
 
 
 def odd_gzip() -> bytes:

@@ -4,8 +4,8 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,15 @@ def query(ledger: Path, sql: str, *values: object) -> list[Row]:
     with closing(sqlite3.connect(f"{ledger.as_uri()}?mode=ro", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         return [dict(row) for row in connection.execute(sql, values)]
+
+
+@contextmanager
+def locked(ledger: Path) -> Iterator[None]:
+    """Another connection holds the lock for writing."""
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
 
 
 def exchanges(ledger: Path) -> list[Row]:

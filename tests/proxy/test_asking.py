@@ -5,6 +5,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import brotli
 import pytest
@@ -79,26 +80,22 @@ def test_asked_inside_an_encoded_body(known: Pair, encoding: str) -> None:
     assert (row["usage_injected"], row["usage_stripped"], row["output_tokens"]) == (True, True, 64)
 
 
-def test_asked_in_a_chunked_upload(known: Pair) -> None:
+@pytest.mark.parametrize(
+    "send",
+    [
+        pytest.param({"chunks": [BODY[:10], BODY[10:11], BODY[11:]]}, id="in-a-chunked-upload"),
+        pytest.param({"expect": True}, id="after-100-continue"),
+    ],
+)
+def test_asked_however_the_body_is_sent(known: Pair, send: dict[str, Any]) -> None:
     known.upstream.script = speak(OPENAI)
     known.requests()
     tag = new_tag()
-    chunks = [BODY[:10], BODY[10:11], BODY[11:]]
-    received = exchange(known.tee, OPENAI, tag, chunks=chunks)
+    received = exchange(known.tee, OPENAI, tag, **send)
     (request,) = known.requests()
     assert received.body == UNASKED
     assert asks(request.body)
     assert known.row(tag)["output_tokens"] == 64
-
-
-def test_asked_after_100_continue(known: Pair) -> None:
-    known.upstream.script = speak(OPENAI)
-    known.requests()
-    tag = new_tag()
-    received = exchange(known.tee, OPENAI, tag, expect=True)
-    (request,) = known.requests()
-    assert received.body == UNASKED
-    assert asks(request.body)
     assert known.row(tag)["usage_stripped"] is True
 
 

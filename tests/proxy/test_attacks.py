@@ -7,6 +7,7 @@ all of them.
 import contextlib
 import socket
 from collections.abc import Iterator
+from functools import partial
 from urllib.request import urlopen
 
 import pytest
@@ -68,13 +69,7 @@ def sent(attack: Attack, proxy: Mitmdump) -> bytes:
 @pytest.mark.parametrize("name", params(ATTACKS))
 def test_nobody_notices(arena: Arena, name: str, say_at_end: Say) -> None:
     attack = BY_NAME[name]
-    check(
-        arena,
-        name,
-        lambda proxy: sent(attack, proxy),
-        say=lambda line: say_at_end(SECTION, line),
-        is_compared=attack.is_compared,
-    )
+    check(arena, attack, lambda proxy: sent(attack, proxy), partial(say_at_end, SECTION))
     if attack.input_tokens is not None:
         (row,) = rows.by_tag(arena.proxy(is_ours=True).ledger, "attack")[name]
         assert row["input_tokens"] == attack.input_tokens

@@ -9,7 +9,6 @@ after `kill -9`.
 import asyncio
 import contextlib
 import itertools
-import sqlite3
 import ssl
 import threading
 import time
@@ -135,14 +134,6 @@ class Seen:
     """Its rows at the moment when it saw the end."""
 
 
-@contextlib.contextmanager
-def locked(ledger: Path) -> Iterator[None]:
-    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.execute("ROLLBACK")
-
-
 GUEST, HOST = "mitmdump", "tokentee"
 
 
@@ -190,7 +181,7 @@ def play(
             assert rows.eventually(
                 lambda: len(plain.requests) + len(secure.requests) == len(cases)
             ), proxy.log
-            with locked(proxy.ledger):
+            with rows.locked(proxy.ledger):
                 is_locked.set()
                 for gate in gates.values():
                     gate.release(100 * len(cases))
@@ -253,7 +244,7 @@ def test_no_end_of_a_websocket_response_is_seen_before_its_commit(
                 client.send(CREATE)
                 assert rows.eventually(lambda: "ws" in tagged(proxy))
                 assert [client.recv() for _ in range(5)] == answer_of(1)
-                with locked(proxy.ledger):
+                with rows.locked(proxy.ledger):
                     client.send(CREATE)
                     assert [client.recv() for _ in range(4)] == answer_of(2)[:4]
                     with pytest.raises(TimeoutError):
@@ -390,7 +381,7 @@ async def play_http3(folder: Path, tool: str) -> dict[str, Any]:
                 host, own, configuration=configuration, create_protocol=Http3Client
             ) as client:
                 assert isinstance(client, Http3Client)
-                with locked(proxy.ledger):
+                with rows.locked(proxy.ledger):
                     streams = [
                         client.ask(wire, str(number), with_length=with_length)
                         for number, (wire, with_length) in enumerate(cases)

@@ -9,7 +9,7 @@ import pytest
 from tests.proxy import rows
 from tests.proxy.client import Http1
 from tests.proxy.pair import Pair, pair
-from tests.proxy.upstream import Answer, Request, document
+from tests.proxy.upstream import Answer, document
 
 pytestmark = pytest.mark.proxy
 
@@ -41,16 +41,10 @@ def proxies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def ask(proxies: Pair, method: str, path: str, body: bytes, answer: Answer) -> bytes:
     """What the client gets for a request that upstream answers so."""
 
-    def script(_request: Request) -> Answer:
-        return answer
-
-    proxies.upstream.script = script
-    client = Http1(proxies.tee.address(0))
-    try:
+    proxies.upstream.script = lambda _: answer
+    with Http1(proxies.tee.address()) as client:
         client.send(method, path, [("content-type", "application/json")], body)
         return client.receive().body
-    finally:
-        client.close()
 
 
 def as_json(value: object) -> Answer:

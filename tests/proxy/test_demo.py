@@ -39,12 +39,17 @@ def is_gone(group: int) -> bool:
     return False
 
 
-def test_the_demo_is_one_story_on_one_screen(tmp_path: Path) -> None:
-    demo = start_demo(tmp_path)
+def shown_by_demo(folder: Path, *words: str) -> str:
+    demo = start_demo(folder, *words)
     shown, progress = demo.communicate(timeout=100)
     assert demo.returncode == 0, shown + progress
     assert is_gone(demo.pid)
     assert "WRONG" not in shown
+    return shown
+
+
+def test_the_demo_is_one_story_on_one_screen(tmp_path: Path) -> None:
+    shown = shown_by_demo(tmp_path)
     lines = shown.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100 + len(str(tmp_path))
@@ -69,14 +74,11 @@ def test_the_demo_is_one_story_on_one_screen(tmp_path: Path) -> None:
 
 
 def test_the_seeds(tmp_path: Path) -> None:
-    demo = start_demo(tmp_path, "--seeds")
-    shown, progress = demo.communicate(timeout=100)
-    assert demo.returncode == 0, shown + progress
-    assert is_gone(demo.pid)
-    assert "WRONG" not in shown
-    for response_id in ("ilbs_demo2", "chatcmpl-1", "sansa-demo-1", "stream:chat:demo-1"):
-        assert response_id in shown
-    for response_id in ("gen-demo2", "msg_demo2", "gemini-demo-1"):
+    shown = shown_by_demo(tmp_path, "--seeds")
+    for response_id in (
+        *("ilbs_demo2", "chatcmpl-1", "sansa-demo-1", "stream:chat:demo-1", "gen-demo2"),
+        *("msg_demo2", "gemini-demo-1"),
+    ):
         assert response_id in shown
     assert "unpriced" in shown
 

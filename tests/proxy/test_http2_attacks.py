@@ -173,13 +173,6 @@ def with_headers(*headers: tuple[str, str]) -> Client:
     return lambda peer, attack: peer.answered(peer.ask(*headers, attack=attack))
 
 
-def answer(peer: Peer, stream: int) -> None:
-    """The normal one."""
-    peer.h2.send_headers(stream, [(":status", "200"), ("content-type", "application/json")])
-    peer.h2.send_data(stream, normal_answer(), end_stream=True)
-    peer.flush()
-
-
 def with_answer_headers(*headers: tuple[str, str]) -> Server:
     def serve(peer: Peer, stream: int) -> None:
         said = [(":status", "200"), ("content-type", "application/json"), *headers]
@@ -188,6 +181,10 @@ def with_answer_headers(*headers: tuple[str, str]) -> Server:
         peer.flush()
 
     return serve
+
+
+answer = with_answer_headers()
+"""The normal one."""
 
 
 def streaming(
@@ -488,13 +485,7 @@ def play(attack: Http2Attack, proxy: Mitmdump) -> bytes:
 @pytest.mark.parametrize("name", params(ATTACKS))
 def test_nobody_notices(arena: Arena, name: str, say_at_end: Say) -> None:
     attack = BY_NAME[name]
-    check(
-        arena,
-        name,
-        lambda proxy: play(attack, proxy),
-        say=lambda line: say_at_end(SECTION, line),
-        is_compared=attack.is_compared,
-    )
+    check(arena, attack, lambda proxy: play(attack, proxy), partial(say_at_end, SECTION))
 
 
 def test_every_attack_has_a_name_of_its_own() -> None:

@@ -36,10 +36,10 @@ CASES = [
 ]
 
 
-def save(script: Path, text: str) -> None:
+def save(script: Path, text: str, seconds: float = 5) -> None:
     """As an editor does; mitmproxy looks at the time of the file once a second."""
     script.write_text(text)
-    later = time.time() + 5
+    later = time.time() + seconds
     os.utime(script, (later, later))
 
 
@@ -59,9 +59,7 @@ def break_it(proxy: Mitmdump, script: Path) -> None:
 
 def break_and_mend_it(proxy: Mitmdump, script: Path) -> None:
     break_it(proxy, script)
-    script.write_text(TEE.read_text())
-    later = time.time() + 10
-    os.utime(script, (later, later))
+    save(script, TEE.read_text(), 10)
     assert proxy.wait_until(lambda: starts(proxy) == 2)
 
 

@@ -22,10 +22,12 @@ from tests.proxy.upstream import Upstream
 pytestmark = pytest.mark.proxy
 
 CHILD = Path(__file__).parent / "scripts" / "run_child.py"
-NOT_INHERITED = {
+PROXY_VARIABLES = {
     "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY",
-    "no_proxy", "NODE_OPTIONS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
+    "no_proxy",
+}  # fmt: skip
+NOT_INHERITED = PROXY_VARIABLES | {
+    "NODE_OPTIONS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 }  # fmt: skip
 """What the machine of the test sets must not decide the test."""
 

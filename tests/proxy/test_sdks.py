@@ -67,10 +67,24 @@ MESSAGE: Any = {"model": "claude-sonnet-4-6", "max_tokens": 64, "messages": MESS
 GEMINI: Any = {"model": "gemini-2.5-flash", "contents": "Hi"}
 
 
+OPENAI_KEY: Any = {"api_key": "sk-test", "max_retries": 0}
+ANTHROPIC_KEY: Any = {"api_key": "sk-ant-test", "max_retries": 0}
+
+
+def whole_and_streamed(create: Callable[..., Any], **asked: Any) -> list[Any]:
+    return [dumped(each) for each in (create(**asked), *create(**asked, stream=True))]
+
+
+async def whole_and_streamed_async(create: Callable[..., Any], **asked: Any) -> list[Any]:
+    whole = await create(**asked)
+    streamed = [each async for each in await create(**asked, stream=True)]
+    return [dumped(each) for each in (whole, *streamed)]
+
+
 def openai_chat(url: str) -> list[Any]:
     import openai
 
-    with openai.OpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{url}/v1", **OPENAI_KEY) as client:
         whole = client.chat.completions.create(**CHAT)
         with client.chat.completions.create(**CHAT, stream=True) as stream:
             unasked = list(stream)
@@ -86,60 +100,43 @@ def openai_chat(url: str) -> list[Any]:
 async def openai_chat_async(url: str) -> list[Any]:
     import openai
 
-    async with openai.AsyncOpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
-        whole = await client.chat.completions.create(**CHAT)
-        unasked = [
-            chunk async for chunk in await client.chat.completions.create(**CHAT, stream=True)
-        ]
-        asked = [
-            chunk
-            async for chunk in await client.chat.completions.create(**CHAT, **USAGE, stream=True)
-        ]
-    return [dumped(each) for each in (whole, *unasked, *asked)]
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", **OPENAI_KEY) as client:
+        create = client.chat.completions.create
+        unasked = await whole_and_streamed_async(create, **CHAT)
+        asked = [dumped(each) async for each in await create(**CHAT, **USAGE, stream=True)]
+    return [*unasked, *asked]
 
 
 def openai_responses(url: str) -> list[Any]:
     import openai
 
-    with openai.OpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
-        whole = client.responses.create(model="gpt-4.1", input="Hi")
-        events = list(client.responses.create(model="gpt-4.1", input="Hi", stream=True))
-    return [dumped(each) for each in (whole, *events)]
+    with openai.OpenAI(base_url=f"{url}/v1", **OPENAI_KEY) as client:
+        return whole_and_streamed(client.responses.create, model="gpt-4.1", input="Hi")
 
 
 async def openai_responses_async(url: str) -> list[Any]:
     import openai
 
-    async with openai.AsyncOpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
-        whole = await client.responses.create(model="gpt-4.1", input="Hi")
-        stream = await client.responses.create(model="gpt-4.1", input="Hi", stream=True)
-        events = [event async for event in stream]
-    return [dumped(each) for each in (whole, *events)]
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", **OPENAI_KEY) as client:
+        return await whole_and_streamed_async(client.responses.create, model="gpt-4.1", input="Hi")
 
 
 def anthropic_messages(url: str) -> list[Any]:
     import anthropic
 
-    with anthropic.Anthropic(
-        api_key="sk-ant-test", base_url=f"{url}/anthropic", max_retries=0
-    ) as client:
-        whole = client.messages.create(**MESSAGE)
-        events = list(client.messages.create(**MESSAGE, stream=True))
+    with anthropic.Anthropic(base_url=f"{url}/anthropic", **ANTHROPIC_KEY) as client:
+        found = whole_and_streamed(client.messages.create, **MESSAGE)
         with client.messages.stream(**MESSAGE) as stream:
             final = stream.get_final_message()
     assert (final.usage.input_tokens, final.usage.output_tokens) == (1003, 13)
-    return [dumped(each) for each in (whole, *events, final)]
+    return [*found, dumped(final)]
 
 
 async def anthropic_messages_async(url: str) -> list[Any]:
     import anthropic
 
-    async with anthropic.AsyncAnthropic(
-        api_key="sk-ant-test", base_url=f"{url}/anthropic", max_retries=0
-    ) as client:
-        whole = await client.messages.create(**MESSAGE)
-        events = [event async for event in await client.messages.create(**MESSAGE, stream=True)]
-    return [dumped(each) for each in (whole, *events)]
+    async with anthropic.AsyncAnthropic(base_url=f"{url}/anthropic", **ANTHROPIC_KEY) as client:
+        return await whole_and_streamed_async(client.messages.create, **MESSAGE)
 
 
 def gemini(url: str) -> list[Any]:

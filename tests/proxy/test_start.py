@@ -16,7 +16,7 @@ import pytest
 
 from tests.named import named
 from tests.proxy.mitmdump import REPOSITORY, TEE, Mitmdump
-from tests.proxy.test_run import run
+from tests.proxy.test_run import PROXY_VARIABLES, run
 
 pytestmark = pytest.mark.proxy
 
@@ -49,20 +49,23 @@ def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
     assert (tmp_path / "letter.db").read_text().startswith("Dear Sir")
 
 
-def test_a_missing_package_is_named(tmp_path: Path) -> None:
-    """As in an environment that has mitmproxy and not this project's dependencies."""
-    missing = ("genai_prices", "msgspec", "orjson", "platformdirs", "sqlalchemy")
-    (tmp_path / "sitecustomize.py").write_text(
-        f"import sys\nsys.modules.update(dict.fromkeys({missing!r}))\n"
-    )
-    lines = start_badly(
+def start_customized(folder: Path, site: str) -> list[str]:
+    """In an interpreter that runs this first."""
+    (folder / "sitecustomize.py").write_text(f"import sys\n{site}\n")
+    return start_badly(
         Mitmdump(
-            tmp_path / "conf",
+            folder / "conf",
             upstreams=[NOBODY],
-            environment={"PYTHONPATH": str(tmp_path)},
+            environment={"PYTHONPATH": str(folder)},
             has_own_interpreter=True,
         )
     )
+
+
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    """As in an environment that has mitmproxy and not this project's dependencies."""
+    missing = ("genai_prices", "msgspec", "orjson", "platformdirs", "sqlalchemy")
+    lines = start_customized(tmp_path, f"sys.modules.update(dict.fromkeys({missing!r}))")
     assert any("uv run mitmdump" in line for line in lines)
     assert any(f"cannot import {name} " in line for line in lines for name in missing)
     assert len(lines) == 1
@@ -70,17 +73,8 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
 
 def test_the_standalone_binary_is_recognised(tmp_path: Path) -> None:
     """It cannot import packages, and says what to do instead."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nsys.frozen = True\nsys.modules['addon.proxy.recorder'] = None\n"
-    )
-    (line,) = start_badly(
-        Mitmdump(
-            tmp_path / "conf",
-            upstreams=[NOBODY],
-            environment={"PYTHONPATH": str(tmp_path)},
-            has_own_interpreter=True,
-        )
-    )
+    site = "sys.frozen = True\nsys.modules['addon.proxy.recorder'] = None"
+    (line,) = start_customized(tmp_path, site)
     assert "standalone binary" in line
     assert "uv run mitmdump" in line
 
@@ -144,12 +138,7 @@ def test_the_script_runs_from_any_folder(tmp_path: Path) -> None:
     command += ["-s", str(REPOSITORY / "addon" / "tee.py"), "-n", "--set", f"confdir={tmp_path}"]
     command += ["--set", f"ledger_url=sqlite:///{tmp_path}/l.db", "-r", os.devnull]
     done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -175,8 +164,7 @@ def _newer(folder: Path) -> Words:
     return _ledger(f"{folder}/newer.db")
 
 
-def _port_taken(folder: Path) -> Words:
-    del folder
+def _port_taken(_folder: Path) -> Words:
     taken = socket.create_server(("127.0.0.1", 0))
     TAKEN.append(taken)
     return ["--set", f"tee_metrics={taken.getsockname()[1]}"]
@@ -210,12 +198,9 @@ CAUSES: dict[str, tuple[Callable[[Path], Words], str]] = {
 @pytest.mark.parametrize("cause", CAUSES)
 def test_the_command_is_not_started(cause: str, tmp_path: Path):
     make, reason = CAUSES[cause]
-    started = tmp_path / "started"
-    temporary = tmp_path / "tmp"
+    started, temporary = tmp_path / "started", tmp_path / "tmp"
     temporary.mkdir()
-    words = make(tmp_path)
-    environment = {"TMPDIR": str(temporary)}
-    done = run(tmp_path, *words, "--", "touch", str(started), **environment)
+    done = run(tmp_path, *make(tmp_path), "--", "touch", str(started), TMPDIR=str(temporary))
     text = done.stderr.decode()
     assert done.returncode == 2, text
     assert not started.exists()
@@ -241,12 +226,6 @@ def test_unrecorded_ok_starts_it_as_if_we_were_not_there(tmp_path: Path):
     kept = [name for name in inherited if name not in PROXY_VARIABLES]
     assert done.stdout.decode().strip() == str(kept)
     assert b"the command runs without a recorder" in done.stderr
-
-
-PROXY_VARIABLES = {
-    "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY",
-    "no_proxy",
-}  # fmt: skip
 
 
 def test_a_signal_that_ends_it_there_is_reported_as_a_shell_does(tmp_path: Path):

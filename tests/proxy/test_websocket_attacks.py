@@ -285,24 +285,14 @@ def _until_the_end(connection: ClientConnection) -> bytes:
     found = []
     with contextlib.suppress(ConnectionClosed, TimeoutError, OSError):
         while (message := connection.recv(timeout=30)) != "the end":
-            found.append(hash_of(message))
+            found.append(hash(message if isinstance(message, bytes) else message.encode()))
     return b"%d %d" % (len(found), sum(found))
-
-
-def hash_of(message: str | bytes) -> int:
-    return hash(message if isinstance(message, bytes) else message.encode())
 
 
 @pytest.mark.parametrize("name", params(ATTACKS))
 def test_nobody_notices(arena: Arena, peer: Peer, name: str, say_at_end: Say) -> None:
     attack = BY_NAME[name]
-    check(
-        arena,
-        name,
-        lambda proxy: play(attack, proxy, peer),
-        say=lambda line: say_at_end(SECTION, line),
-        is_compared=attack.is_compared,
-    )
+    check(arena, attack, lambda proxy: play(attack, proxy, peer), partial(say_at_end, SECTION))
 
 
 def test_every_attack_has_a_name_of_its_own() -> None:

@@ -12,7 +12,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -68,6 +68,10 @@ class Gate:
             await self._released.acquire()
 
 
+def header_of(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+    return next((value for key, value in headers if key.lower() == name), None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A request as it came."""
@@ -83,10 +87,7 @@ class Request:
     http: str
 
     def header(self, name: str) -> str | None:
-        for key, value in self.headers:
-            if key.lower() == name:
-                return value
-        return None
+        return header_of(self.headers, name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,11 @@ Spelling differs on purpose (blanks, CRLF, padding keys, comments, escapes): all
 the client untouched.
 """
 
-import binascii
 import json
-import struct
 from functools import partial
 from typing import Any
 
+from tests.addon.framing.test_eventstream import header, message
 from tests.proxy.wire import Ask, Wire
 
 DONE = b"data: [DONE]\n\n"
@@ -556,17 +555,7 @@ def _message(event: str, payload: str, *, kind: str = "event") -> bytes:
         ":content-type": "application/json",
         ":message-type": kind,
     }
-    headers = b"".join(
-        struct.pack(">B", len(name))
-        + name.encode()
-        + struct.pack(">BH", 7, len(value))
-        + value.encode()
-        for name, value in fields.items()
-    )
-    body = payload.encode()
-    prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
-    head = prelude + struct.pack(">I", binascii.crc32(prelude)) + headers + body
-    return head + struct.pack(">I", binascii.crc32(head))
+    return message(b"".join(header(*each) for each in fields.items()), payload.encode())
 
 
 WIRES = (
