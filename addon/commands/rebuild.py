@@ -26,7 +26,8 @@ from addon.commands.options import Recordings, Url
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.metered import MatchCounts, is_other_answer, pairs, reread
+from addon.recordings.matching import MatchCounts, is_other_answer, pairs
+from addon.recordings.metered import reread
 from ledger.commands.options import LedgerOption, Prices
 from ledger.figures.figures import plus
 from ledger.figures.queries import existing_ledger

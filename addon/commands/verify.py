@@ -22,7 +22,8 @@ from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.metered import MatchCounts, client_body, is_other_answer, pairs, reread
+from addon.recordings.matching import MatchCounts, is_other_answer, pairs
+from addon.recordings.metered import client_body, reread
 from ledger.commands.options import LedgerOption, Since, TimezoneOption, scope_of
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections

@@ -8,17 +8,12 @@ out.
              values were redacted
 
 A WebSocket session gives one reading for each of its responses.
-
-And the rows of a ledger for recorded exchanges: for `rebuild` and `verify`.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -40,12 +35,9 @@ from addon.metering.requests.messages import (
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
-from addon.recordings.files import EntryCounts, entries
-from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why, id_in_version_0_1
+from addon.recordings.formats.recorded import Recorded
 from addon.usage_opt_in import asking
-from ledger.maintenance.corrections import Booked
 from ledger.model.door import admitted
-from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange, Outcome, Source
 
 PIECE_BYTES = 16 * 1024 * 1024
@@ -232,79 +224,3 @@ def _end_of(booked: Exchange) -> End:
         case Outcome.UPSTREAM_CUT if booked.error_type == TRANSPORT:
             return End.UPSTREAM_BROKE
     return End.FINISHED
-
-
-type Find = Callable[[Sequence[str]], dict[str, Booked]]
-"""The booked exchanges with these ids."""
-
-
-@dataclass(slots=True)
-class MatchCounts(EntryCounts):
-    """Which recordings a ledger has."""
-
-    matched: int = 0
-    unknown: int = 0
-    """Exchanges that the ledger does not have, or whose end it does not know."""
-
-    def lines(self) -> Iterator[str]:
-        """One line for each kind of unusable entry."""
-        if self.unknown:
-            yield f"{self.unknown} exchanges are not in the ledger: `tokentee replay` reads them in"
-        yield from self.unread_lines()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether everything could be read, and some of it is in the ledger."""
-        return bool(self.matched) and not self.faults
-
-
-def pairs(
-    files: Iterable[Path],
-    find: Find,
-    found: MatchCounts,
-    *,
-    url: str | None,
-    since: datetime | None = None,
-    advance: Callable[[Path, int], None],
-) -> Iterator[tuple[Recorded, Booked]]:
-    """Each recorded exchange of the files with its row in the ledger; a session with each of its
-    responses. All others are counted in `found`. `since`: earlier ones are left out."""
-    for path in files:
-        for entry in entries(path, url=url):
-            advance(path, entry.read_bytes)
-            item = entry.item()
-            if not isinstance(item, Recorded):
-                found.add_unread(item)
-            elif item.lacks_body:
-                found.add_unread(Skipped(item.where, Why.NO_BODY))
-            elif since is None or item.opened_at >= since:
-                yield from _rows_of(item, find, found)
-
-
-def _rows_of(item: Recorded, find: Find, found: MatchCounts) -> Iterator[tuple[Recorded, Booked]]:
-    # The ids under which a ledger may have an exchange; for a session, those of its responses.
-    ids = [item.id] if item.has_own_id else [item.id, id_in_version_0_1(item)]
-    if item.is_session:
-        # If the ledger has them, they were confirmed.
-        known = replace(item, is_llm=True)
-        ids = [one.exchange.id for one in meter(known, RunRules(node="")) or ()]
-    if not ids:
-        found.foreign += 1
-        return
-    try:
-        rows = find(ids)
-    except LedgerError as error:
-        found.add_unread(Unreadable(item.where, str(error)))
-        return
-    booked = [rows[one] for one in ids if one in rows]
-    if not item.is_session:
-        booked = booked[:1]
-    found.unknown += (len(ids) if item.is_session else 1) - len(booked)
-    yield from ((item, one) for one in booked)
-
-
-def is_other_answer(item: Recorded, booked: Booked) -> bool:
-    """Whether the recorded answer is not what upstream sent, by the ledger's digest."""
-    digest = booked.exchange.upstream_digest
-    has_both = item.is_exact and digest is not None
-    return has_both and digest != hashlib.sha256(item.response_body).hexdigest()

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from addon.commands.verify import _FACTS, CAPTURED, compared
-from addon.recordings.metered import MatchCounts, pairs
+from addon.recordings.matching import MatchCounts, pairs
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.checking import verify as promises_of
 from ledger.model.exchange import Billing, Exchange
