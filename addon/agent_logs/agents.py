@@ -29,7 +29,7 @@ from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
 from addon.dialects.vendors.anthropic import MESSAGES
 from addon.dialects.vendors.gemini import GENERATE_CONTENT
 from addon.metering.quotas import quotas_of_event
-from ledger.model.quota import Quota
+from ledger.model.exchange import Quota
 
 SYNTHETIC = "<synthetic>"
 """The model of messages that Claude Code generated itself, without a call."""

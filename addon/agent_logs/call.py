@@ -11,8 +11,7 @@ from addon.dialects.dialect import Dialect
 from addon.dialects.facts import Facts
 from addon.framing import json_values
 from ledger.model.duplicates import content_digest
-from ledger.model.exchange import Exchange, Outcome, Reading, Source, State, UsageSource
-from ledger.model.quota import Quota
+from ledger.model.exchange import Exchange, Outcome, Quota, Reading, Source, State, UsageSource
 
 METER_VERSION = "log-1"
 """The version of the log readers; it is raised when one of them reads a log differently."""

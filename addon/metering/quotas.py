@@ -23,9 +23,8 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from ledger.model.exchange import ERROR_STATUS_MIN
+from ledger.model.exchange import ERROR_STATUS_MIN, Quota, QuotaKind
 from ledger.model.money import decimal_of
-from ledger.model.quota import Quota, QuotaKind
 
 HEADERS_MAX = 1000
 """Response headers that are read. Providers send fewer than 100."""

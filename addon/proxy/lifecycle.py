@@ -30,9 +30,9 @@ from mitmproxy.utils import asyncio_utils
 
 from addon.metering.requests.messages import End
 from addon.proxy import exchanges
-from addon.proxy.commits import notifier
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.display.watching import Telemetry, Watching
+from addon.proxy.event_loop import notifier
 from addon.proxy.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Running

@@ -29,6 +29,7 @@ from addon.metering.opening import is_read_in_steps, readable_in_steps
 from addon.metering.requests.messages import Request
 from addon.metering.troubles import Troubles
 from addon.proxy import connections, exchanges, flows, lifecycle, options
+from addon.proxy.event_loop import guarded, in_turns
 from addon.proxy.host import mechanisms
 from addon.proxy.host.mechanisms import Place
 from addon.proxy.options import Settings
@@ -36,7 +37,6 @@ from addon.proxy.owner import owner_of
 from addon.proxy.running import Running
 from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
-from addon.proxy.turns import guarded, in_turns
 from addon.telemetry.health import MetricFiles
 from ledger.model.errors import LedgerError
 

@@ -10,8 +10,8 @@ from mitmproxy import ctx, http
 from addon.metering.exchange import REFUSAL_BYTES_MAX
 from addon.metering.troubles import Troubles
 from addon.proxy import answers, connections, opt_in
+from addon.proxy.event_loop import guarded
 from addon.proxy.running import Running
-from addon.proxy.turns import guarded
 
 
 class StreamEvents:

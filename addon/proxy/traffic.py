@@ -20,9 +20,8 @@ from addon.metering.session import MeteredSession
 from addon.metering.troubles import Troubles
 from addon.metering.websocket import short_message_in_steps
 from addon.proxy import answers, capturing, exchanges, flows
-from addon.proxy.commits import wait_for_commit
+from addon.proxy.event_loop import guarded, in_turns, wait_for_commit
 from addon.proxy.running import Live, Phase, Running, Session
-from addon.proxy.turns import guarded, in_turns
 
 
 class Traffic:

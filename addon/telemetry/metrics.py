@@ -27,8 +27,8 @@ from prometheus_client.registry import Collector
 
 from addon.telemetry.health import Health, MetricFiles, problems
 from addon.telemetry.observer import Observed
+from ledger.model.exchange import PPM, Quota
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.model.quota import PPM, Quota
 
 MODELS_MAX = 200
 PROVIDERS_MAX = 50

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.exchange import ERROR_STATUS_MIN
-from ledger.model.quota import PPM
+from ledger.model.exchange import ERROR_STATUS_MIN, PPM
 from ledger.store.scope import requests, snapshot
 from ledger.store.tables import exchanges, quotas
 

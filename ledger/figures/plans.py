@@ -25,8 +25,8 @@ from ledger.figures.figures import Figures, Report, total_of
 from ledger.figures.limits import RESET_TOLERANCE
 from ledger.figures.queries import groups, report
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import PPM
 from ledger.model.money import PICOUSD_PER_USD, usd
-from ledger.model.quota import PPM
 from ledger.settings.names import GroupFacts, PlanEntry
 from ledger.settings.rates import Currency
 from ledger.store.scope import Scope, conditions, requests, snapshot, within

@@ -16,8 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.charge import Charge
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange, Reading, State
-from ledger.model.quota import Quota
+from ledger.model.exchange import Exchange, Quota, Reading, State
 from ledger.store import db
 from ledger.store.keys import exchange_of, reading_of
 from ledger.store.schema.charged import READING_ORDER, current_charge

@@ -1,5 +1,5 @@
-"""Pure. An exchange: one client request and its one response through the proxy; and its reading:
-what the meter read from it. Readings are append-only.
+"""Pure. An exchange: one client request and its one response through the proxy; its reading: what
+the meter read from it, append-only; and quotas: how much of its limits it stated as used.
 
 An exchange is written twice: when its request goes upstream (`state=OPEN`), and when it ends for
 any reason and is settled.
@@ -12,8 +12,41 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.quota import Quota
 from ledger.model.usage import NO_USAGE, Usage
+
+
+class QuotaKind(StrEnum):
+    """What a limit belongs to."""
+
+    PLAN = "plan"
+    """A flat plan (Claude, ChatGPT, Copilot): a share of what the subscription covers."""
+    RATE = "rate"
+    """Requests or tokens that an API key may use in a time."""
+
+
+class Quota(Struct, frozen=True, kw_only=True):
+    """One window of one answer. None: the answer did not state it, or stated no usable figure."""
+
+    window: str
+    """A plan's window by its length (`5h`, `7d`), with its limit or model behind it if it is one of
+    several of that length; otherwise the provider's name."""
+    window_name: str
+    """The provider's name: `5h`, `primary`, `premium_interactions`, `input-tokens`."""
+    window_minutes: int | None = None
+    kind: QuotaKind
+    limit: int | None = None
+    remaining: int | None = None
+    used_ppm: int | None = None
+    """The used share in millionths, as stated or by what remains of the limit. Above 1 000 000 the
+    limit is exceeded."""
+    status: str | None = None
+    """The provider's word: `allowed`, `allowed_warning`, `rejected`."""
+    resets_at: datetime | None = None
+
+
+PPM = 1_000_000
+QUOTA_KEY = ("opened_at", "exchange_id", "kind", "window")
+"""Of a row: one exchange states a window once."""
 
 
 class State(StrEnum):

@@ -26,8 +26,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange, Reading
-from ledger.model.quota import KEY
+from ledger.model.exchange import QUOTA_KEY, Exchange, Reading
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, sql_columns
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
@@ -255,7 +254,7 @@ quotas = sa.Table(
     _text("status", "The provider's word: allowed, rejected, …"),
     _instant("resets_at", "When it begins anew; NULL: not stated"),
     _instant("observed_at", "When the answer arrived", nullable=False),
-    sa.PrimaryKeyConstraint(*KEY),
+    sa.PrimaryKeyConstraint(*QUOTA_KEY),
     sa.Index("ix_quotas_holder", "kind", "provider", "holder", "window", "observed_at"),
     _check("kind IN ('plan', 'rate')", "kind"),
     comment="What answers stated of limits; a row where a figure changed; append-only",

@@ -37,9 +37,11 @@ GUARDS = (
     "addon/metering/tap.py:Tap._pass_on",
     "addon/metering/tap.py:Tap._record",
     "addon/proxy/answers.py:_run_by_run.<locals>.edit",
-    "addon/proxy/commits.py:",
+    "addon/proxy/event_loop.py:guarded",
+    "addon/proxy/event_loop.py:notifier",
+    "addon/proxy/event_loop.py:wait_for_commit",
+    "addon/proxy/event_loop.py:_resol",
     "addon/proxy/host/",
-    "addon/proxy/turns.py:guarded",
     "addon/proxy/wrapped.py",
 )
 """What has no guard before itself: the guards, and the callables that mitmproxy has of us, which

@@ -9,14 +9,13 @@ saved flow that is replayed.
 from collections.abc import Iterator
 
 from ledger.model.columns import columns_of
-from ledger.model.exchange import Exchange
-from ledger.model.quota import KEY
+from ledger.model.exchange import QUOTA_KEY, Exchange
 
 _SETTLED = "a settled exchange does not change"
 _CHANGES_A_FACT = "OLD.state = 'settled' OR (OLD.state = 'lost' AND NEW.state <> 'settled')"
 _APPEND_ONLY = "quotas are append-only"
 _KEPT = "quotas are only dropped by retention"
-_SAME = " AND ".join(f'"{name}" = NEW."{name}"' for name in KEY)
+_SAME = " AND ".join(f'"{name}" = NEW."{name}"' for name in QUOTA_KEY)
 
 
 def statements(dialect: str) -> list[str]:

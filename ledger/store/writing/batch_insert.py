@@ -28,8 +28,7 @@ from msgspec.structs import asdict
 
 from ledger.model.charge import Charge
 from ledger.model.columns import TEXT_CHARACTERS_MAX, columns_of
-from ledger.model.exchange import Exchange, Reading
-from ledger.model.quota import Quota
+from ledger.model.exchange import Exchange, Quota, Reading
 from ledger.model.usage import Usage
 from ledger.store.keys import instant_text
 from ledger.store.schema import links

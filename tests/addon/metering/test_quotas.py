@@ -25,7 +25,7 @@ from addon.metering.quotas import (
 from addon.metering.requests.messages import Body, End, RecordedTimes, Response
 from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
 from addon.metering.settlement import Settled
-from ledger.model.quota import Quota, QuotaKind
+from ledger.model.exchange import Quota, QuotaKind
 from tests.addon.metering.opened import REQUEST, opened, tapped
 
 NOW = datetime(2026, 9, 30, 20, 0, tzinfo=UTC)

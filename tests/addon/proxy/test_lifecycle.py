@@ -20,13 +20,13 @@ from msgspec.structs import replace
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests.messages import End
 from addon.metering.troubles import Troubles
-from addon.proxy import commits, lifecycle
+from addon.proxy import event_loop, lifecycle
 from addon.proxy import exchanges as exchanges_module
 from addon.proxy import recorder as recorder_module
 from addon.proxy import running as running_module
+from addon.proxy.event_loop import in_turns
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Phase, Running, Session
-from addon.proxy.turns import in_turns
 from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
 from ledger.store.writing.jobs import Receipt
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
@@ -275,9 +275,9 @@ def test_the_same_id_at_another_origin_is_another_answer():
 
 
 async def test_a_wait_ends_with_the_commit():
-    notify = commits.notifier(asyncio.get_running_loop())
+    notify = event_loop.notifier(asyncio.get_running_loop())
     receipt = Receipt("a")
-    waiting = asyncio.ensure_future(commits.wait_for_commit(receipt))
+    waiting = asyncio.ensure_future(event_loop.wait_for_commit(receipt))
     await asyncio.sleep(0)
     assert not waiting.done()
     receipt.committed = True
@@ -291,15 +291,15 @@ async def test_a_wait_ends_with_the_commit():
 def test_what_is_resolved_is_not_waited_for(committed: bool, error: str | None):
     receipt = Receipt("a")
     receipt.committed, receipt.error = committed, error
-    asyncio.run(commits.wait_for_commit(receipt))
+    asyncio.run(event_loop.wait_for_commit(receipt))
     assert receipt.context is None
     assert receipt.is_let_go is not committed
 
 
 def test_a_wait_has_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
-    monkeypatch.setattr(commits, "COMMIT_WAIT_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(event_loop, "COMMIT_WAIT_SECONDS_MAX", 0.01)
     receipt = Receipt("exchange-7")
-    asyncio.run(commits.wait_for_commit(receipt))
+    asyncio.run(event_loop.wait_for_commit(receipt))
     assert receipt.is_let_go
     assert "exchange-7 not committed" in caplog.text
 
@@ -317,7 +317,7 @@ class CountingLoop:
 
 def test_batches_wake_the_loop_once_while_a_wake_up_is_under_way():
     loop = CountingLoop()
-    notify = commits.notifier(loop)  # type: ignore[arg-type]  # as above
+    notify = event_loop.notifier(loop)  # type: ignore[arg-type]  # as above
     for name in "abc":
         notify([Receipt(name)])
     assert loop.calls == 1
@@ -329,16 +329,16 @@ def test_batches_wake_the_loop_once_while_a_wake_up_is_under_way():
 def test_a_closed_loop_is_no_error():
     loop = asyncio.new_event_loop()
     loop.close()
-    commits.notifier(loop)([Receipt("a")])
+    event_loop.notifier(loop)([Receipt("a")])
 
 
 def test_a_commit_after_the_bound_is_no_error(monkeypatch: pytest.MonkeyPatch):
     """The wait is over by then; what the writer reports late must not break the loop's callback."""
-    monkeypatch.setattr(commits, "COMMIT_WAIT_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(event_loop, "COMMIT_WAIT_SECONDS_MAX", 0.0)
     loop = CountingLoop()
-    notify = commits.notifier(loop)  # type: ignore[arg-type]  # as above
+    notify = event_loop.notifier(loop)  # type: ignore[arg-type]  # as above
     late, other = Receipt("late"), Receipt("other")
-    asyncio.run(commits.wait_for_commit(late))
+    asyncio.run(event_loop.wait_for_commit(late))
     assert late.context is not None
     notify([late, other])
     loop.callback()

@@ -25,8 +25,7 @@ from addon.telemetry import metrics as module
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics, metrics_of_workers
 from addon.telemetry.otlp import Otlp
-from ledger.model.exchange import Outcome, UsageSource
-from ledger.model.quota import Quota, QuotaKind
+from ledger.model.exchange import Outcome, Quota, QuotaKind, UsageSource
 from tests.addon.telemetry.made import NOON, line, one, reading
 
 FINE = Health(writer_alive=True, shipper_alive=True, waiting_to_ship=3, oldest_waiting_seconds=1.5)

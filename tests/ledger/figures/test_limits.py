@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.figures import activity, limits
 from ledger.figures.limits import Figure, Spent
-from ledger.model.exchange import UsageSource
-from ledger.model.quota import PPM, Quota, QuotaKind
+from ledger.model.exchange import PPM, Quota, QuotaKind, UsageSource
 from ledger.model.usage import Usage
 from ledger.pages import html_file
 from ledger.reports import activity_text, limits_text

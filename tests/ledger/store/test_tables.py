@@ -7,8 +7,7 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import asdict, replace
 
-from ledger.model.exchange import Outcome, State, UsageSource
-from ledger.model.quota import Quota, QuotaKind
+from ledger.model.exchange import Outcome, Quota, QuotaKind, State, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import retention
 from ledger.store.engines import migration

@@ -18,8 +18,7 @@ from ledger.maintenance import known
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.partial import PartMerged, PartsMerger
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange, Outcome, State, UsageSource
-from ledger.model.quota import Quota, QuotaKind
+from ledger.model.exchange import Exchange, Outcome, Quota, QuotaKind, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.engines import migration, urls
