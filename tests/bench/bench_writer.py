@@ -37,6 +37,7 @@ from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.processes.supervision import SetAside
+from ledger.store.writing.batch_insert import ROWS_MAX
 from ledger.store.writing.batches import Batches
 from ledger.store.writing.jobs import Job
 from ledger.store.writing.ledger_file import LedgerFile
@@ -44,7 +45,7 @@ from ledger.store.writing.trouble import Trouble
 from ledger.sync import merging, spool
 from tests.ledger.written import opened, reading
 
-SIZES = (1, 4, 16, 64)
+SIZES = (1, 4, 16, ROWS_MAX)
 EXCHANGES = 512
 """Of one size in one round."""
 SHIPPED = 256
@@ -162,8 +163,8 @@ def sqlite(folder: Path) -> Figures:
         number += count
         return [pair_of(number - count + at) for at in range(count)]
 
-    for first in range(0, 2_048, 64):
-        writing.write(pairs_of(64), live=bool(first % 128))
+    for batch in range(2_048 // ROWS_MAX):
+        writing.write(pairs_of(ROWS_MAX), live=bool(batch % 2))
     for live in (True, False):
         for size in SIZES:
             pairs = pairs_of(EXCHANGES)
@@ -220,8 +221,8 @@ def postgresql(folder: Path, url: str) -> Figures:
 
     def fill(count: int) -> None:
         nonlocal number
-        for at in range(0, count, 64):
-            part = min(64, count - at)
+        for at in range(0, count, ROWS_MAX):
+            part = min(ROWS_MAX, count - at)
             writing.write([pair_of(number + each) for each in range(part)], live=False)
             number += part
 
