@@ -99,6 +99,7 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
         connect_args={
             "connect_timeout": CONNECT_SECONDS_MAX,
             "application_name": "tokentee",
+            "client_encoding": "utf8",
             # Poolers give a connection to another client between transactions, without its prepared
             # statements.
             "prepare_threshold": None,
@@ -112,6 +113,7 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
         # Errors go into logs, so they must not hold parameter values; the secret of keys is one.
         hide_parameters=True,
     )
+    sa.event.listen(engine, "connect", _on_postgresql_connect)
     if answer_seconds_max is not None:
         from ledger.store.engines.answering import BoundedConnection
 
@@ -157,6 +159,13 @@ def note(connection: Connection, key: str, value: str | None) -> None:
 def noted(connection: Connection, key: str) -> str | None:
     """The value that is kept under this key."""
     return connection.scalar(sa.select(meta.c.value).where(meta.c.key == key))
+
+
+def _on_postgresql_connect(connection: Any, _record: Any) -> None:
+    # Whatever the role or the database prefers; the driver reads no other style.
+    if not str(connection.info.parameter_status("DateStyle")).startswith("ISO"):
+        connection.execute("SET DateStyle = ISO")
+        connection.commit()
 
 
 def _on_sqlite_begin(connection: Connection) -> None:
