@@ -385,36 +385,6 @@ SELECT d.hour, opened, still_open, settled, lost, without_usage, estimated, erro
 UNION ALL
 SELECT hour, opened, still_open, settled, lost, without_usage, estimated, errors, degraded, duplicates FROM live_hourly;
 --
-CREATE TRIGGER exchanges_added_late AFTER INSERT ON exchanges WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
-  INSERT INTO stale_days (day, starts_at, ends_at, writes)
-  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
-          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
-  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
---
-CREATE TRIGGER exchanges_changed_late AFTER UPDATE OF state, duplicate_of ON exchanges WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
-  INSERT INTO stale_days (day, starts_at, ends_at, writes)
-  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
-          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
-  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
---
-CREATE TRIGGER exchanges_dropped AFTER DELETE ON exchanges WHEN  OLD.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
-  INSERT INTO stale_days (day, starts_at, ends_at, writes)
-  VALUES (date(OLD.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', OLD.opened_at),
-          strftime('%Y-%m-%d 00:00:00.000000Z', OLD.opened_at, '+1 day'), 1)
-  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
---
-CREATE TRIGGER readings_added_late AFTER INSERT ON readings WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
-  INSERT INTO stale_days (day, starts_at, ends_at, writes)
-  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
-          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
-  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
---
-CREATE TRIGGER charges_added_late AFTER INSERT ON charges WHEN NEW.revision > 1 AND NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
-  INSERT INTO stale_days (day, starts_at, ends_at, writes)
-  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
-          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
-  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
---
 CREATE INDEX ix_exchanges_response ON exchanges (response_id, origin, duplicate_of, id_collision, upstream_digest, request_digest, key_fingerprint, content_digest) WHERE response_id IS NOT NULL;
 --
 CREATE INDEX ix_exchanges_recorded ON exchanges (response_id, origin, upstream_digest, content_digest) WHERE response_id IS NOT NULL AND source <> 'live';
@@ -618,5 +588,15 @@ CREATE TABLE quotas (
 --
 CREATE INDEX ix_quotas_holder ON quotas (kind, provider, holder, window, observed_at);
 --
-INSERT INTO alembic_version (version_num) VALUES ('0016');
+CREATE TRIGGER exchanges_added_late AFTER INSERT ON exchanges WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER exchanges_changed_late AFTER UPDATE OF state, duplicate_of ON exchanges WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER exchanges_dropped AFTER DELETE ON exchanges WHEN  OLD.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(OLD.opened_at, 1, 10), substr(OLD.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(OLD.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER readings_added_late AFTER INSERT ON readings WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER charges_added_late AFTER INSERT ON charges WHEN NEW.revision > 1 AND NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+INSERT INTO alembic_version (version_num) VALUES ('0017');
 --

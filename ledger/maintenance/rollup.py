@@ -8,8 +8,10 @@ Summing may run at any time, twice at once, or not at all:
    becomes stale. From then on each write to such a day is counted in `stale_days`. No transaction
    may still write under the old boundary: SQLite has one writer at a time, on PostgreSQL a lock
    waits for the others.
-2. The sums of each stale day are read, and stored if the count of writes has not changed
-   meanwhile. If it has, the day stays stale until the next run. The groups of an hour are read from
+2. The count of writes of each stale day is set to a random number. The sums of the day are read,
+   and stored if the number has not changed meanwhile. If it has, the day stays stale until the
+   next run. A count that begins at 1 again after each sum may be what it was before another
+   process summed the day, and a write came. The groups of an hour are read from
    the database; those of the day by provider, model and key, and by each dimension alone, are added
    up from them here, so one pass over the requests makes all.
 """
@@ -17,6 +19,7 @@ Summing may run at any time, twice at once, or not at all:
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from secrets import randbits
 from typing import Any
 
 import sqlalchemy as sa
@@ -182,8 +185,10 @@ def _days_with_rows(connection: Connection, start: datetime | None, end: datetim
 def _sum_up(engine: Engine, day: date) -> bool:
     """Store the sums of a stale day, unless the day is written meanwhile; whether it was done."""
     of_day = stale_days.c.day == day
+    writes = randbits(62)
+    with db.writing(engine) as connection:
+        connection.execute(sa.update(stale_days).where(of_day).values(writes=writes))
     with engine.connect() as connection:
-        writes = connection.scalar(sa.select(stale_days.c.writes).where(of_day))
         sums = _sums_of(connection, day)
     with db.writing(engine) as connection:
         unchanged = sa.and_(of_day, stale_days.c.writes == writes)

@@ -119,6 +119,9 @@ LATE = {
         (settled("c", at=NOON + DAY, state=State.LOST, outcome=Outcome.LOST), None, ()),
     ),
     "an exchange": lambda engine: put(engine, whole(settled("new", at=NOON + DAY))),
+    "an exchange of a day's last microsecond": lambda engine: put(
+        engine, whole(settled("last", at=(NOON + DAY).replace(hour=0) - timedelta(microseconds=1)))
+    ),
     "an exchange of a day before all others": lambda engine: put(
         engine, whole(settled("ancient", at=NOON - 400 * DAY))
     ),
@@ -159,7 +162,7 @@ def test_a_write_while_a_day_is_summed_up_leaves_it_stale(filled, monkeypatch):
     def writing(engine):
         nonlocal count
         count += 1
-        if count == 2:  # 1: the days are closed; 2: the sums of the first are kept
+        if count == 3:  # 1: the days are closed; 2: the first is begun; 3: its sums are kept
             monkeypatch.setattr(db, "writing", real)
             put(engine, whole(settled("late", at=NOON)))
             monkeypatch.setattr(db, "writing", writing)
@@ -168,6 +171,26 @@ def test_a_write_while_a_day_is_summed_up_leaves_it_stale(filled, monkeypatch):
     monkeypatch.setattr(db, "writing", writing)
     assert rollup.roll(filled, now=TODAY) == 1
     assert [str(day) for (day,) in rows(filled, "SELECT day FROM stale_days")] == ["2026-11-02"]
+    assert shown(filled) == forgotten(filled)
+    assert rollup.roll(filled, now=TODAY) == 1
+    assert shown(filled) == forgotten(filled)
+
+
+def test_of_two_that_sum_up_a_day_the_slower_stores_nothing_old(filled, monkeypatch):
+    """As many writes as before make the count of writes what it was."""
+    rollup.roll(filled, now=TODAY)
+    put(filled, whole(settled("late", at=NOON)))
+    real = rollup._sums_of
+
+    def reading(connection, day):
+        sums = real(connection, day)
+        monkeypatch.setattr(rollup, "_sums_of", real)
+        assert rollup.roll(filled, now=TODAY) == 1
+        put(filled, whole(settled("later", at=NOON)))
+        return sums
+
+    monkeypatch.setattr(rollup, "_sums_of", reading)
+    assert rollup.roll(filled, now=TODAY) == 0
     assert shown(filled) == forgotten(filled)
     assert rollup.roll(filled, now=TODAY) == 1
     assert shown(filled) == forgotten(filled)
