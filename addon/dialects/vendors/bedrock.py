@@ -40,6 +40,7 @@ _HEADERS = (
     "x-amzn-bedrock-cache-read-input-token-count",
     "x-amzn-bedrock-cache-write-input-token-count",
 )
+_INPUT, _OUTPUT, _READ, _WRITTEN = (HEADER_PREFIX + name for name in _HEADERS)
 LIFETIMES_MAX = 16
 _TITAN_OUTPUT = "results[].tokenCount"
 """Titan counts its output per result; our usage keeps the path of the count."""
@@ -163,29 +164,12 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if "input_tokens" in usage:
         return anthropic.usage_of(usage, facts)
     counts = Counts(usage)
-    cache_read = counts.first(
-        "cacheReadInputTokens",
-        "cacheReadInputTokenCount",
-        HEADER_PREFIX + "x-amzn-bedrock-cache-read-input-token-count",
-    )
-    cache_write = counts.first(
-        "cacheWriteInputTokens",
-        "cacheWriteInputTokenCount",
-        HEADER_PREFIX + "x-amzn-bedrock-cache-write-input-token-count",
-    )
+    cache_read = counts.first("cacheReadInputTokens", "cacheReadInputTokenCount", _READ)
+    cache_write = counts.first("cacheWriteInputTokens", "cacheWriteInputTokenCount", _WRITTEN)
     uncached = counts.first(
-        "inputTokens",
-        "inputTokenCount",
-        "inputTextTokenCount",
-        "prompt_token_count",
-        HEADER_PREFIX + "x-amzn-bedrock-input-token-count",
+        *("inputTokens", "inputTokenCount", "inputTextTokenCount", "prompt_token_count", _INPUT)
     )
-    output = counts.first(
-        "outputTokens",
-        "outputTokenCount",
-        "generation_token_count",
-        HEADER_PREFIX + "x-amzn-bedrock-output-token-count",
-    )
+    output = counts.first("outputTokens", "outputTokenCount", "generation_token_count", _OUTPUT)
     results = usage.get(_TITAN_OUTPUT)
     if isinstance(results, list):
         output = sum_of(*(count_of(count) for count in results))
@@ -248,9 +232,7 @@ INVOKE = replace(
     text_marks=(),
     ending=Ending.FINISH,
     request_shapes=(
-        {"messages": shapes.messages},
-        {"prompt": shapes.prompt},
-        {"inputText": shapes.text},
+        *({"messages": shapes.messages}, {"prompt": shapes.prompt}, {"inputText": shapes.text}),
         {"texts": shapes.a_list, "input_type": shapes.text},
         {"query": shapes.text, "documents": shapes.a_list, "api_version": shapes.count},
     ),
@@ -258,12 +240,10 @@ INVOKE = replace(
         {"choices": shapes.a_list, "usage": shapes.an_object},
         {"type": shapes.one_of("message", "message_start")},
         {"inputTextTokenCount": shapes.count},
-        {"amazon-bedrock-invocationMetrics": shapes.an_object},
-        {"bytes": shapes.text},
+        *({"amazon-bedrock-invocationMetrics": shapes.an_object}, {"bytes": shapes.text}),
         {"completion": shapes.text, "stop_reason": shapes.text},
         {"generation": shapes.text, "prompt_token_count": shapes.count},
-        {"generations": shapes.with_key("text")},
-        {"outputs": shapes.with_key("text")},
+        *({"generations": shapes.with_key("text")}, {"outputs": shapes.with_key("text")}),
         {"embeddings": shapes.a_list, "response_type": shapes.text},
     ),
 )
