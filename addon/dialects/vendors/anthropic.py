@@ -24,12 +24,11 @@ from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 _ITERATIONS = ("message", "fallback_message", "compaction", "advisor_message")
 """Kinds of iterations whose place in the bill is known
 (https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage)."""
+_TURNS = _ITERATIONS[:2]
 _TOP_LEVEL = (
-    "input_tokens",
-    "cache_read_input_tokens",
-    "cache_creation_input_tokens",
-    "output_tokens",
+    *("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"),
 )
+_INPUT = _TOP_LEVEL[:3]
 KNOWN_KEYS = frozenset(
     {"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"}
     | {"cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"}
@@ -93,8 +92,15 @@ def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
     if not isinstance(usage, dict):
         return
     if not facts.is_document:
+        before = facts.usage or {}
         reported = {key: value for key, value in usage.items() if value is not None}
-        usage = {**(facts.usage or {}), **reported}
+        if not any(reported.get(key) for key in _INPUT):
+            # Some backends write 0 for what they said in message_start (envoyproxy/ai-gateway#1631,
+            # sgl-project/sglang#20830). A running figure does not fall, and no request is empty.
+            reported = {
+                key: reported[key] for key in reported if not (key in _INPUT and before.get(key))
+            }
+        usage = {**before, **reported}
     facts.record_usage(usage, final=final)
     if usage.get("speed", facts.beside.get("speed")) == "fast":
         facts.record_tier("fast")  # billed at its own prices, whatever the tier
@@ -150,18 +156,22 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Iterations that the top-level figures leave out: compaction, advisor, a model that gave up.
 
-    Their sum shows which ones the figures include: usually the `message` iterations, after a
-    fallback the `fallback_message` ones.
+    The figures are those of the attempt that answered, in all of its turns: the last ones, whose
+    sum shows where it begins (`BetaFallbackMessageIterationUsage` of the SDK).
     """
     iterations = objects_at(usage, "iterations")
-    for inside in ("message", "fallback_message"):
-        within = [one for one in iterations if one.get("type") == inside]
-        if within and all(
-            sum(count_of(one.get(key)) or 0 for one in within) == (count_of(usage.get(key)) or 0)
-            for key in _TOP_LEVEL
-        ):
-            return [one for one in iterations if one.get("type") != inside]
-    return [one for one in iterations if one.get("type") != "message"]
+    left = [count_of(usage.get(key)) or 0 for key in _TOP_LEVEL]
+    begins = None
+    for at in range(len(iterations) - 1, -1, -1):
+        if iterations[at].get("type") in _TURNS:
+            turn = (count_of(iterations[at].get(key)) or 0 for key in _TOP_LEVEL)
+            left = [total - count for total, count in zip(left, turn, strict=True)]
+            begins = begins if any(left) else at
+    if begins is None:
+        return [one for one in iterations if one.get("type") != "message"]
+    return [
+        one for at, one in enumerate(iterations) if at < begins or one.get("type") not in _TURNS
+    ]
 
 
 MESSAGES = Dialect(
