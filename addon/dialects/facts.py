@@ -79,9 +79,11 @@ class Facts:
     """Billing fields of the request, or of the answer beside its usage object."""
     units: dict[str, int] = field(default_factory=dict)
     """Billable units outside the usage object (server tools that an answer ran)."""
+    tools_are_billed: bool = False
+    """A server tool ran whose results are billed as input (Gemini: all but Google Search)."""
     executed: dict[int, str] = field(default_factory=dict)
     """Server tools that a stream repeats: index -> unit (Groq)."""
-    further: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    further: list[tuple[str, str | None, dict[str, Any]]] = field(default_factory=list)
     """Kind, model and usage object of what another model did for the answer (an image tool)."""
     cache_diagnosis: str | None = None
     """Why the prompt cache was not used to the end of what it held, in the provider's word."""

@@ -12,25 +12,13 @@ from datetime import UTC, datetime
 from ledger.model.usage import Usage
 
 INPUT_LINES = (
-    "uncached_input",
-    "cache_read",
-    "cache_write",
-    "cache_write_5m",
-    "cache_write_1h",
-    "cache_write_12h",
-    "input_audio",
-    "input_image",
-    "input_video",
-    "cache_read_audio",
-    "cache_read_image",
+    *("uncached_input", "cache_read", "cache_write", "cache_write_5m", "cache_write_1h"),
+    *("cache_write_12h", "input_audio", "input_image", "input_video", "cache_read_audio"),
+    *("cache_read_image", "input_search"),
 )
 OUTPUT_LINES = (
-    "output",
-    "reasoning",
-    "citation",
-    "output_audio",
-    "output_image",
-    "output_video",
+    *("output", "reasoning", "citation", "output_audio", "output_image", "output_video"),
+    "output_decision",
 )
 TOKEN_LINES = INPUT_LINES + OUTPUT_LINES
 
@@ -54,6 +42,8 @@ CONTAINED_UNITS = {
     "output_image_tokens": "output_image",
     "output_video_tokens": "output_video",
     "output_document_tokens": "output",
+    "input_search_tokens": "input_search",
+    "output_decision_tokens": "output_decision",
 }
 """`tool_units` that are part of the token totals -> their line. Every other unit is billed in
 addition to the tokens, as a line of its own name, except the following."""
@@ -181,6 +171,7 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
         ("output_audio", usage.output_audio_tokens),
         ("output_image", units.get("output_image_tokens")),
         ("output_video", units.get("output_video_tokens")),
+        ("output_decision", units.get("output_decision_tokens")),
     )
     lines += _split(whole, parts, "output")
     for unit, count in units.items():
@@ -220,6 +211,7 @@ def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
             ("input_audio", _less(usage.input_audio_tokens, cached[0])),
             ("input_image", _less(units.get("input_image_tokens"), cached[1])),
             ("input_video", units.get("input_video_tokens")),
+            ("input_search", units.get("input_search_tokens")),
         )
     return parts
 

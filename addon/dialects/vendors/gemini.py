@@ -17,7 +17,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, record_error, record_error_in
+from addon.dialects.facts import Ending, Facts, clean, record_error, record_error_in
 from addon.dialects.openai.usage import added
 from ledger.model.usage import Usage, count_of, sum_of
 
@@ -50,17 +50,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     record_error_in(facts, event, body)
     for candidate in objects_at(body, "candidates"):
         facts.record_finish(candidate.get("finishReason"))
-        if objects_at(object_at(candidate, "content"), "parts"):
-            facts.token_seen = True
-        # Grounding with Google Search is billed per query (Gemini 3) or per prompt, with Google
-        # Maps per prompt.
-        grounding = object_at(candidate, "groundingMetadata") or {}
-        for key, unit in _QUERIES.items():
-            queries = grounding.get(key)
-            if isinstance(queries, list) and queries:
-                facts.units[unit] = len(queries)
-        if any("maps" in chunk for chunk in objects_at(grounding, "groundingChunks")):
-            facts.units["maps_prompts"] = 1
+        _read_content(facts, candidate, "content")
     blocked = lookup(body, "promptFeedback.blockReason")
     if blocked is not None and facts.finish_reason is None:
         facts.record_finish(f"blocked:{blocked}")
@@ -68,6 +58,31 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.ended = facts.finish_reason is not None
     facts.finish_is_no_end = not facts.is_document
     facts.record_usage(body.get("usageMetadata"), final=facts.ended)
+
+
+def _read_content(facts: Facts, answer: dict[str, Any], key: str) -> None:
+    """Read whether there is text, and the server tools that ran.
+
+    Grounding is billed per query that is not empty, each counted once (Gemini 3), or per prompt. An
+    answer from Google Maps alone has the queries of Maps, which is billed per prompt.
+    https://ai.google.dev/gemini-api/docs/google-search#pricing, BerriAI/litellm#38418
+    """
+    parts = objects_at(object_at(answer, key), "parts")
+    facts.token_seen |= bool(parts)
+    grounding = object_at(answer, "groundingMetadata") or {}
+    sources = {kind for chunk in objects_at(grounding, "groundingChunks") for kind in chunk}
+    if "urlContextMetadata" in answer or "retrievedContext" in sources:
+        facts.tools_are_billed = True
+    facts.tools_are_billed |= any("executableCode" in part for part in parts)
+    if "maps" in sources:
+        facts.units["maps_prompts"] = 1
+    for unit_key, unit in _QUERIES.items():
+        queries = grounding.get(unit_key)
+        searched = {str(query) for query in queries if query} if isinstance(queries, list) else ()
+        if "maps" in sources and "web" not in sources:
+            facts.units.pop(unit, None)
+        elif searched:
+            facts.units[unit] = len(searched)
 
 
 def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -99,9 +114,22 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reasoning_tokens=thoughts,
         input_audio_tokens=inputs.get("audio"),
         output_audio_tokens=outputs.get("audio"),
-        tool_units={**facts.units, **_modality_units(inputs, outputs, cached)},
+        tool_units={
+            **facts.units,
+            **_searched(facts, facts.units, tool_use),
+            **_modality_units(inputs, outputs, cached),
+        },
         remarks=counts.remarks,
     )
+
+
+def _searched(facts: Facts, units: Mapping[str, int], tool_use: int | None) -> dict[str, int]:
+    """The tokens of what Google Search retrieved, which have a price of their own: none. Where
+    another tool ran, too, its tokens cannot be told from them, and all are ordinary input
+    (https://ai.google.dev/gemini-api/docs/pricing)."""
+    if not tool_use or facts.tools_are_billed or "web_searches" not in units:
+        return {}
+    return {"input_search_tokens": tool_use}
 
 
 def embeddings_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
@@ -151,12 +179,9 @@ GENERATE_CONTENT = Dialect(
     usage_of=usage_of,
     known_keys=KNOWN_KEYS,
     marks=(
-        Mark(b'"usageMetadata"', latest=True),
-        Mark(b'"finishReason"'),
-        Mark(b'"blockReason"'),
-        Mark(b'"error"'),
-        Mark(b'SearchQueries"'),
-        Mark(b'"maps"'),
+        *(Mark(b'"usageMetadata"', latest=True), Mark(b'"finishReason"'), Mark(b'"blockReason"')),
+        *(Mark(b'"error"'), Mark(b'SearchQueries"'), Mark(b'"groundingChunks"')),
+        *(Mark(b'"urlContextMetadata"'), Mark(b'"executableCode"')),
     ),
     text_marks=(b'"text"',),
     id_in_frames=True,
@@ -166,8 +191,7 @@ GENERATE_CONTENT = Dialect(
         {"request.contents": shapes.with_key("parts")},
     ),
     answer_shapes=(
-        {"candidates": shapes.objects},
-        {"usageMetadata": shapes.an_object},
+        *({"candidates": shapes.objects}, {"usageMetadata": shapes.an_object}),
         {"promptFeedback": shapes.an_object},
         {"response.usageMetadata": shapes.an_object},
     ),
@@ -193,6 +217,14 @@ EMBEDDINGS = replace(
 )
 
 
+_CANCELLED = "interaction.cancelled"
+_STATES = (_CANCELLED, "interaction.status_update")
+"""Events that are an interaction themselves (`InteractionCancelledEvent` of the SDK)."""
+_BILLED_STEPS = ("url_context_call", "code_execution_call", "file_search_call", "retrieval_call")
+"""Steps of server tools whose results are billed as input."""
+_GROUNDING = {"google_search": "web_searches", "google_maps": "maps_prompts"}
+
+
 def read_interaction(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event of the Interactions API: its own event names and usage keys.
 
@@ -200,23 +232,24 @@ def read_interaction(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """
     kind = body.get("event_type") or event
     interaction = object_at(body, "interaction")
-    if interaction is None and body.get("object") == "interaction":
+    if interaction is None and (facts.is_document or kind in _STATES):
         interaction = body
     if interaction is not None:
-        facts.record_id(interaction.get("id"))
+        facts.record_id(interaction.get("id") or interaction.get("interaction_id"))
         facts.record_model(interaction.get("model"))
-        status = interaction.get("status")
+        status = interaction.get("status") or (kind == _CANCELLED and "cancelled")
         if status != "in_progress" or facts.is_document:
             facts.record_finish(status)
-        facts.record_usage(interaction.get("usage"), final=True)
-        if interaction.get("error"):
-            record_error(facts, interaction["error"])
-    if kind in ("interaction.complete", "interaction.completed", "interaction.failed"):
+        facts.record_usage(interaction.get("usage"), final=kind != _STATES[1])
+    for step in (object_at(body, "step") or {}, *objects_at(interaction, "steps")):
+        facts.tools_are_billed |= step.get("type") in _BILLED_STEPS
+    if kind in ("interaction.complete", "interaction.completed", "interaction.failed", _CANCELLED):
         facts.ended = True
     elif kind in ("step.delta", "content.delta"):
         facts.token_seen = True
-    if body.get("error") or kind == "error":
-        record_error(facts, body.get("error") or body, body)
+    error = body.get("error") or (interaction or {}).get("error")
+    if error or kind == "error":
+        record_error(facts, error or body, body)
 
 
 def interaction_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
@@ -224,6 +257,12 @@ def interaction_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     counts = Counts(usage)
     thoughts = counts.first("total_thought_tokens")
     inputs = counts.first("total_input_tokens")
+    tool_use = counts.first("total_tool_use_tokens")
+    grounded = {
+        _GROUNDING.get(kind, f"{clean(kind, 48)}_calls"): count
+        for one in objects_at(usage, "grounding_tool_count")[:MODALITIES_MAX]
+        if (count := count_of(one.get("count"))) and isinstance(kind := one.get("type"), str)
+    }
     inputs_by, outputs_by, cached_by = (
         _by_modality(usage, *keys, count="tokens")
         for keys in (
@@ -233,13 +272,18 @@ def interaction_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         )
     )
     return Usage(
-        input_tokens=sum_of(inputs, counts.first("total_tool_use_tokens")),
+        input_tokens=sum_of(inputs, tool_use),
         cache_read_tokens=counts.first("total_cached_tokens"),
         output_tokens=sum_of(counts.first("total_output_tokens"), thoughts),
         reasoning_tokens=thoughts,
         input_audio_tokens=inputs_by.get("audio"),
         output_audio_tokens=outputs_by.get("audio"),
-        tool_units={**facts.units, **_modality_units(inputs_by, outputs_by, cached_by)},
+        tool_units={
+            **facts.units,
+            **grounded,
+            **_searched(facts, grounded, tool_use),
+            **_modality_units(inputs_by, outputs_by, cached_by),
+        },
         remarks=counts.remarks,
     )
 
@@ -252,13 +296,14 @@ INTERACTIONS = Dialect(
     known_keys=frozenset(
         {"total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens"}
         | {"total_cached_tokens", "total_tool_use_tokens", "raw_prompt_token"}
+        | {"initial_input_tokens", "grounding_tool_count", "grounding_tool_count.*"}
         | {
             f"{kind}_tokens_by_modality{key}"
             for kind in ("input", "output", "cached", "tool_use")
             for key in ("", ".modality", ".tokens")
         }
     ),
-    marks=(Mark(b'"interaction"'), Mark(b"interaction."), Mark(b'"error"')),
+    marks=(Mark(b"interaction."), Mark(b'"step.start"'), Mark(b'"error"')),
     text_marks=(b'"text"', b'"arguments"'),
     request_shapes=(
         {"model": shapes.text, "input": shapes.anything},
@@ -284,8 +329,8 @@ def read_live(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     """
     content = object_at(body, "serverContent")
     if content is not None:
-        if lookup(content, "modelTurn.parts") or content.get("outputTranscription"):
-            facts.token_seen = True
+        facts.token_seen |= bool(content.get("outputTranscription"))
+        _read_content(facts, content, "modelTurn")
         if content.get("interrupted") is True:
             facts.record_finish("interrupted")
         facts.record_finish(content.get("turnCompleteReason"))

@@ -11,7 +11,7 @@ from genai_prices.data import providers
 from genai_prices.data_units import unit_data
 
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.pricing import published
+from ledger.pricing import published, rules
 from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import TOKEN_LINES, Sheet, covered
 from ledger.pricing.published import Published
@@ -51,8 +51,13 @@ def test_price_keys_and_their_units_are_the_librarys():
         assert units_per_price == per[key] * milliseconds.get(line, 1), line
 
 
-def test_every_token_line_has_a_price_key():
-    assert set(TOKEN_LINES) - {"cache_write_12h"} <= set(published.PRICE_KEYS)
+def test_every_token_line_has_a_price_key_or_the_price_of_a_rule():
+    in_rules = {
+        line
+        for rule in rules.published().rules
+        for line in (*rule.table.usd_per_mtok, *rule.table.times_input)
+    }
+    assert set(TOKEN_LINES) - set(published.PRICE_KEYS) == in_rules - set(published.PRICE_KEYS)
 
 
 @pytest.mark.parametrize(
