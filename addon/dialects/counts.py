@@ -15,8 +15,9 @@ HEADER_PREFIX = "header:"
 
 _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 _BILLABLE = re.compile(
-    "(tokens?|token_?count|units|requests|queries|calls|searches|images|pages|characters"
-    "|invocations?|executions|sessions|credits|(audio|video|billed|billable)_?(seconds|minutes))$",
+    "^(?!.*time_(to|per)_).*(tokens?|token_?count|units|requests|queries|calls|searches|images"
+    "|pages|characters|invocations?|executions|sessions|credits"
+    "|(audio|video|billed|billable)_?(seconds|minutes))$",
     re.IGNORECASE,
 )
 _NOT_IN_NAMES = re.compile("[^A-Za-z0-9_]")

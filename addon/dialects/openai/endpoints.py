@@ -1,18 +1,22 @@
-"""Pure. OpenAI's plain endpoints: embeddings, images, audio, moderations; Assistants runs.
+"""Pure. OpenAI's plain endpoints: embeddings, images, audio, moderations, decisions; runs.
 
 One object with an optional `usage`, or a stream of typed events the last of which has it. Many
 others answer embeddings and reranking the same way (Voyage, Mistral, Azure, Together …).
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace as with_fields
 
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts, record_error, record_error_in
+from addon.dialects.openai import responses
 from addon.dialects.openai import usage as openai_usage
-from ledger.model.usage import count_of, sum_of
+from ledger.model.usage import Usage, count_of, sum_of
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -33,6 +37,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         # https://docs.x.ai/developers/model-capabilities/audio/speech-to-text: billed by its hours.
         usage = {"seconds": body["duration"]}
     facts.record_usage(usage, final=True)
+    responses.read_svg(facts, body)
     facts.token_seen = True
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):
         facts.ended = True
@@ -80,6 +85,7 @@ IMAGES = replace(
     EMBEDDINGS,
     name="openai.images",
     operation="image_generation",
+    usage_of=responses.usage_of,
     request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
     answer_shapes=(
         {"created": shapes.count, "data": shapes.with_key("b64_json")},
@@ -130,4 +136,23 @@ RUNS = replace(
     text_marks=(b'"value"',),
     request_shapes=({"assistant_id": shapes.text},),
     answer_shapes=({"object": shapes.one_of("thread.run"), "assistant_id": shapes.text},),
+)
+
+
+def decision_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures. The output of a decision has a price of its own: at OpenAI none."""
+    found = openai_usage.usage_of(usage, facts)
+    if not found.output_tokens:
+        return found
+    units = {**found.tool_units, "output_decision_tokens": found.output_tokens}
+    return with_fields(found, tool_units=units)
+
+
+DECISIONS = replace(
+    EMBEDDINGS,
+    name="openai.decisions",
+    operation="decision",
+    usage_of=decision_usage_of,
+    request_shapes=({"model": shapes.text, "questions": shapes.anything},),
+    answer_shapes=({"answers": shapes.anything, "usage.input_tokens": shapes.count},),
 )

@@ -32,6 +32,8 @@ _SERVER_TOOLS = {
 }
 """Output items of OpenAI's own tools, each billed per call."""
 
+SVGS_MAX = 32
+"""Of one answer; the ledger keeps 64 further usages."""
 _IMAGE_TOKENS = {
     "image_gen.input_tokens": "image_generation_input_tokens",
     "image_gen.output_tokens": "image_generation_output_tokens",
@@ -78,19 +80,30 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
     elif status == "failed":
         facts.failed = True
     facts.units = _units(response)
+    facts.further = []
+    for item in objects_at(response, "output"):
+        read_svg(facts, item)
     image = lookup(response, "tool_usage.image_gen")
     # The response repeats the tools of the request, and the models of those that have one.
     tools = (one for one in objects_at(response, "tools") if one.get("type") == "image_generation")
     model = next((model for tool in tools if (model := text_of(tool.get("model")))), None)
     if isinstance(image, dict) and model:
         # The tool bills the tokens of its own model. Its calls and its tokens are no units then.
-        facts.further = [("image_generation", model, image)]
+        facts.further.append(("image_generation", model, image))
         for unit in ("image_generations", *_IMAGE_TOKENS.values()):
             facts.units.pop(unit, None)
 
 
+def read_svg(facts: Facts, answer: dict[str, Any]) -> None:
+    """Read what the author of an SVG used, "separate from image rendering usage" (`ImagesResponse`
+    and `ImageGenerationCall` of the SDK)."""
+    svg = object_at(answer, "svg_usage")
+    if svg is not None and len(facts.further) < SVGS_MAX:
+        facts.further.append(("svg", text_of(svg.get("model")), svg))
+
+
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures, with the tokens of the image tool's own model beside them."""
+    """The figures, with the tokens of other models beside them: of the image tool, of SVGs."""
     found = openai_usage.usage_of(usage, facts)
     if not facts.further:
         return found
@@ -115,6 +128,8 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
     )
     reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
     units = {**ran, **reported, **openai_usage.units_beside(response)}
+    if lookup(response, "tool_usage.web_search.num_requests") == 0:
+        units.pop("web_searches", None)  # it counts billable searches (`Response` of the SDK)
     kinds = [str(tool.get("type")) for tool in objects_at(response, "tools")]
     if "web_searches" in units and any(kind.startswith("web_search_preview") for kind in kinds):
         units["web_search_previews"] = units.pop("web_searches")

@@ -32,15 +32,11 @@ from addon.dialects.facts import Facts, text_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 _INPUT_DETAILS = (
-    "prompt_tokens_details",
-    "prompt_token_details",
-    "input_tokens_details",
+    *("prompt_tokens_details", "prompt_token_details", "input_tokens_details"),
     "input_token_details",
 )
 _OUTPUT_DETAILS = (
-    "completion_tokens_details",
-    "completion_token_details",
-    "output_tokens_details",
+    *("completion_tokens_details", "completion_token_details", "output_tokens_details"),
     "output_token_details",
 )
 
@@ -51,6 +47,7 @@ def _inside(details: tuple[str, ...], key: str) -> tuple[str, ...]:
 
 _CACHE_READ = (
     *_inside(_INPUT_DETAILS, "cached_tokens"),
+    *_inside(_INPUT_DETAILS, "cache_read_input_tokens"),  # Perplexity's Responses
     "prompt_cache_hit_tokens",  # DeepSeek, beside the same figure in the details
     "cache_read_input_tokens",  # Databricks
     "num_cached_tokens",  # Mistral
@@ -87,6 +84,7 @@ _UNITS = {
     **dict.fromkeys(
         _inside(_INPUT_DETAILS, "cached_tokens_details.image_tokens"), "cache_read_image_tokens"
     ),
+    "cached_tokens_details.cached_image_tokens": "cache_read_image_tokens",  # OpenAI's image tool
     "cache_creation.ephemeral_24h_input_tokens": "cache_write_24h_tokens",  # doubleword
     "citation_tokens": "citation_tokens",  # Perplexity
     "num_search_queries": "web_searches",
@@ -105,23 +103,11 @@ _UNITS = {
     "server_tool_use_details.tool_calls_executed": "server_tool_calls",
 }
 _DETAILS_KEYS = (
-    "cached_tokens",
-    "cached_tokens_details",
-    "cache_write_tokens",
-    "cache_write_tokens_details",
-    "cache_creation_tokens",
-    "reasoning_tokens",
-    "text_tokens",
-    "audio_tokens",
-    "image_tokens",
-    "video_tokens",
-    "multimodal_tokens",
-    "cache_creation_input_tokens",
-    "cache_creation",
-    "cache_type",
-    "accepted_prediction_tokens",
-    "rejected_prediction_tokens",
-    "grok_tokens",
+    *("cached_tokens", "cached_tokens_details", "cache_write_tokens", "cache_write_tokens_details"),
+    *("cache_creation_tokens", "reasoning_tokens", "text_tokens", "audio_tokens", "image_tokens"),
+    *("video_tokens", "multimodal_tokens", "cache_creation_input_tokens"),
+    *("cache_read_input_tokens", "cache_creation", "cache_type", "accepted_prediction_tokens"),
+    *("rejected_prediction_tokens", "grok_tokens"),
 )
 
 PICOUSD_PER_TICK = 100
@@ -147,7 +133,8 @@ KNOWN_KEYS = frozenset(
     | {*_UNITS, *(path.partition(".")[0] for path in _UNITS)}
     | {f"cache_creation.{lifetime}" for lifetime in _CACHE_LIFETIMES}
     | {"server_tool_use.*", "server_tool_use_details.*", "server_side_tool_usage_details.*"}
-    | {"prompt_cache_miss_tokens", "prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
+    | {"prompt_cache_miss_tokens", "cached_tokens_details.cached_text_tokens"}
+    | {"prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
     | {"cost", "cost.*", "cost_details", "cost_details.*", "is_byok", "estimated_cost"}
     | {"market_cost", "cost_in_usd_ticks", "pydantic_ai_gateway", "pydantic_ai_gateway.*"}
     # Speeds, times and labels, which a ledger has no column for.
