@@ -145,11 +145,15 @@ ROWS = (
     RouteRow("/text/chat", openai_chat.CHAT),  # watsonx
     RouteRow("/text/chat_stream", openai_chat.CHAT, True),
     RouteRow("/inference:complete", openai_chat.CHAT),  # Snowflake
+    RouteRow("/text/chatcompletion_v2", openai_chat.CHAT, providers=("minimax",)),
+    RouteRow("/layout_parsing", openai_chat.CHAT, providers=("zai",)),
     RouteRow("/completions", openai_chat.COMPLETIONS),
     RouteRow("/responses", openai_responses.RESPONSES),
     RouteRow("/responses/compact", openai_responses.RESPONSES),
     RouteRow("/responses/resp_{}", openai_responses.RESPONSES, methods=_GET),
     RouteRow("/responses/{}", openai_responses.RESPONSES, methods=_GET, providers=("x_ai",)),
+    RouteRow("/decisions", gemini.INTERACTIONS, providers=("gcp.gemini", "gcp.vertex_ai")),
+    RouteRow("/decisions", openai_other.DECISIONS),
     RouteRow("/threads/{}/runs", openai_other.RUNS),
     RouteRow("/threads/{}/runs/{}/submit_tool_outputs", openai_other.RUNS),
     RouteRow("/threads/runs", openai_other.RUNS),
@@ -164,6 +168,7 @@ ROWS = (
     RouteRow("/stt", openai_other.TRANSCRIPTIONS, providers=("x_ai",)),
     RouteRow("/tts", openai_other.SPEECH, providers=("x_ai",)),
     RouteRow("/moderations", openai_other.MODERATIONS),
+    RouteRow("/classifications", openai_other.MODERATIONS, providers=("mistral_ai",)),
     RouteRow("/embeddings", openai_other.EMBEDDINGS),
     RouteRow("/multimodalembeddings", openai_other.EMBEDDINGS),  # Voyage
     RouteRow("/contextualizedembeddings", openai_other.EMBEDDINGS),
@@ -280,6 +285,7 @@ ROWS = (
 WEBSOCKET_ROWS = (
     RouteRow("/realtime", openai_responses.REALTIME, True),
     RouteRow("/responses", openai_responses.RESPONSES, True),
+    RouteRow("/live/sessions", openai_responses.RESPONSES, True),
     RouteRow("/ws/google.ai.generativelanguage.{}", gemini.LIVE, True),
     RouteRow("/ws/google.cloud.aiplatform.{}/BidiGenerateContent", gemini.LIVE, True),
 )
@@ -292,22 +298,24 @@ DIALECTS: dict[str, Dialect] = {
 _ANSWER_KEYS = frozenset(
     b"__type action alternatives audio body bot_usage cache_miss_reason candidates chatResponse "
     b"Choices choices classifications Code code completion completionReason completions Content "
-    b"content conversation_id copilot_usage Created created created_at createTime custom_id data "
-    b"Delta delta detail details diagnostics done done_reason embedding error error_message "
-    b"error_msg error_type errorMessage ErrorMsg errors event event_id event_type final_result "
-    b"finish finish_reason finishReason gateway generated_text generatedTexts generation_id "
-    b"groundingMetadata Id id image_gen image_tokens images incomplete_details inferenceResponse "
-    b"inlinedResponses input interrupted item_id key last_error Message message message_id "
-    b"messages meta metadata metrics modality model model_id model_instance_id modelId modelTurn "
-    b"modelVersion Msg num_requests object orchestration_result output outputs "
-    b"outputTranscription parts predictions prompt_cache_diagnostics promptFeedback "
-    b"providerMetadata reason reasoning_content ReasoningContent request_id Response response "
-    b"response_id responseId result role search_units serverContent service_tier serviceTier "
-    b"session setup status status_details stop_reason stop_type stopReason success "
+    b"content conversation_id copilot_usage count Created created created_at createTime "
+    b"custom_id data decision Delta delta detail details diagnostics done done_reason embedding "
+    b"error error_message error_msg error_type errorMessage ErrorMsg errors event event_id "
+    b"event_type final_result finish finish_reason finishReason gateway generated_text "
+    b"generatedTexts generation_id groundingMetadata Id id image_gen image_tokens images "
+    b"incomplete_details inferenceResponse inlinedResponses input interaction_id interrupted "
+    b"item_id key last_error maps Message message message_id messages meta metadata metrics "
+    b"modality model model_id model_instance_id modelId modelTurn modelVersion Msg num_requests "
+    b"object orchestration_result output outputs outputTranscription parts predictions "
+    b"prompt_cache_diagnostics promptFeedback providerMetadata reason reasoning_content "
+    b"ReasoningContent request_id Response response response_id responseId result "
+    b"retrievedContext role search_units serverContent service_tier serviceTier session setup "
+    b"status status_details step steps stop_reason stop_type stopReason success svg_usage "
     b"system_fingerprint token tokenCount tool_calls tool_usage toolCall ToolCalls toolCalls "
-    b"total_cost total_nano_aiu trafficType ttl turnComplete turnCompleteReason type unified "
-    b"units upstream_inference_cost usage usd web_fetch_requests web_search web_search_requests "
-    b"web_searches webSearchQueries webSearchRequests workflow_run_id x_groq".split()
+    b"tools total_cost total_nano_aiu trafficType ttl turnComplete turnCompleteReason type "
+    b"unified units upstream_inference_cost usage usd web web_fetch_requests web_search "
+    b"web_search_requests web_searches webSearchQueries webSearchRequests "
+    b"workflow_run_id x_groq".split()
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")

@@ -38,11 +38,20 @@ PARSED_BYTES_MAX = KEPT_BYTES_MAX
 """A longer message is shortened before parsing; a parser reads this much in 5 ms."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
-_TELLING = (b'"response"', b'"error"', b'"session"', b"_transcription.completed")
+_TELLING = (
+    *(b'"response"', b'"error"', b'"session"', b"_transcription.completed"),
+    *(b'"decision"', b'"session.usage.updated"'),
+)
 """A message of the server is parsed if it has one of these."""
+_WRAPPERS = ("response.event", "decision.event")
+"""Messages of OpenAI Live that carry an event of the Responses or a decision that it delegated to
+(`openai.types.live` of the SDK)."""
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
 """A message of Gemini Live is parsed if it has one of these, until the open turn has content."""
-_FIGURES = (b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"')
+_FIGURES = (
+    *(b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"'),
+    *(b'"groundingMetadata"', b'"urlContextMetadata"', b'"executableCode"'),
+)
 """The same for the rest of the turn: other messages carry audio and no figures."""
 
 
@@ -89,6 +98,11 @@ def short_message_in_steps(message: bytes) -> Generator[None, None, bytes]:
     return (yield from shortened_in_steps(message, tokens_max=TOKENS_MAX, keys=answer_keys()))
 
 
+def _said(how: str, answer: dict[str, Any]) -> bytes:
+    """What OpenAI Live says of its own, as a message of Responses."""
+    return json_values.dumps({"type": f"response.{how}", "response": answer}).encode()
+
+
 class WebSocketSession:
     """Takes each message of either side; returns the responses that it opens and closes."""
 
@@ -98,6 +112,8 @@ class WebSocketSession:
         self._model = text_of(model)
         """From the URL or the server's session; Realtime's responses do not name it."""
         self._transcriber: str | None = None
+        self._running: bytes | None = None
+        """What OpenAI Live has billed so far; the last message of a session has the whole."""
         self._waiting: list[_Response] = []
         self._open_responses: dict[str, _Response] = {}
         self._keys = 0
@@ -146,27 +162,47 @@ class WebSocketSession:
             self._transcriber = text_of(lookup(session, path)) or self._transcriber
         return list(self._events_in(body, message))
 
-    def end(self) -> list[Closed]:
+    def end(self) -> list[SessionEvent]:
         """End the session; close all open responses."""
         cut = [*self._waiting, *self._open_responses.values()]
         self._waiting.clear()
         self._open_responses.clear()
-        return [Closed(response.key, response.meter) for response in cut]
+        running, self._running = self._running, None
+        alone = self._alone(self._model, running) if running else ()
+        return [*(Closed(response.key, response.meter) for response in cut), *alone]
 
     def _events_in(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         kind = body.get("type")
         if kind == TRANSCRIBED:
             if body.get("status") != "in_progress":  # xAI repeats it while speech goes on
-                response = self._open(self._transcriber)
-                response.meter.feed_message(message)
-                request = RequestFacts(model=self._transcriber, streamed=True)
-                yield from (Opened(response.key, request), Closed(response.key, response.meter))
+                yield from self._alone(self._transcriber, message)
+        elif kind in _WRAPPERS:
+            inner = object_at(body, "event") or {}
+            if inner.get("type") not in _WRAPPERS:
+                yield from self._events_in(inner, json_values.dumps(inner).encode())
+        elif kind == "decision.completed":
+            decision = object_at(body, "decision") or {}
+            yield from self._alone(text_of(decision.get("model")), _said("completed", decision))
+        elif kind == "session.usage.updated":
+            self._running = _said("in_progress", {"usage": body.get("usage")})
+        elif kind == "session.closed":
+            self._running = None
+            said = {"id": lookup(body, "session.id"), "usage": body.get("usage")}
+            yield from self._alone(self._model, _said("completed", said))
         elif kind == "error":
             yield from self._refused(body, message)
         elif kind == "response.created":
             yield from self._created(body, message)
         else:
             yield from self._continued(body, message)
+
+    def _alone(self, model: str | None, message: bytes) -> Iterator[SessionEvent]:
+        """An exchange of what is billed beside the responses: a transcript, or of OpenAI Live the
+        seconds of a session, a decision."""
+        response = self._open(model)
+        response.meter.feed_message(message)
+        request = RequestFacts(model=model, streamed=True)
+        yield from (Opened(response.key, request), Closed(response.key, response.meter))
 
     def _created(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         response_id = text_of(lookup(body, "response.id"))

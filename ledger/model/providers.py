@@ -115,6 +115,7 @@ PROVIDERS: tuple[Provider, ...] = (
         name="aws.bedrock",
         hosts=(
             "bedrock-runtime*.amazonaws.com*",
+            "bedrock-runtime*.api.aws",  # with IPv6
             "*.bedrock-runtime*.amazonaws.com*",  # an endpoint inside a private network
             "bedrock-mantle.*.api.aws",
         ),
@@ -150,6 +151,7 @@ PROVIDERS: tuple[Provider, ...] = (
         hosts=(
             "aiplatform.googleapis.com",
             "*-aiplatform.googleapis.com",
+            "aiplatform.*.rep.googleapis.com",  # several regions
             "firebasevertexai.googleapis.com",
         ),
         prices="google",

@@ -111,3 +111,15 @@ def test_a_model_that_reports_deltas_has_their_sum() -> None:
     usage = closed.meter.usage()
     assert (usage.input_tokens, usage.output_tokens) == (150, 150)
     assert (usage.input_audio_tokens, usage.output_audio_tokens) == (150, 150)
+
+
+def test_what_grounded_a_turn_is_counted_behind_its_content() -> None:
+    """https://ai.google.dev/api/live: `serverContent.groundingMetadata`, in a message of its own."""
+    turns = live()
+    say(turns, serverContent=AUDIO)
+    say(turns, serverContent={"groundingMetadata": {"webSearchQueries": ["a", "", "b", "a"]}})
+    usage = {"promptTokenCount": 9, "toolUsePromptTokenCount": 70, "responseTokenCount": 4}
+    (closed,) = say(turns, serverContent={"turnComplete": True}, usageMetadata=usage)
+    assert isinstance(closed, Closed)
+    assert closed.meter.usage().input_tokens == 79
+    assert closed.meter.usage().tool_units == {"web_searches": 2, "input_search_tokens": 70}

@@ -334,7 +334,7 @@ def test_segments_are_shipped_and_dropped(tmp_path):
 def test_every_operation_has_segments_or_is_no_conversation():
     others = {
         *("text_completion", "embeddings", "image_generation", "audio", "text_to_speech"),
-        *("moderation", "batch", "rerank", "ocr", "invoke_agent", "unknown"),
+        *("moderation", "batch", "rerank", "ocr", "invoke_agent", "decision", "unknown"),
     }
     assert {dialect.operation for dialect in DIALECTS.values()} == others | {*OPERATIONS}
 

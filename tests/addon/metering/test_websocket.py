@@ -42,6 +42,12 @@ def realtime(model: str | None = "gpt-realtime") -> WebSocketSession:
     return WebSocketSession(route, provider="openai", model=model)
 
 
+def openai_live() -> WebSocketSession:
+    route = routes.match_websocket("api.openai.com", "/v1/live/sessions")
+    assert route is not None
+    return WebSocketSession(route, provider="openai")
+
+
 def message(kind: str, **more: Any) -> bytes:
     return json.dumps({"type": kind, **more}).encode()
 
@@ -138,7 +144,7 @@ def test_an_error_while_answering_is_kept_in_mind() -> None:
     ask(session, model="m")
     begin(session)
     assert session.server_message(message("error", error={"code": "c", "message": "m"})) == []
-    (cut,) = session.end()
+    cut = only(Closed, session.end())
     assert cut.meter.facts.failed
     assert not cut.meter.facts.ended
 
@@ -149,7 +155,7 @@ def test_what_is_open_when_the_session_ends_is_cut() -> None:
     begin(session)
     ended = session.end()
     assert {closed.key for closed in ended} == {asked.key, second.key}
-    assert not any(closed.meter.facts.ended for closed in ended)
+    assert not any(isinstance(one, Opened) or one.meter.facts.ended for one in ended)
     assert session.end() == []
 
 
@@ -249,6 +255,53 @@ def test_usage_beside_the_response_is_its_usage() -> None:
     assert closed.meter.facts.usage_final
 
 
+DELEGATED = response("resp_1", "completed", model="gpt-5.4", usage={"input_tokens": 7})
+DECISION = {"model": "gpt-6-luna", "answers": [], "usage": {"input_tokens": 50}}
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_live_session_is_billed_by_its_seconds_and_by_what_it_delegates(
+    *, is_closed: bool
+) -> None:
+    """https://developers.openai.com/api/docs/guides/live: its usage is cumulative, and that of the
+    responses and decisions is reported apart."""
+    session = openai_live()
+    started = {"id": "sess_1", "model": "gpt-live-1"}
+    begun = response("resp_1", "in_progress", model="gpt-5.4")
+    happened: list[SessionEvent] = []
+    for said in (
+        message("session.started", session=started),
+        message("session.usage.updated", usage={"seconds": 4}),
+        message("response.event", event={"type": "response.created", "response": begun}),
+        message("response.event", event={"type": "response.output_text.delta", "delta": "x"}),
+        message("response.event", event={"type": "response.completed", "response": DELEGATED}),
+        message("decision.event", event={"type": "decision.completed", "decision": DECISION}),
+        message("session.usage.updated", usage={"seconds": 30.5, "active_seconds": 30}),
+    ):
+        happened += session.server_message(said)
+    if is_closed:
+        whole = message("session.closed", session=started, usage={"seconds": 31})
+        happened += session.server_message(whole)
+        assert session.end() == []
+    else:
+        happened += session.end()
+    meters = [one.meter for one in happened if isinstance(one, Closed)]
+    assert [meter.facts.response_model for meter in meters] == [
+        *("gpt-5.4", "gpt-6-luna", "gpt-live-1"),
+    ]
+    assert [meter.usage().input_tokens for meter in meters] == [7, 50, None]
+    assert meters[2].usage().tool_units == {"audio_milliseconds": 31_000 if is_closed else 30_500}
+    assert meters[2].facts.ended is meters[2].facts.usage_final is is_closed
+    assert meters[2].facts.response_id == ("sess_1" if is_closed else None)
+    opened = [one.request.model for one in happened if isinstance(one, Opened)]
+    assert opened == ["gpt-live-1", "gpt-6-luna", "gpt-live-1"]
+
+
+def test_an_event_is_carried_by_one_message() -> None:
+    inner = {"type": "response.event", "event": {"type": "response.created", "response": {}}}
+    assert openai_live().server_message(message("response.event", event=inner)) == []
+
+
 def test_other_messages_bring_nothing_about() -> None:
     session = realtime()
     for sent in (
@@ -336,7 +389,7 @@ def test_responses_without_an_id_are_not_one() -> None:
     for _ in range(2):
         session.server_message(created)
     assert session.open_count == 2
-    closed = session.end()
+    closed = [one for one in session.end() if isinstance(one, Closed)]
     assert [one.meter.facts.response_id for one in closed] == [None, None]
 
 
@@ -381,6 +434,11 @@ MESSAGES = st.sampled_from(
         message("error"),
         message("session.created", session={"model": 5, "audio": []}),
         message(TRANSCRIBED, usage=None),
+        message("session.usage.updated", usage={"seconds": 9}),
+        message("session.closed", session={"id": "s"}, usage={"seconds": 9}),
+        message("response.event", event={"type": "response.created", "response": {"id": "c"}}),
+        message("response.event", event={"type": "response.event", "event": {}}),
+        message("decision.event", event={"type": "decision.completed", "decision": 5}),
         b"\xff",
         b'{"type":"response.create"',
     ]
@@ -388,7 +446,7 @@ MESSAGES = st.sampled_from(
 
 
 @given(
-    st.sampled_from([responses, realtime]),
+    st.sampled_from([responses, realtime, openai_live]),
     st.lists(st.tuples(st.booleans(), MESSAGES), max_size=20),
 )
 def test_what_is_opened_is_closed_once(make: Any, messages: list[tuple[bool, bytes]]) -> None:
