@@ -77,6 +77,10 @@ def run(app: Callable[[], None]) -> None:
         if text is None:
             raise
         fail(text, 1)
+    except OSError as error:
+        if error.filename is None or error.strerror is None:
+            raise
+        fail(f"{error.filename}: {error.strerror}", 1)
     except Exception as error:
         from ledger.store.engines import urls
 

@@ -20,6 +20,7 @@ from addon.metering.opening import RunRules, Upstream
 from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange
+from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url, sqlite_path
 from ledger.text.origins import listen_address
 from ledger.text.printable import without_credentials, without_passwords
@@ -249,10 +250,10 @@ def _directory(value: str | None) -> Path | None:
     """A directory that captures can be written to; made where it is missing."""
     if not value:
         return None
-    path = Path(value).expanduser()
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"tee_capture: {value!r} is not a directory")
+    path = expanded(value)
     try:
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"tee_capture: {value!r} is not a directory")
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"tee_capture: {value!r} cannot be made: {error.strerror}") from error
@@ -287,7 +288,10 @@ def _url(value: str | None) -> str | None:
 def _file(value: str | None) -> Path | None:
     if not value:
         return None
-    path = Path(value).expanduser()
-    if not path.is_file():
-        raise ValueError(f"tee_prices: {value!r} is not a file")
-    return path
+    path = expanded(value)
+    try:
+        if path.is_file():
+            return path
+    except OSError as error:
+        raise ValueError(f"tee_prices: {value!r} cannot be read: {error.strerror}") from error
+    raise ValueError(f"tee_prices: {value!r} is not a file")

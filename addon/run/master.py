@@ -35,7 +35,7 @@ from addon.proxy.host.hook_lists import HookLists
 from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import set_options
 from ledger.model.errors import WrongCallError
-from ledger.settings.small_files import FILE_BYTES_MAX, first_bytes
+from ledger.settings.small_files import FILE_BYTES_MAX, expanded, first_bytes
 
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
 """A larger request body is streamed upstream: it is an upload of a file, not a prompt. Providers
@@ -203,7 +203,7 @@ def refuse_unknown(opts: options.Options, named: Container[str]) -> None:
 
 def _configures_proxyauth(confdir: str) -> bool:
     """Whether mitmproxy's configuration file sets `proxyauth`, whose addon is slow to import."""
-    folder = Path(confdir).expanduser()
+    folder = expanded(confdir)
     paths = (folder / "config.yaml", folder / "config.yml")
     return any(
         path.is_file() and b"proxyauth" in first_bytes(path, FILE_BYTES_MAX) for path in paths

@@ -23,6 +23,7 @@ from addon.run.command import authorities, child, hosts, outbound
 from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.master import RecordingMaster, run_master
 from ledger.model.errors import LedgerError
+from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class ProxiedCommand:
                 named += (hosts.NamedHost(name=each.host, port=each.port),)
         everything = self._call.everything
         self.policy.hosts = hosts.LlmHosts(named=named, everything=everything)
-        authority = Path(ctx.options.confdir).expanduser() / "mitmproxy-ca-cert.pem"
+        authority = expanded(ctx.options.confdir) / "mitmproxy-ca-cert.pem"
         no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), self.policy.hosts)
         return child.environment_for(
             os.environ,

@@ -17,14 +17,31 @@ FILE_BYTES_MAX = 4 * 1024 * 1024
 WRONG_FILE = "check that it is the right file"
 
 
+SYSTEM_FOLDER = Path("/etc/tokentee")
+
+
 def config_directory() -> Path:
-    """The user's folder for tokentee's settings."""
-    return platformdirs.user_config_path("tokentee", appauthor=False)
+    """The user's folder for tokentee's settings; the system's for a user without a home."""
+    try:
+        return platformdirs.user_config_path("tokentee", appauthor=False)
+    except RuntimeError:
+        return SYSTEM_FOLDER
 
 
 def data_directory() -> Path:
-    """The user's folder for tokentee's data."""
-    return platformdirs.user_data_path("tokentee", appauthor=False)
+    """The user's folder for tokentee's data. LedgerError: the user has no home."""
+    try:
+        return platformdirs.user_data_path("tokentee", appauthor=False)
+    except RuntimeError:
+        raise LedgerError("the user has no home: set HOME or XDG_DATA_HOME") from None
+
+
+def expanded(named: str) -> Path:
+    """A path with the home that a `~` in front stands for. LedgerError: there is no such home."""
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:
+        raise LedgerError(f"there is no home for {named}: set HOME, or name a whole path") from None
 
 
 def file_in_force(named: str | None, variable: str, file_name: str) -> Path | None:

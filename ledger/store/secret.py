@@ -176,7 +176,7 @@ def _in_meta(connection: sqlite3.Connection, key: str) -> str | None:
 
 def _machine_path() -> Path:
     named = os.environ.get("TOKENTEE_SECRET_FILE")
-    return Path(named).expanduser() if named else small_files.data_directory() / "secret"
+    return small_files.expanded(named) if named else small_files.data_directory() / "secret"
 
 
 def _own_path(ledger: Path) -> Path:

@@ -18,15 +18,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from addon.run.call.settings import FILES, ConfigFile, beside, read
+from addon.run.call.settings import FILES, ConfigFile, read
 from ledger.budgets.budgets import read as read_budgets
 from ledger.model.errors import LedgerError
 from ledger.settings import toml_tables
-from ledger.settings.small_files import config_directory, read_bytes, read_text
+from ledger.settings.small_files import (
+    SYSTEM_FOLDER,
+    config_directory,
+    expanded,
+    read_bytes,
+    read_text,
+)
 from ledger.settings.toml_tables import TomlProblem
 
 NAME = "tokentee.toml"
-SYSTEM_FOLDER = Path("/etc/tokentee")
 VARIABLES: Mapping[str, str] = {
     "ledger_url": "TOKENTEE_LEDGER",
     "tee_prices": "TOKENTEE_PRICES",
@@ -84,7 +89,12 @@ def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> C
 
 def places() -> tuple[Path, ...]:
     """The paths that are searched for a config file, in this order."""
-    return (Path(NAME), config_directory() / NAME, SYSTEM_FOLDER / NAME)
+    return tuple(dict.fromkeys((Path(NAME), config_directory() / NAME, SYSTEM_FOLDER / NAME)))
+
+
+def beside(folder: Path, named: str) -> Path:
+    """A file that a config file names: relative to the config file's folder."""
+    return folder / expanded(named)
 
 
 def check(path: Path) -> tuple[ConfigFile, list[TomlProblem]]:
@@ -93,7 +103,8 @@ def check(path: Path) -> tuple[ConfigFile, list[TomlProblem]]:
     settings, problems = read(text)
     for key in FILES:
         named = getattr(settings, key)
-        if named is not None and not beside(path.parent, named).is_file():
+        # `os.path`: a name that the system refuses is no file
+        if named is not None and not os.path.isfile(beside(path.parent, named)):  # noqa: PTH113
             problems.append(
                 TomlProblem(
                     line=toml_tables.line_of_key(text, key), text=f"{key}: no file {named!r}"

@@ -1,7 +1,6 @@
 """Pure. Parses the text of a config file into settings, with the line of every mistake."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -109,11 +108,6 @@ def read(text: str) -> tuple[ConfigFile, list[TomlProblem]]:
     settings = ConfigFile(**values)
     problems += _mistakes(text, settings, dict(upstreams))
     return settings, sorted(problems, key=lambda problem: problem.line or 0)
-
-
-def beside(folder: Path, named: str) -> Path:
-    """A file that a config file names: relative to the config file's folder."""
-    return folder / Path(named).expanduser()
 
 
 def _is_address(text: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import certifi
 
 from ledger.model.errors import LedgerError
-from ledger.settings.small_files import first_bytes
+from ledger.settings.small_files import expanded, first_bytes
 
 SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine, Arch
@@ -138,7 +138,7 @@ def write_bundles(
 def check_folder(named: str) -> None:
     """LedgerError if mitmproxy could neither find nor write its certificates in this folder: its
     own error is a traceback."""
-    folder = Path(named).expanduser()
+    folder = expanded(named)
     reason: str | None = "permission denied"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,8 @@ def write_wgetrc(folder: Path, environment: Mapping[str, str], bundle: str) -> s
     for line in text.splitlines():
         name, _, value = line.partition("=")
         if name.strip().replace("-", "").replace("_", "").lower() == "cacertificate":
-            path = Path(value.strip()).expanduser()
+            value = value.strip()
+            path = Path(f"{home}{value[1:]}" if value.startswith("~/") else value)
             if path.is_file():
                 bundle = str(write(folder, [Path(bundle).read_bytes(), _read(path)]))
     path = folder / "wgetrc"

@@ -42,7 +42,7 @@ def sqlite_path(url: str) -> Path | None:
     """The file of a SQLite ledger, None for a shared ledger; LedgerError if it is no ledger's
     URL."""
     ordinary = _ordinary_path(url)
-    path = Path(ordinary).expanduser() if ordinary else file_of(parse_url(url))
+    path = small_files.expanded(ordinary) if ordinary else file_of(parse_url(url))
     if path is not None and not path.is_absolute() and "://" in url:
         meant = Path("/") / path
         if not path.parent.exists() and meant.parent.exists():
@@ -124,7 +124,7 @@ def file_of(url: URL) -> Path | None:
     """The file of a SQLite ledger."""
     if url.drivername != "sqlite" or not url.database:
         return None
-    return Path(url.database).expanduser()
+    return small_files.expanded(url.database)
 
 
 def _is_path(text: str) -> bool:

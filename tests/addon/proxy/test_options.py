@@ -153,6 +153,8 @@ def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: s
         ("tee_capture", "/proc/nope/x"),
         ("tee_prices", "/no/such/file.toml"),
         ("tee_prices", "/tmp"),
+        ("tee_prices", f"/tmp/{'x' * 300}"),
+        ("tee_capture", f"/tmp/{'x' * 300}"),
     ],
 )
 def test_a_bad_value_is_named(option: str, value: str) -> None:

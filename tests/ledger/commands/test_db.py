@@ -160,6 +160,15 @@ READING = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("words", [*READING, ["serve"], ["db", "check"]], ids=" ".join)
+def test_a_path_that_the_system_refuses_is_one_line(app, words, capsys, tmp_path):
+    long = tmp_path / ("x" * 300)
+    with pytest.raises(SystemExit) as end:
+        cli.run(lambda: app([*words, "--ledger", f"sqlite:///{long}"], prog_name="tokentee"))
+    assert end.value.code == 1
+    assert capsys.readouterr().err == f"tokentee: {long}: File name too long\n"
+
+
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_ledger_that_is_damaged_inside_is_one_line(
     app, own_ledger, words, monkeypatch, capsys, tmp_path

@@ -58,6 +58,11 @@ def test_files_are_named_from_the_config_files_folder(tmp_path):
     folder = tmp_path / "sub"
     folder.mkdir()
     path = folder / "c.toml"
+    long = "x" * 300  # the system refuses to look for it
+    path.write_text(f"ledger_file = '{long}'\n")
+    assert [str(problem) for problem in config_file.check(path)[1]] == [
+        f"line 1: ledger_file: no file '{long}'"
+    ]
     path.write_text("ledger_file = 'url'\nprices = 'prices.toml'\n")
     assert [str(problem) for problem in config_file.check(path)[1]] == [
         "line 1: ledger_file: no file 'url'",

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from ledger.model.errors import LedgerError
-from ledger.store import db
+from ledger.settings import small_files
+from ledger.store import db, secret
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.written import file_of, on_sqlite, put, row, rows, settled, whole
@@ -22,6 +23,21 @@ from tests.named import named
 
 def test_the_default_is_a_file_in_the_data_directory(own_data_directory):
     assert urls.default_url() == f"sqlite:///{own_data_directory / 'ledger.sqlite3'}"
+
+
+def test_a_user_without_a_home_is_told_so(monkeypatch):
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TOKENTEE_LEDGER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)  # a container's
+    assert small_files.config_directory() == small_files.SYSTEM_FOLDER
+    with pytest.raises(LedgerError, match=r"^the user has no home: set HOME or XDG_DATA_HOME$"):
+        urls.default_url()
+    for url in ("~/l.db", "sqlite:///~/l.db", "sqlite:///~nobody at all/l.db"):
+        with pytest.raises(LedgerError, match=r"^there is no home for ~"):
+            urls.sqlite_path(url)
+    monkeypatch.setenv("TOKENTEE_SECRET_FILE", "~/secret")
+    with pytest.raises(LedgerError, match=r"^there is no home for ~/secret"):
+        secret.of_machine()
 
 
 def test_the_environment_says_otherwise(monkeypatch):
