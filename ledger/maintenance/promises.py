@@ -201,26 +201,28 @@ WHERE c.opened_at >= :since AND NOT EXISTS (
     Promise(
         "lines",
         "the token lines of a reading add up to its totals, so no token is billed twice",
-        # Cohere bills other totals than the model counted. What a provider priced as a whole has
-        # one line; a reading without lines is in `unpriced`.
+        # Cohere bills other totals than the model counted. Where a provider priced the whole, no
+        # token is charged, and pricing again left lines of none. A reading without lines is in
+        # `unpriced`.
         f"""
 SELECT exchange_id AS id, 'input ' || input || ', charged ' || charged_input || '; output '
   || output || ', charged ' || charged_output AS detail
 FROM (
   SELECT r.exchange_id,
-    COALESCE(CAST(r.tool_units ->> 'billed_input_tokens' AS BIGINT), r.input_tokens, -1) AS input,
-    COALESCE(CAST(r.tool_units ->> 'billed_output_tokens' AS BIGINT), r.output_tokens, -1)
+    COALESCE(c.whole, CAST(r.tool_units ->> 'billed_input_tokens' AS BIGINT), r.input_tokens, -1)
+      AS input,
+    COALESCE(c.whole, CAST(r.tool_units ->> 'billed_output_tokens' AS BIGINT), r.output_tokens, -1)
       AS output,
     c.charged_input, c.charged_output
   FROM {CURRENT_READINGS} r JOIN (
-    SELECT opened_at, exchange_id, reading_id, COUNT(CASE WHEN line <> 'reported_cost' THEN 1 END)
-        AS lines,
+    SELECT opened_at, exchange_id, reading_id,
+      MAX(CASE WHEN line = 'reported_cost' THEN 0 END) AS whole,
       COALESCE(SUM(CASE WHEN line IN ({_listed(INPUT_LINES)}) THEN quantity END), 0)
         AS charged_input,
       COALESCE(SUM(CASE WHEN line IN ({_listed(OUTPUT_LINES)}) THEN quantity END), 0)
         AS charged_output
     FROM {CURRENT_CHARGES} current_charges GROUP BY opened_at, exchange_id, reading_id) c
-  ON {CHARGE_OF_READING} AND c.lines > 0) sums
+  ON {CHARGE_OF_READING}) sums
 WHERE (input <> -1 AND input <> charged_input) OR (output <> -1 AND output <> charged_output)
   -- Of a total that was not reported no token can be billed.
   OR (output = -1 AND charged_output <> 0)""",

@@ -1,5 +1,6 @@
 """History does not move: a price update changes nothing booked, repricing adds and says why."""
 
+import itertools
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 
 from ledger.figures.queries import report
 from ledger.maintenance import reprice
+from ledger.maintenance.checking import verify
 from ledger.maintenance.reprice import RepriceChange
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
@@ -151,6 +153,29 @@ def test_a_price_that_is_lost_leaves_no_cost_behind(ledger, book_of):
     reprice.apply(ledger, PriceBook(), EVERYTHING, now=LATER, reason="not so")
     assert state_of(ledger, "new") == ("reported", 77)
     assert reprice.changes(ledger, PriceBook(), EVERYTHING, now=LATER) == {}
+
+
+PRICES = [
+    "",
+    *(
+        f'[[price]]\nmodel = "{model}"\n{lines}\n'
+        for model in ("gpt-4.1", "new-model")
+        for lines in (
+            "usd_per_mtok = { uncached_input = 1, output = 2 }",
+            "usd_per_mtok = { reasoning = 1 }",
+            "usd_each = { requests = 1 }",
+        )
+    ),
+]
+
+
+def test_whatever_is_priced_again_keeps_every_promise(ledger, book_of):
+    """Also where the provider's figure takes the place of lines, or lines that of the figure."""
+    books = [book_of(text) for text in PRICES]
+    for book in itertools.chain.from_iterable(itertools.product(books, books)):
+        reprice.apply(ledger, book, EVERYTHING, now=LATER, reason="again")
+        broken = [each for each in verify(ledger) if each.count and not each.promise.is_remark]
+        assert broken == []
 
 
 @pytest.mark.parametrize(
