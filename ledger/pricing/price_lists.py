@@ -132,6 +132,9 @@ def _names(question: PriceQuestion, list_id: str) -> Iterator[str]:
                 yield model if model.startswith("accounts/") else f"{_FIREWORKS}{name}"
                 continue
             yield name
+            vendor, _, own = name.rpartition("/")
+            if own != name and providers.TABLE.price_list_of_vendor(vendor) == list_id:
+                yield own  # Vertex' chat: google/gemini-…
             bare, separator, suffix = name.rpartition(":")
             if separator and (suffix in ROUTING_SUFFIXES or list_id.startswith("huggingface_")):
                 yield bare

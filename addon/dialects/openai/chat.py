@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import object_at, objects_at
+from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
 from addon.dialects.facts import Ending, Facts, clean, record_error, record_error_in
 from addon.dialects.openai import usage as openai_usage
@@ -47,6 +47,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if facts.provider in ("zai", "zhipuai") and objects_at(body, "web_search"):
         # https://docs.z.ai/guides/tools/web-search: what it found; billed by the use.
         facts.units = {**facts.units, "web_searches": 1}
+    # Vertex, whose own format has it in `trafficType` (its models are named `google/…`).
+    facts.record_tier(lookup(body, "usage.extra_properties.google.traffic_type"))
     if "cost" in body:
         facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")

@@ -4,12 +4,14 @@ for which host and model name."""
 import threading
 from datetime import UTC, datetime, timedelta
 
+import genai_prices.data
 import pytest
 from msgspec.structs import replace
 
 from ledger.model.charge import PROVIDER
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing
+from ledger.model.providers import PROVIDERS
 from ledger.pricing import prices, published
 from ledger.pricing.price_lists import Candidate, Gateway, PriceQuestion, candidates
 from ledger.pricing.prices import PriceBook
@@ -426,3 +428,37 @@ def test_what_a_plan_covers_has_the_list_value_of_the_vendor():
         is_covered=True,
     )
     assert list(candidates(question)) == [Candidate("openai", "gpt-5", own=False)]
+
+
+LISTED = {
+    provider.id: model.id
+    for provider in genai_prices.data.providers
+    for model in provider.models
+    if "/" not in model.id and published.installed().find(provider.id, model.id)
+}
+"""A model of each list."""
+
+
+@pytest.mark.parametrize(
+    ("row", "prefix"),
+    [
+        pytest.param(row, prefix, id=f"{row.name}-{prefix}")
+        for row in PROVIDERS
+        for prefix in row.model_prefixes
+        if row.prices in LISTED
+    ],
+)
+def test_a_vendors_own_host_may_name_the_vendor(book, row, prefix):
+    """Vertex' chat names its models `google/gemini-…`, in requests and in answers."""
+    model = LISTED[row.prices]
+
+    def rates(name):
+        question = PriceQuestion(
+            origin=f"https://{row.hosts[0].replace('*', 'x')}",
+            provider=row.name,
+            response_model=name,
+        )
+        return book.look_up(question, tier=None, at=NOVEMBER).rates
+
+    assert rates(model)
+    assert rates(f"{prefix}/{model}") == rates(model)
