@@ -15,15 +15,14 @@
                   good one: its connection is closed, or its HTTP/2 stream reset
     the stream    what `flow.response.stream` is when the stream begins, after all addons
 
-All are wrappers around methods of `HttpStream`, put on by `install` and taken off again by what it
-returns, in every process unless `tee_wrap=no`. Where a method has another source, `install` raises
-and nothing is wrapped: `recorder.WITHOUT_WRAPPING` says what is not kept then.
+All are wrappers around methods of `HttpStream`, put on by the first `install` and taken off again
+by what the last returns, in every process unless `tee_wrap=no`. Where a method has another source,
+`install` raises and nothing is wrapped: `recorder.WITHOUT_WRAPPING` says what is not kept then.
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from typing import Any, cast
 
-from mitmproxy import http
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._events import (
@@ -39,34 +38,9 @@ from mitmproxy.proxy.layers.http._events import (
 from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
 
 from addon.proxy.host import sources
+from addon.proxy.stream_events import StreamEvents
 
 type Commands = Generator[commands.Command, Any, None]
-
-
-class Watcher(Protocol):
-    """Who wants to know and decide."""
-
-    def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
-        """A side of the flow broke; called before the error hook."""
-
-    def asks_again(self, flow: http.HTTPFlow) -> bool:
-        """Whether a complete, unsent answer is to be thrown away and `flow.request` sent again."""
-
-    def stream_begins(self, flow: http.HTTPFlow) -> None:
-        """The body is about to stream; `flow.response.stream` is as the addons left it."""
-
-    def upstream_ended(self, flow: http.HTTPFlow) -> None:
-        """The body has come to its end; called before the response hook, while the upstream
-        connection is still known."""
-
-    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
-        """Whether the body that has streamed must end in an error for the client."""
-
-    def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
-        """Whether an answer that is held whole must go on, with this much of it held."""
-
-    def held_length(self, flow: http.HTTPFlow) -> int:
-        """The content-length of a body whose end waits for the response hook; 0: it does not."""
 
 
 RELIES_ON = tuple(
@@ -88,8 +62,37 @@ RELIES_ON = tuple(
 """Methods that are wrapped or called, or on whose order of commands the wrappers rely."""
 
 
-def install(watcher: Watcher) -> Callable[[], None]:
-    """Put the wrappers on; returns what takes them off. Raises UnknownSourceError."""
+_watchers: list[StreamEvents] = []
+"""Of the recordings in this process: a program may run several masters."""
+_undo: list[Callable[[], None]] = []
+
+
+def install(watcher: StreamEvents) -> Callable[[], None]:
+    """Put the wrappers on, or join; returns what takes them off. Raises UnknownSourceError."""
+    if not _watchers:
+        _undo.append(_put_on(cast("StreamEvents", _Everyone())))
+    _watchers.append(watcher)
+
+    def leave() -> None:
+        _watchers.remove(watcher)
+        if not _watchers:
+            _undo.pop()()
+
+    return leave
+
+
+class _Everyone:
+    """Asks all recordings; one that does not know the flow has nothing to say."""
+
+    def __getattr__(self, question: str) -> Callable[..., Any]:
+        def ask(*args: Any, **named: Any) -> Any:
+            answers = [getattr(each, question)(*args, **named) for each in tuple(_watchers)]
+            return next(filter(None, answers), None)
+
+        return ask
+
+
+def _put_on(watcher: StreamEvents) -> Callable[[], None]:
     sources.check(RELIES_ON)
     handle_protocol_error = HttpStream.handle_protocol_error
     send_response = HttpStream.send_response

@@ -13,28 +13,24 @@ Without it nothing but CPU differs: a short stream takes 1.08 to 1.21 times as m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from types import NoneType
-from typing import get_args
 
 from mitmproxy import http
 
-from addon.proxy.host.sources import UnknownSourceError, replace_methods
+from addon.proxy.host.sources import replace_methods
 
-_PLAIN = {bytes, str, int, float, http.Headers, NoneType}
-"""Types of which a value is right or wrong whatever is in it."""
 KNOWN_MAX = 256
 """Combinations that are remembered; there are four in ordinary traffic."""
 
 
-RELIES_ON = ("mitmproxy.http:MessageData.__post_init__",)
-"""The function that is replaced."""
+RELIES_ON = tuple(
+    f"mitmproxy.http:{name}"
+    for name in ("MessageData.__post_init__", "MessageData", "RequestData", "ResponseData")
+)
+"""The function that is replaced, and the fields that it checks: of each only the type matters."""
 
 
 def install(_: object) -> Callable[[], None]:
     """Have each combination checked once; returns what undoes it."""
-    if not _has_plain_fields():
-        raise UnknownSourceError("a message has a field of another kind")
     check = http.MessageData.__post_init__
     known: set[tuple[type, ...]] = set()
 
@@ -47,14 +43,3 @@ def install(_: object) -> Callable[[], None]:
             known.add(kinds)
 
     return replace_methods(http.MessageData, __post_init__=check_once)
-
-
-def _has_plain_fields() -> bool:
-    """Whether of all fields of messages only the types matter."""
-    kinds = {
-        kind
-        for message in (http.RequestData, http.ResponseData)
-        for field in fields(message)
-        for kind in (get_args(field.type) or (field.type,))
-    }
-    return kinds <= _PLAIN

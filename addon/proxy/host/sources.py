@@ -22,7 +22,10 @@ KNOWN: dict[str, str] = {
     "h11._receivebuffer:ReceiveBuffer": "108c4355eb3b1717",
     "mitmproxy.addonmanager:AddonManager": "6be8dc580f5c66bf",
     "mitmproxy.addonmanager:safecall": "f2052c18340e99b0",
+    "mitmproxy.http:MessageData": "bad2ea9a351a70d6",
     "mitmproxy.http:MessageData.__post_init__": "f65088e210cd9cc1",
+    "mitmproxy.http:RequestData": "4371ac6b2dfb38a1",
+    "mitmproxy.http:ResponseData": "d616b2451588a1c6",
     "mitmproxy.proxy.layers.http._http1:Http1Client.send": "35d961e20d481204",
     "mitmproxy.proxy.layers.http._http1:Http1Connection.read_body": "aece271029af36e4",
     "mitmproxy.proxy.layers.http._http1:Http1Server.send": "cc218a1337c0f5cf",
@@ -70,6 +73,8 @@ def replace_methods(owner: type, **functions: Callable[..., Any]) -> Callable[[]
 
     def restore() -> None:
         for name, function in before.items():
+            if vars(owner).get(name) is not functions[name]:
+                continue  # somebody has wrapped ours since, and would lose that
             if function is None:  # it was inherited
                 delattr(owner, name)
             else:

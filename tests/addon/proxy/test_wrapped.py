@@ -1,8 +1,11 @@
 """The wrappers stay off a mitmproxy that they were not written for."""
 
+import itertools
+
 import pytest
 from mitmproxy.proxy.layers.http import HttpStream
 
+from addon.proxy import wrapped
 from addon.proxy.host import sources
 from addon.proxy.host.sources import UnknownSourceError
 from addon.proxy.wrapped import RELIES_ON, install
@@ -14,6 +17,53 @@ WRAPPED = (
     "start_response_stream",
     "check_body_size",
 )
+
+
+def attributes() -> dict[str, object]:
+    return {name: vars(HttpStream)[name] for name in WRAPPED}
+
+
+class Knows(Nobody):
+    """Has one flow."""
+
+    def __init__(self, flow: object) -> None:
+        self.flow = flow
+
+    def is_cut_short(self, flow: object) -> bool:
+        return flow is self.flow
+
+
+@pytest.mark.parametrize("ends", list(itertools.permutations(range(3))))
+def test_recordings_of_several_masters_share_the_wrappers_and_may_end_in_any_order(
+    ends: tuple[int, ...],
+):
+    before = attributes()
+    undo = [install(Knows(number)) for number in range(3)]
+    everyone = wrapped._Everyone()
+    left = set(range(3))
+    for number in ends:
+        assert all(attributes()[name] is not before[name] for name in WRAPPED)
+        assert {each for each in range(3) if everyone.is_cut_short(each)} == left
+        undo[number]()
+        left.remove(number)
+    assert attributes() == before
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_what_somebody_has_wrapped_since_stays(name: str):
+    before = attributes()
+    undo = install(Nobody())
+
+    def theirs(*_: object) -> None:
+        """Somebody else's."""
+
+    setattr(HttpStream, name, theirs)
+    try:
+        undo()
+        assert attributes() == {**before, name: theirs}
+    finally:
+        for each, function in before.items():
+            setattr(HttpStream, each, function)
 
 
 @pytest.mark.parametrize("name", RELIES_ON)

@@ -19,6 +19,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 from addon.proxy import wrapped as wrapping
 from addon.proxy.host import chunk_runs, message_types
 from addon.proxy.host.mechanisms import Place
+from addon.proxy.stream_events import StreamEvents
 
 HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")
 OWN_FAILURES = (NotImplementedError, AssertionError, KeyError, ProtocolError)
@@ -31,8 +32,11 @@ def place(addons: Any = None, *, takes_runs: Any = lambda _: False) -> Place:
     return Place(master=master, takes_runs=takes_runs)
 
 
-class Nobody:
-    """A watcher that wants nothing."""
+class Nobody(StreamEvents):
+    """Wants nothing."""
+
+    def __init__(self) -> None:
+        pass
 
     def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
         assert flow.request
