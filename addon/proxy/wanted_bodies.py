@@ -23,18 +23,22 @@ FLOW_DETAIL_OF_BODIES = 3
 
 @dataclass(slots=True)
 class Bodies:
-    """Whether other addons or mitmproxy's options need them, determined once."""
+    """Whether other addons or mitmproxy's options need them, determined once for the same addons.
+    mitmproxy tells nobody that one was added, or another script loaded again."""
 
     _are_wanted: bool | None = field(default=None)
+    _addons: list[Any] = field(default_factory=list)
 
     def forget(self) -> None:
-        """Forget the result, after a change of addons or options; the next answer determines it."""
+        """Forget the result, after a change of options; the next answer determines it."""
         self._are_wanted = None
 
     @property
     def are_wanted(self) -> bool:
         """Whether a plain answer must be buffered for another addon or an option."""
-        if self._are_wanted is None:
+        addons = list(ctx.master.addons.lookup.values())
+        if self._are_wanted is None or addons != self._addons:
+            self._addons = addons
             self._are_wanted = options_want_bodies() or has_foreign_hook(ctx.master.addons.chain)
         return self._are_wanted
 

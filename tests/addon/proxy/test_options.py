@@ -263,12 +263,21 @@ def test_options_that_need_bodies(name: str, kind: type, value: object):
 
 
 def test_addons_are_looked_up_again_after_a_change():
+    """Of addons, and of the children of one, as when another script is loaded again."""
     with taddons.context(loadcore=False) as context:
         found = bodies.Bodies()
         assert not found.are_wanted
-        context.master.addons.add(Foreign())
+        beside = Foreign()
+        context.master.addons.add(beside)
+        assert found.are_wanted
+        context.master.addons.remove(beside)
         assert not found.are_wanted
-        found.forget()
+        other = script(addons=[WithoutHook()])
+        context.master.addons.add(other)
+        assert not found.are_wanted
+        other.addons = []
+        context.master.addons.register(beside)
+        other.addons = [beside]
         assert found.are_wanted
 
 
