@@ -43,7 +43,7 @@ def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
             if option is not None:
                 option.reset()
 
-    return f", {_OPTION} lazy (default: eager)", restore
+    return f"{_OPTION} lazy (default: eager)", restore
 
 
 def was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
@@ -53,15 +53,10 @@ def was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
     connection to its end and forgets the error that was the end; the reader still has it. Without
     a reader of this kind the answer is no, as in mitmproxy.
     """
-    reader = _reader_of(addons, flow)
-    return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)
-
-
-def _reader_of(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> object:
-    """What mitmproxy reads a flow's upstream from; None where it is not known."""
     connections = getattr(addons.get("proxyserver"), "connections", {})
     transports = getattr(connections.get(flow.client_conn.id), "transports", {})
-    return getattr(transports.get(flow.server_conn), "reader", None)
+    reader = getattr(transports.get(flow.server_conn), "reader", None)
+    return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)
 
 
 def _is_set_by_operator(options: Options) -> bool:

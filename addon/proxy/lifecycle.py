@@ -5,13 +5,13 @@ A recording is in one state. Its exchanges have phases of their own (`running.py
     recording   a recorder opens exchanges and has their hooks
     leaving     the script is gone: `Leaving` has the hooks of the exchanges under way, none opens,
                 and there is no bound on how long they take
-    stopping    the process ends: as leaving, for `DRAIN_SECONDS_MAX`; then all are settled
+    stopping    the master ends: as leaving, for `DRAIN_SECONDS_MAX`; then all are settled
     closed      the ledger is written and closed, and mitmproxy is as it was
 
     recording -> leaving    the script is removed, cannot be loaded, or is loaded again
     leaving -> recording    a recorder starts; at a reload in the same turn of the event loop
-    leaving -> closed       the last exchange is settled, and the last WebSocket closed
-    recording, leaving -> stopping -> closed    the process ends
+    leaving -> closed       the last exchange is settled and written, the last WebSocket closed
+    recording, leaving -> stopping -> closed    the master ends, or is cancelled
 
 Promised: while an exchange is under way, mitmproxy stays wrapped and the ledger open; so a client
 gets every byte and an exchange its row, whatever the script does meanwhile.
@@ -22,16 +22,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
+from functools import partial
 
 from mitmproxy import ctx
+from mitmproxy.exceptions import OptionsError
 from mitmproxy.log import MitmLogHandler
+from mitmproxy.master import Master
 from mitmproxy.utils import asyncio_utils
 
 from addon.metering.requests.messages import End
-from addon.proxy import exchanges
+from addon.proxy import exchanges, options
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
-from addon.proxy.display.watching import Telemetry, Watching
+from addon.proxy.display.watching import Watching
 from addon.proxy.event_loop import notifier
 from addon.proxy.flows import now
 from addon.proxy.options import Settings
@@ -44,12 +47,10 @@ from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.settings import names_file
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.jobs import OnCommit
 from ledger.text.figures import seconds_text
 
 logger = logging.getLogger(__name__)
-
-type OnCommit = Callable[[Sequence[Receipt]], None]
 
 DRAIN_SECONDS_MAX = 5.0
 """How long a stopping proxy waits for open answers to end. Container runtimes kill a process 10 s
@@ -68,20 +69,28 @@ class Leaving(Traffic):
 
     name = "tokentee-leaving"
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Running, master: Master) -> None:
         """Stay until the last exchange of `running` is over."""
         super().__init__()
         self._running = running
+        self._master = master
         self._task = asyncio_utils.create_task(
             self._leave(running), name="tokentee: leave", keep_ref=True
         )
 
+    def configure(self, updated: set[str]) -> None:
+        """mitmproxy's hook: refuse what the recorder would refuse, which may come back."""
+        if self._running is None or not updated & options.HELP.keys():
+            return
+        try:
+            options.refuse_late(options.parse(ctx.options), self._running.settings)
+        except ValueError as error:
+            raise OptionsError(f"tokentee: {error}") from error
+
     def done(self) -> Awaitable[None] | None:
-        """mitmproxy's hook: stop, if the process ends meanwhile."""
+        """mitmproxy's hook: stop, if the master ends meanwhile."""
         running = self.give_up()
-        if running is None or not ctx.master.should_exit.is_set():
-            return None
-        return stop(running)
+        return stop(running) if running is not None else None
 
     def give_up(self) -> Running | None:
         """Stop waiting; what was waited for, once."""
@@ -96,10 +105,10 @@ class Leaving(Traffic):
             "tokentee: the script was removed; nothing new is recorded, %d exchanges go on",
             running.under_way,
         )
-        while not running.is_idle:
+        while not running.is_idle or running.ledger.health().queued_rows:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
         self._running = None
-        ctx.master.addons.remove(self)
+        self._master.addons.remove(self)
         await close(running)
         logger.info("tokentee: the ledger is closed")
 
@@ -111,15 +120,17 @@ def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = N
     """
     loop = asyncio.get_running_loop()
     on_commit = notifier(loop)
-    running = _left()
-    if running is not None:
+    leaving = ctx.master.addons.get(Leaving.name)
+    if isinstance(leaving, Leaving) and (running := leaving.give_up()):  # left for a reload
+        ctx.master.addons.remove(leaving)
         running.ledger.on_commit = _commit_callback(on_commit, running.notes, running.watching)
         apply(settings, running, node=node)
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     notes = notes_if_viewed(ctx.master, loop)
-    wanted = Telemetry(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
-    watching = Watching(wanted) if wanted.is_enabled else None
+    watching = None
+    if settings.metrics or settings.otlp:
+        watching = Watching(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
     price = notes.pricing(book.price) if notes else book.price
     try:
         ledger = recording.open_ledger(
@@ -147,9 +158,12 @@ def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = N
         watching.start(
             ledger, open_exchanges=lambda: running.under_way, captures=lambda: running.captures
         )
+    if notes is not None:
+        running.undo_last.append(notes.show())
     if settings.log_as_json:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, MitmLogHandler):
+                running.undo_last.append(partial(handler.setFormatter, handler.formatter))
                 handler.setFormatter(JsonFormatter())
     set_captures(running, node=node)
     running.telling = asyncio_utils.create_task(
@@ -205,18 +219,13 @@ def set_captures(running: Running, *, node: str) -> None:
     )
 
 
-def leave(running: Running) -> None:
-    """Let the exchanges under way go on without the script."""
-    ctx.master.addons.add(Leaving(running))
-
-
-def abandon(running: Running) -> None:
+def abandon(running: Running, master: Master) -> None:
     """End a recording whose options are refused: at the start at once, at a reload as it leaves."""
     if not running.is_idle:
-        leave(running)
+        master.addons.add(Leaving(running, master))
         return
     give_back(running)
-    running.ledger.close(CLOSE_SECONDS_MAX)
+    _close(running)
 
 
 def give_back(running: Running) -> None:
@@ -225,16 +234,6 @@ def give_back(running: Running) -> None:
         running.telling.cancel()
     while running.undo:
         running.undo.pop()()
-
-
-def _left() -> Running | None:
-    """The recording that the script left before it was loaded again."""
-    leaving = ctx.master.addons.get(Leaving.name)
-    if not isinstance(leaving, Leaving):
-        return None
-    running = leaving.give_up()
-    ctx.master.addons.remove(leaving)
-    return running
 
 
 async def stop(running: Running) -> None:
@@ -270,19 +269,25 @@ def end_all(running: Running, cause: str) -> None:
 
 
 async def close(running: Running) -> None:
-    """Write the queue, close the ledger and give mitmproxy back as it was. The writing is done in
-    threads and within the bounds."""
+    """Give mitmproxy back as it was, write the queue and close the ledger, in a thread and within
+    the bounds."""
     give_back(running)
+    await asyncio.to_thread(_close, running)
+
+
+def _close(running: Running) -> None:
     if running.captures is not None:
-        await asyncio.to_thread(running.captures.close, CLOSE_SECONDS_MAX)
-    await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
+        running.captures.close(CLOSE_SECONDS_MAX)
+    running.ledger.close(CLOSE_SECONDS_MAX)
     problems = running.ledger.health().problems()
     if running.captures is not None:
         problems += running.captures.problems()
     if problems:
         logger.warning("tokentee: recording ended with problems: %s", "; ".join(problems))
     if running.watching is not None:
-        await asyncio.to_thread(running.watching.stop, TELEMETRY_SECONDS_MAX)
+        running.watching.stop(TELEMETRY_SECONDS_MAX)
+    while running.undo_last:
+        running.undo_last.pop()()
 
 
 def _log(level: str, message: str) -> None:

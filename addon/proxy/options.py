@@ -170,6 +170,25 @@ def parse(values: Any) -> Settings:
     )
 
 
+_READ_AT_START = {
+    "ledger_url": "ledger_url",
+    "tee_prices": "prices",
+    "tee_metrics": "metrics",
+    "tee_otlp": "otlp",
+    "tee_log_format": "log_as_json",
+    "tee_fast": "fast",
+    "tee_wrap": "wraps",
+}
+"""Options that have no effect afterwards -> the field of `Settings`."""
+
+
+def refuse_late(settings: Settings, at_start: Settings) -> None:
+    """Raise ValueError where an option is another that was read at the start alone."""
+    for option, name in _READ_AT_START.items():
+        if getattr(settings, name) != getattr(at_start, name):
+            raise ValueError(f"{option}: stays as it was at the start; restart to change it")
+
+
 def parse_tags(name: str, text: str) -> dict[str, str]:
     """`team=search,env=prod` -> a dict. Raises ValueError naming what is wrong."""
     tags: dict[str, str] = {}

@@ -72,7 +72,6 @@ class Recorder(Traffic):
         self._git_branch = git_branch
         self._metric_files = metric_files
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
-        self._stopping = False
         self._skipped = 0
         """Saved flows without an answer, in `mitmdump -nr`."""
         self._refused = False
@@ -86,8 +85,10 @@ class Recorder(Traffic):
     # Start and stop
 
     def load(self, loader: Loader) -> None:
-        """mitmproxy's hook: add the options."""
+        """mitmproxy's hook: add the options. A program may load it again, elsewhere."""
         options.add(loader)
+        self._master = loader.master
+        self._running, self._stopping, self._refused = None, False, False
 
     def configure(self, updated: set[str]) -> None:
         """mitmproxy's hook: check the options, and apply those that changed."""
@@ -120,11 +121,10 @@ class Recorder(Traffic):
             self._install(self._running)
         settings = self._running.settings
         logger.info(
-            "tokentee: ledger %s, commit %s, inject %s%s",
+            "tokentee: ledger %s, commit %s, inject %s",
             self._running.ledger.shown_url,
             "before end" if settings.commit_before_end else "async",
             settings.inject,
-            self._running.changed_options,
         )
 
     def done(self) -> Awaitable[None] | None:
@@ -138,11 +138,12 @@ class Recorder(Traffic):
             self._skipped = 0
         if self._running is None:
             return None
-        if ctx.master.should_exit.is_set():
+        if self._master.addons.get(self.name) is self:
+            # It was not removed: the master ends, which says so only if it was not cancelled.
             self._stopping = True
             return lifecycle.stop(self._running)
         running, self._running = self._running, None
-        lifecycle.leave(running)
+        self._master.addons.add(lifecycle.Leaving(running, self._master))
         return None
 
     # Traffic
@@ -172,7 +173,8 @@ class Recorder(Traffic):
             # mitmproxy accepts requests until it exits. One that begins now could pass without a
             # row, and would delay the stop.
             flow.kill()
-        if running is None or (_is_killed(flow) and flow.response is None):
+        is_killed = flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
+        if running is None or (is_killed and flow.response is None):
             return None  # of one that is killed nothing goes upstream
         if not flow.live and not flows.has_answer(flow):
             self._skipped += 1
@@ -222,6 +224,9 @@ class Recorder(Traffic):
                 said = [f"not made for this mitmproxy: HttpStream is not wrapped ({unknown})"]
         if not running.can_hold_end:
             said.append(WITHOUT_WRAPPING)
+        changed, restore = connections.connect_per_request(ctx.options)
+        running.undo.append(restore)
+        said += [changed] if changed else []
         owner = owner_of(ctx.master)
         if owner.is_fast(settings.fast):
             running.host = mechanisms.install(
@@ -236,8 +241,6 @@ class Recorder(Traffic):
         whose = "our own process" if owner.is_us else "a guest"
         level = logging.INFO if running.can_hold_end or not settings.wraps else logging.WARNING
         logger.log(level, "tokentee: %s (%s): %s", whose, owner.reason, "; ".join(said))
-        running.changed_options, restore = connections.connect_per_request(ctx.options)
-        running.undo.append(restore)
 
     def _leave_if_guest(self, running: Running) -> None:
         """Take the host's mechanisms out where another script has come beside ours."""
@@ -276,7 +279,7 @@ class Recorder(Traffic):
         if lines and self._running is not None:
             self._refused = True
             running, self._running = self._running, None
-            lifecycle.abandon(running)
+            lifecycle.abandon(running, self._master)
         return bool(lines)
 
     def _apply(self, settings: Settings) -> None:
@@ -292,11 +295,6 @@ class Recorder(Traffic):
             self._running = lifecycle.start(
                 settings, node=self._node, metric_files=self._metric_files
             )
-        elif settings.ledger_url != running.settings.ledger_url:
-            raise ValueError("ledger_url: stays as it was at the start; restart to change it")
         else:
+            options.refuse_late(settings, running.settings)
             lifecycle.apply(settings, running, node=self._node)
-
-
-def _is_killed(flow: http.HTTPFlow) -> bool:
-    return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE

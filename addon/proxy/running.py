@@ -29,13 +29,13 @@ from addon.metering.opening import RunRules
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.proxy.display.content_view import FlowNotes
-from addon.proxy.display.exchange_log import Price
 from addon.proxy.display.watching import Watching
 from addon.proxy.host.mechanisms import Host
 from addon.proxy.options import Settings
 from addon.proxy.wanted_bodies import Bodies
 from addon.recordings.capture import Capture, CaptureFiles
 from ledger.model.exchange import Exchange
+from ledger.store.writing.batches import Price
 from ledger.store.writing.writer import Ledger
 
 PROVEN_MAX = 10_000
@@ -119,10 +119,10 @@ class Running:
     """Mechanisms that are in, where the process is ours."""
     undo: list[Callable[[], None]] = field(default_factory=list)
     """What gives mitmproxy back as it was, the last first."""
+    undo_last: list[Callable[[], object]] = field(default_factory=list)
+    """The same for what stays until the ledger is closed."""
     telling: asyncio.Task[None] | None = None
     """Writes down what is answered, for `tokentee top`."""
-    changed_options: str = ""
-    """Words for the start line on what was changed in mitmproxy's options."""
     is_over: bool = False
     """Everything was settled: what has not opened yet must not go upstream without a row."""
     watching: Watching | None = None

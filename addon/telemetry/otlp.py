@@ -12,7 +12,9 @@ Installed with `tokentee[otel]`.
 import logging
 import time
 import uuid
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -49,8 +51,14 @@ class Otlp:
         """`endpoint`: the base URL, as OTEL_EXPORTER_OTLP_ENDPOINT has it; headers, certificates
         and compression come from the environment, as the specification has it."""
         library = logging.getLogger("opentelemetry")
+        self._undo: tuple[Callable[[], None], ...] = ()
         if not any(isinstance(handler, _Throttle) for handler in library.handlers):
-            library.addHandler(_Throttle())
+            throttle = _Throttle()
+            self._undo = (
+                partial(setattr, library, "propagate", library.propagate),
+                partial(library.removeHandler, throttle),
+            )
+            library.addHandler(throttle)
             library.propagate = False
         base = endpoint.rstrip("/")
         # Without it, a receiver reads the sums of two processes as one sum that goes up and down:
@@ -120,6 +128,8 @@ class Otlp:
         self._tracing.force_flush(milliseconds)
         self._metering.shutdown(milliseconds)
         self._tracing.shutdown()
+        for undo in self._undo:
+            undo()
 
 
 def _common(one: Observed) -> Attributes:

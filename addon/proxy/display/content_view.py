@@ -26,7 +26,8 @@ from addon.metering.answers.transcript import transcript_of
 from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome, Reading
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.batches import Price
+from ledger.store.writing.jobs import OnCommit, Receipt
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,6 @@ RESPONSES_MAX = 200
 HELD_MAX = 10_000
 """Priced exchanges whose commit is not reported yet."""
 
-type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
-type OnCommit = Callable[[Sequence[Receipt]], None]
 type Listener = Callable[[bytes], None]
 
 
@@ -64,6 +63,11 @@ class FlowNotes:
         """Of the writer's thread alone."""
         self._committed: deque[BookedFlow] = deque()
         self._is_called = False
+
+    def show(self) -> Callable[[], object]:
+        """Register the content view; returns what takes it out, for which mitmproxy has no call."""
+        contentviews.add(ExchangeContentview(self))
+        return lambda: getattr(contentviews.registry, "_by_name", {}).pop("tokentee", None)
 
     # Bodies, on the event loop
 
@@ -212,6 +216,4 @@ def notes_if_viewed(master: Any, loop: asyncio.AbstractEventLoop) -> FlowNotes |
     """Notes for the flows of a master that shows flows; None for any other."""
     if master.addons.get("view") is None:
         return None
-    notes = FlowNotes(master, loop)
-    contentviews.add(ExchangeContentview(notes))
-    return notes
+    return FlowNotes(master, loop)

@@ -1,15 +1,12 @@
 """Pure. The log line of one settled exchange (`tee_log=exchanges`)."""
 
-from collections.abc import Callable
-
 from addon.metering.settlement import Settled
 from ledger.model.charge import Charge, amounts_of
-from ledger.model.exchange import Exchange, Reading
+from ledger.model.exchange import Reading
 from ledger.model.money import money_text
+from ledger.store.writing.batches import Price
 from ledger.text.figures import until_text
 from ledger.text.printable import printable
-
-type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 
 
 def line_of(settled: Settled, price: Price) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -31,60 +30,47 @@ SPOOL_CHECK_SECONDS = 5.0
 """How long the state of a spool is cached: a scrape each second costs no query each second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Telemetry:
-    """The telemetry that the options ask for. None: not wanted."""
-
-    metrics: tuple[str, int] | None = None
-    """Host and port of `/healthz`, `/readyz`, `/metrics`."""
-    otlp: str | None = None
-    metric_files: MetricFiles | None = None
-    """Of a worker: it counts there, and its supervisor serves the metrics of all workers."""
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether anything is asked for."""
-        return self.metrics is not None or self.otlp is not None
-
-
 class Watching:
     """The telemetry of one process. Nothing of it runs on the event loop."""
 
-    def __init__(self, wanted: Telemetry) -> None:
-        """Raises LedgerError if a port is taken or a package is missing."""
+    def __init__(
+        self,
+        *,
+        metrics: tuple[str, int] | None = None,
+        otlp: str | None = None,
+        metric_files: MetricFiles | None = None,
+    ) -> None:
+        """Raises LedgerError if a port is taken or a package is missing.
+
+        `metrics`: host and port of `/healthz`, `/readyz`, `/metrics`; `otlp`: base URL of a
+        receiver; `metric_files`: of a worker, which counts there; its supervisor serves them.
+        """
         self._open_exchanges: Callable[[], int] = lambda: 0
         self._captures: Callable[[], CaptureFiles | None] = lambda: None
         self._ledger: Ledger | None = None
         self._spool: tuple[float, SpoolStatus] | None = None
         sinks: list[Sink] = []
         self._endpoint: Endpoint | None = None
-        if wanted.metrics is not None and wanted.metric_files is not None:
+        if metrics is not None and metric_files is not None:
             from addon.telemetry.metrics import metrics_of_worker
 
             sinks.append(
                 metrics_of_worker(
-                    wanted.metric_files,
+                    metric_files,
                     self.health,
                     dropped_observations=lambda: self.observer.dropped,
                 )
             )
-        elif wanted.metrics is not None:
+        elif metrics is not None:
             from addon.telemetry.endpoint import Endpoint
             from addon.telemetry.metrics import Metrics
 
-            metrics = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
-            sinks.append(metrics)
-            self._endpoint = Endpoint(
-                *wanted.metrics, health=self.health, metrics=metrics.exposition
-            )
-        if wanted.otlp is not None:
-            sinks.append(_otlp(wanted.otlp))
+            counted = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
+            sinks.append(counted)
+            self._endpoint = Endpoint(*metrics, health=self.health, metrics=counted.exposition)
+        if otlp is not None:
+            sinks.append(_otlp(otlp))
         self.observer = Observer(sinks)
-
-    @property
-    def address(self) -> tuple[str, int] | None:
-        """Where health and metrics are served; None: nowhere."""
-        return self._endpoint.address if self._endpoint is not None else None
 
     def start(
         self,

@@ -1,12 +1,14 @@
 """What a process is: every attribute of every class and module of mitmproxy and of the libraries
-under it, the settings of the garbage collector, and the hooks in their order."""
+under it, the settings of the garbage collector, loggers, and the hooks in their order."""
 
 import gc
+import logging
 import sys
 from types import FunctionType
 from typing import Any
 
 from mitmproxy import hooks
+from mitmproxy.log import MitmLogHandler
 from mitmproxy.master import Master
 
 LIBRARIES = ("mitmproxy", "mitmproxy_rs", "h11", "h2", "hpack", "hyperframe", "wsproto", "asyncio")
@@ -24,6 +26,13 @@ def snapshot(master: Master | None = None) -> dict[str, Any]:
                     for attribute, inner in list(vars(value).items()):
                         if not attribute.startswith(("_abc_", *_MADE_LATER)):
                             found[f"{name}:{key}.{attribute}"] = _of(inner)
+    loggers: dict[str, Any] = {"root": logging.getLogger(), **logging.root.manager.loggerDict}
+    for name, logger in loggers.items():
+        if isinstance(logger, logging.Logger):
+            own = [id(each) for each in logger.handlers if not isinstance(each, MitmLogHandler)]
+            found[f"logger {name}"] = (logger.level, logger.propagate, logger.disabled, own)
+            for each in logger.handlers:
+                found[f"log handler {id(each)}"] = id(each.formatter)
     found["gc threshold"] = gc.get_threshold()
     found["gc frozen"] = gc.get_freeze_count()
     if master is not None:
@@ -47,4 +56,4 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     after = {**after, "gc frozen": max(after["gc frozen"], before["gc frozen"])}  # some are freed
     changed = {name for name, value in before.items() if after.get(name, value) != value}
     new = {name for name in after if name not in before and "." in name.rpartition(":")[2]}
-    return changed | {name for name in new if name.rpartition(".")[0] in before}
+    return changed | {name for name in new if ":" in name and name.rpartition(".")[0] in before}

@@ -7,11 +7,16 @@ thought of fails here too.
 import asyncio
 import importlib
 import logging
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mitmproxy import contentviews
 from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.addons.view import View
+from mitmproxy.hooks import DoneHook
 from mitmproxy.log import MitmLogHandler
 from mitmproxy.options import Options
 from mitmproxy.test import taddons
@@ -73,6 +78,48 @@ def test_a_guest_that_wraps_nothing_changes_nothing(ledger: Path, caplog):
     (line,) = [each for each in caplog.messages if "a guest" in each]
     assert "tee_wrap=no" in line
     assert "does not wait for its commit" in line
+
+
+@pytest.mark.parametrize("end", ["removed", "stopped", "refused"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"tee_log_format": "json"}, {"tee_metrics": "PORT"}, {"tee_otlp": "http://127.0.0.1:9"}],
+)
+async def test_whatever_was_asked_for_nothing_stays(
+    ledger: Path, tmp_path: Path, options: dict[str, str], end: str
+):
+    """Of loggers, content views, threads and ports, in a master that shows flows."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    values = {name: value.replace("PORT", port) for name, value in options.items()}
+    logger = logging.getLogger("opentelemetry")
+    logger.handlers, logger.propagate = [], True
+    recorder = Recorder()
+    with taddons.context(Proxyserver(), View()) as context:
+        before, views = snapshot(context.master), dict(contentviews.registry)
+        context.master.addons.add(recorder)
+        context.options.update(
+            ledger_url=f"sqlite:///{ledger}", tee_capture=str(tmp_path / "captures"), **values
+        )
+        if end == "refused":
+            context.options.update_defer(tee_nothing="1")
+        recorder.running()
+        if end == "stopped":
+            context.master.should_exit.set()
+            await context.master.addons.trigger_event(DoneHook())
+            context.master.addons.chain.remove(recorder)
+        elif end == "removed":
+            assert set(contentviews.registry) - set(views) == {"tokentee"}
+            context.master.addons.remove(recorder)
+        while any(t.name.startswith("tokentee-") for t in threading.enumerate()):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        if end == "refused":
+            context.master.addons.remove(recorder)
+        assert changes(before, snapshot(context.master)) == set()
+        assert dict(contentviews.registry) == views
+        with socket.create_server(("127.0.0.1", int(port))):
+            pass
 
 
 @pytest.mark.parametrize("name", mechanisms.NAMES)

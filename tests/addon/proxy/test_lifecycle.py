@@ -3,7 +3,9 @@ answers that are booked; waiting for a commit, and long work that takes turns wi
 event loop."""
 
 import asyncio
+import contextlib
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Generator
@@ -12,9 +14,12 @@ from typing import Any
 
 import pytest
 from mitmproxy import http
+from mitmproxy.exceptions import OptionsError
 from mitmproxy.flow import Error
 from mitmproxy.hooks import DoneHook
+from mitmproxy.options import Options
 from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
+from mitmproxy.tools.dump import DumpMaster
 from msgspec.structs import replace
 
 from addon.metering.memory_budget import MemoryBudget
@@ -25,8 +30,11 @@ from addon.proxy import exchanges as exchanges_module
 from addon.proxy import recorder as recorder_module
 from addon.proxy import running as running_module
 from addon.proxy.event_loop import in_turns
+from addon.proxy.lifecycle import Leaving
+from addon.proxy.options import HELP
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Phase, Running, Session
+from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
 from ledger.store.writing.jobs import Receipt
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
@@ -76,7 +84,7 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
     closed: list[float] = []
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     captures = SimpleNamespace(close=lambda _: None, problems=lambda: of_captures)
-    parts: dict[str, Any] = {"watching": None, "undo": [], "telling": None}
+    parts: dict[str, Any] = {"watching": None, "undo": [], "undo_last": [], "telling": None}
     running: Any = SimpleNamespace(captures=captures, ledger=ledger, **parts)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
@@ -110,11 +118,124 @@ def beginning(recorder: Recorder, flow: http.HTTPFlow) -> asyncio.Future[None]:
 async def test_a_process_that_ends_while_the_script_is_gone_stops_as_ever(ledger):
     async with recording(ledger) as (recorder, context):
         recorder.request(flow_of())
-        recorder.done()
+        context.master.addons.remove(recorder)
         await asyncio.sleep(0)
         context.master.should_exit.set()
         await context.master.addons.trigger_event(DoneHook())
     assert exchanges(ledger, "state, error_message") == [("lost", "the proxy was stopped")]
+
+
+async def shut_down(master: DumpMaster, _: asyncio.Task[None]) -> None:
+    master.shutdown()
+
+
+async def cancel(_: DumpMaster, run: asyncio.Task[None]) -> None:
+    run.cancel()
+
+
+@pytest.mark.parametrize("end", [shut_down, cancel])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_master_that_ends_in_any_way_is_a_stop_also_if_it_is_not_the_last(ledger, end, is_gone):
+    """A program may cancel it, make the next one before, and give that the same addon."""
+    recorder = Recorder()
+
+    async def play(number: int) -> None:
+        master = DumpMaster(Options(), with_termlog=False, with_dumper=False)
+        master.options.update(server=False)
+        master.addons.add(recorder)
+        master.options.update(ledger_url=f"sqlite:///{ledger}")
+        run = asyncio.create_task(master.run())
+        while recorder.running_state is None or not recorder.running_state.undo:
+            await asyncio.sleep(0.01)
+        undo = recorder.running_state.undo
+        flow = flow_of()
+        recorder.request(flow)
+        assert flow.error is None
+        if is_gone:
+            master.addons.remove(recorder)
+        other = DumpMaster(Options(), with_termlog=False, with_dumper=False)
+        await end(master, run)
+        with contextlib.suppress(asyncio.CancelledError):
+            await run
+        assert not undo
+        assert not other.addons.get(Leaving.name)
+        await other.done()
+        assert exchanges(ledger, "state, error_message") == [("lost", "the proxy was stopped")] * (
+            number + 1
+        )
+
+    for number in range(2):
+        asyncio.run(play(number))
+    assert not any(thread.name == "tokentee-writer" for thread in threading.enumerate())
+
+
+READ_AT_START = {
+    "ledger_url": "sqlite:///other.db",
+    "tee_prices": __file__,
+    "tee_metrics": "9",
+    "tee_otlp": "http://127.0.0.1:9",
+    "tee_log_format": "json",
+    "tee_fast": "yes",
+    "tee_wrap": "no",
+}
+APPLIED = {
+    "ledger_commit": ("async", lambda running: not running.settings.commit_before_end),
+    "tee_inject": ("never", lambda running: running.settings.inject == "never"),
+    "tee_hosts": ("a.example", lambda running: running.rules.upstreams),
+    "tee_capture": ("captures", lambda running: running.captures),
+    "tee_tags": ("a=b", lambda running: running.rules.tags),
+    "tee_client_tags": ("ignore", lambda running: not running.rules.takes_client_tags),
+    "tee_segments": ("off", lambda running: not running.rules.keeps_segments),
+    "tee_log": ("exchanges", lambda running: running.settings.log == "exchanges"),
+}
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("name", HELP)
+async def test_a_new_value_of_an_option_counts_or_is_refused(
+    ledger, tmp_path, monkeypatch, name, comes_back
+):
+    """Also while the script is gone, but an exchange under way."""
+    monkeypatch.chdir(tmp_path)
+    async with recording(ledger, recorder=Recorder()) as (recorder, context):
+        recorder.request(flow_of())
+        before = getattr(context.options, name)
+        value, is_applied = APPLIED.get(name) or (READ_AT_START[name], None)
+        if comes_back:
+            context.master.addons.remove(recorder)
+        if is_applied is None:
+            with pytest.raises(OptionsError, match=f"{name}: stays as it was at the start"):
+                context.options.update(**{name: value})
+            assert getattr(context.options, name) == before
+        else:
+            context.options.update(**{name: value})
+        if comes_back:
+            context.master.addons.add(recorder)
+            recorder.configure(set(HELP))
+            recorder.running()
+        assert is_applied is None or is_applied(running_in(recorder))
+        assert list(running_in(recorder).live)
+
+
+async def test_a_recording_whose_script_is_gone_stays_until_all_is_written(ledger, monkeypatch):
+    """A stop has a bound, because the process ends; this has none."""
+    monkeypatch.setattr(sqlite_file, "BUSY_MS_MAX", 10)
+    monkeypatch.setattr(lifecycle, "CLOSE_SECONDS_MAX", 0.1)
+    async with recording(ledger, ledger_commit="async") as (recorder, context):
+        await asyncio.sleep(0.1)
+        with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            flow = flow_of()
+            recorder.request(flow)
+            answered(flow, content=DOCUMENT, content_type="application/json")
+            await recorder.response(flow)
+            context.master.addons.remove(recorder)
+            await asyncio.sleep(0.5)
+            other.execute("ROLLBACK")
+        while context.master.addons.get(Leaving.name):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
 async def test_a_request_that_is_read_while_the_script_goes_gets_its_row(ledger, monkeypatch):
@@ -123,7 +244,7 @@ async def test_a_request_that_is_read_while_the_script_goes_gets_its_row(ledger,
         flow = flow_of()
         opening = beginning(recorder, flow)
         await asyncio.sleep(0)
-        recorder.done()
+        context.master.addons.remove(recorder)
         await opening
         answered(flow, content=DOCUMENT, content_type="application/json")
         await context.master.addons.trigger_event(HttpResponseHook(flow))

@@ -18,7 +18,7 @@ from addon.proxy.display import content_view
 from addon.proxy.display.content_view import ExchangeContentview, FlowNotes, notes_if_viewed
 from addon.proxy.display.exchange_log import line_of
 from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
-from addon.proxy.display.watching import Telemetry, Watching
+from addon.proxy.display.watching import Watching
 from addon.recordings.capture import CaptureFiles
 from addon.telemetry.health import problems
 from addon.telemetry.observer import Observer
@@ -92,9 +92,12 @@ async def test_a_master_without_a_view_gets_none():
     with taddons.context() as context:
         assert notes_if_viewed(context.master, asyncio.get_running_loop()) is None
     with taddons.context(View()) as context:
-        assert notes_if_viewed(context.master, asyncio.get_running_loop()) is not None
+        notes = notes_if_viewed(context.master, asyncio.get_running_loop())
+        assert notes is not None
+        hide = notes.show()
     assert "Tokentee" in {view.name for view in contentviews.registry.values()}
-    contentviews.registry._by_name.pop("tokentee")
+    hide()
+    assert "Tokentee" not in {view.name for view in contentviews.registry.values()}
 
 
 async def test_a_stream_keeps_what_passed():
@@ -361,7 +364,7 @@ def test_hostile_text_cannot_reach_the_terminal():
 def test_a_capture_writer_that_does_not_work_is_a_problem(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     captures = CaptureFiles(tmp_path / "captures", node="n", budget=MemoryBudget())
-    watching = Watching(Telemetry())
+    watching = Watching()
     with writing(f"sqlite:///{tmp_path / 'ledger.sqlite3'}") as written:
         watching.start(written.ledger, open_exchanges=lambda: 3, captures=lambda: captures)
         try:
@@ -388,7 +391,7 @@ def test_a_telemetry_thread_that_does_not_work_is_a_problem(tmp_path, monkeypatc
 
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 30)
     monkeypatch.setattr(Observer, "_run", fail)
-    watching = Watching(Telemetry())
+    watching = Watching()
     with writing(f"sqlite:///{tmp_path / 'ledger.sqlite3'}") as written:
         watching.start(written.ledger, open_exchanges=lambda: 0)
         try:
