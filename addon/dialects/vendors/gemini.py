@@ -204,10 +204,8 @@ EMBEDDINGS = replace(
     usage_of=embeddings_usage_of,
     known_keys=KNOWN_KEYS | {_EMBEDDED},
     request_shapes=(
-        {"content.parts": shapes.objects},
-        {"requests": shapes.with_key("content")},
-        {"instances": shapes.with_key("content")},
-        {"instances": shapes.with_key("prompt")},
+        *({"content.parts": shapes.objects}, {"requests": shapes.with_key("content")}),
+        *({"instances": shapes.with_key("content")}, {"instances": shapes.with_key("prompt")}),
     ),
     answer_shapes=(
         {"embedding.values": shapes.a_list},
