@@ -150,9 +150,7 @@ DEEPINFRA = Dialect(
     marks=(Mark(b'"num_'), Mark(b'"finish_reason"'), Mark(b'"error"')),
     text_marks=(b'"text"',),
     request_shapes=(
-        {"input": shapes.prompt},
-        {"inputs": shapes.prompt},
-        {"queries": shapes.prompt},
+        *({"input": shapes.prompt}, {"inputs": shapes.prompt}, {"queries": shapes.prompt}),
     ),
     answer_shapes=({"inference_status": shapes.an_object},),
 )
