@@ -228,6 +228,7 @@ class Recorder(Traffic):
         running.undo.append(restore)
         said += [changed] if changed else []
         owner = owner_of(ctx.master)
+        running.is_ours = owner.is_us
         if owner.is_fast(settings.fast):
             running.host = mechanisms.install(
                 Place(master=ctx.master, takes_runs=events.takes_runs)
@@ -245,6 +246,7 @@ class Recorder(Traffic):
     def _leave_if_guest(self, running: Running) -> None:
         """Take the host's mechanisms out where another script has come beside ours."""
         owner = owner_of(ctx.master)
+        running.is_ours = owner.is_us
         if running.host is not None and not owner.is_fast(running.settings.fast):
             running.host.remove()
             running.host = None

@@ -115,6 +115,8 @@ class Running:
     """Flows whose large requests are read in turns, by id."""
     sessions: dict[str, Session] = field(default_factory=dict)
     """Open WebSockets, by flow id."""
+    is_ours: bool = False
+    """Whether the process is ours, as far as is known."""
     host: Host | None = None
     """Mechanisms that are in, where the process is ours."""
     undo: list[Callable[[], None]] = field(default_factory=list)

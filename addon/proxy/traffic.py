@@ -152,9 +152,9 @@ class Traffic:
             if session.capture is not None:
                 at = datetime.fromtimestamp(message.timestamp, UTC)
                 troubles.attempt(capturing.add_message, session.capture, message, at)
-            if session.flow.websocket is not None:
-                # mitmproxy keeps every message until the connection ends (#6620), which is hours of
-                # audio. Addons behind this one still find the last.
+            has_reader = not running.is_ours or running.bodies.are_wanted
+            if session.flow.websocket is not None and not has_reader:
+                # mitmproxy keeps every message until the connection ends (#6620): hours of audio.
                 del session.flow.websocket.messages[:-1]
         if running.settings.commit_before_end:
             for receipt in receipts:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mitmproxy import http
+from mitmproxy.io import FlowReader
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection, serve
@@ -160,3 +162,40 @@ def test_other_websockets_are_left_alone(proxy: Mitmdump):
         client.send(CREATE)
         assert [client.recv() for _ in range(5)] == answer_of(1)
     assert len(rows.exchanges(proxy.ledger)) == before
+
+
+@pytest.mark.parametrize("wants", ["script", "file"])
+def test_whoever_wants_messages_has_all_of_them(tmp_path: Path, wants: str) -> None:
+    """In somebody else's process, and in a file of flows."""
+    script, saved = tmp_path / "counting.py", tmp_path / "flows.mitm"
+    script.write_text(
+        "import logging\n\n\ndef websocket_end(flow):\n"
+        "    logging.info('it had %d messages', len(flow.websocket.messages))\n"
+    )
+    with upstream() as port:
+        options = {
+            "ledger_url": f"sqlite:///{tmp_path}/ledger.db",
+            "tee_hosts": f"127.0.0.1:{port}=openai",
+        }
+        if wants == "file":
+            options["save_stream_file"] = str(saved)
+        with Mitmdump(
+            tmp_path / "proxy",
+            upstreams=[f"http://127.0.0.1:{port}"],
+            beside=[script] if wants == "script" else [],
+            options=options,
+        ) as proxy:
+            assert proxy.wait_for_log("tokentee: ledger ", 60)
+            host, own_port = proxy.address()
+            with connect(f"ws://{host}:{own_port}/v1/responses") as client:
+                client.send(CREATE)
+                assert [client.recv() for _ in range(5)] == answer_of(1)
+            if wants == "script":
+                assert proxy.wait_for_log("it had 6 messages")
+                return
+            assert proxy.wait_for_log("client disconnect")
+        with saved.open("rb") as file:
+            (flow,) = FlowReader(file).stream()
+        assert isinstance(flow, http.HTTPFlow)
+        assert flow.websocket is not None
+        assert len(flow.websocket.messages) == 6
