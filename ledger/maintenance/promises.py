@@ -202,8 +202,7 @@ WHERE c.opened_at >= :since AND NOT EXISTS (
         "lines",
         "the token lines of a reading add up to its totals, so no token is billed twice",
         # Cohere bills other totals than the model counted. Where a provider priced the whole, no
-        # token is charged, and pricing again left lines of none. A reading without lines is in
-        # `unpriced`.
+        # token is charged; pricing again left lines of none. Without lines it is in `unpriced`.
         f"""
 SELECT exchange_id AS id, 'input ' || input || ', charged ' || charged_input || '; output '
   || output || ', charged ' || charged_output AS detail

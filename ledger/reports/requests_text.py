@@ -47,7 +47,9 @@ def flat(
 ) -> Table:
     """Every field, for CSV."""
     documents = document(found, zone, currency)
-    names = [*documents[0]] if documents else [*COLUMNS]
+    names = [*(name.replace("_picousd", "_usd") for name in COLUMNS), "place"]
+    if currency is not None:
+        names += ["currency", *(name.removesuffix("_picousd") for name in AMOUNTS)]
     return Table(
         columns=tuple(Column(name=name, heading=name) for name in names),
         rows=tuple(tuple(each[name] for name in names) for each in documents),

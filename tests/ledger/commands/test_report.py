@@ -59,6 +59,15 @@ def rates(text_file):
     return ["--currency", "EUR", "--rates", str(path)]
 
 
+@pytest.mark.parametrize("command", ["report", "requests"])
+def test_a_file_for_machines_has_the_same_columns_without_a_row(run, rates, command):
+    for more in ((), rates):
+        words = [command, "--format", "csv", *more]
+        header, *rows = run(*words).stdout.splitlines()
+        assert rows
+        assert run(*words, "--only", "model=nothing").stdout.splitlines() == [header]
+
+
 @pytest.mark.parametrize("command", [["report"], ["report", "--by", "block"], ["requests"]])
 def test_amounts_in_another_currency(run, rates, command):
     """Amounts in USD keep their names; those beside them are in the currency."""
