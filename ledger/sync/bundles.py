@@ -63,6 +63,7 @@ class Known:
     readings: str | None
     """Their ids, with spaces between."""
     charges: str | None
+    quotas: str | None = None
 
     def covers(self, other: "Known") -> bool:
         """Whether merging the other one would change nothing."""
@@ -70,6 +71,7 @@ class Known:
             _STATES.index(self.state) >= _STATES.index(other.state)
             and _are_in(other.readings, self.readings)
             and _are_in(other.charges, self.charges)
+            and _are_in(other.quotas, self.quotas)
         )
 
 
@@ -101,14 +103,16 @@ def known_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Known]:
 
 
 def _known(connection: Connection, condition: str, values: dict[str, Any]) -> dict[Key, Known]:
-    """Key, state, ids of readings and ids of charges."""
+    """Key, state, ids of readings, of charges and of what was stated of limits."""
     if connection.dialect.name == "sqlite":
-        opened_at, ids = "e.opened_at", "group_concat(id, ' ')"  # in the order of the primary key
+        opened_at, ids = "e.opened_at", "group_concat"  # in the order of the primary key
     else:
-        opened_at, ids = _moment_text("e.opened_at"), "string_agg(id, ' ')"
+        opened_at, ids = _moment_text("e.opened_at"), "string_agg"
+    its = "WHERE opened_at = e.opened_at AND exchange_id = e.id"
     of_tables = ", ".join(
-        f"(SELECT {ids} FROM {table} WHERE opened_at = e.opened_at AND exchange_id = e.id)"
-        for table in ("readings", "charges")
+        f"(SELECT {ids}({one}, ' ') FROM {table} {its})"
+        for table, one in ((readings, "id"), (charges, "id"), (quotas, 'kind || "window"'))
+        if table is not quotas or _columns(connection, table)  # a copy of an older schema
     )
     query = f"SELECT {opened_at}, e.id, e.state, {of_tables} FROM exchanges e WHERE {condition}"
     rows = connection.execute(sa.text(query), values)

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Engine
 
 from ledger.figures.queries import report
 from ledger.maintenance import known, rollup
+from ledger.maintenance.corrections import add_quotas
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.partial import PartMerged, PartsMerger
 from ledger.model.errors import LedgerError
@@ -25,7 +26,7 @@ from ledger.store import db
 from ledger.store.engines import migration, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.scope import Scope
-from ledger.store.tables import OF_EXCHANGES, charges, exchanges, readings
+from ledger.store.tables import OF_EXCHANGES, charges, exchanges, quotas, readings
 from ledger.sync import bundles, merging, spool
 from tests.ledger.duplicates_rule import Member, link, links_of
 from tests.ledger.written import (
@@ -41,6 +42,7 @@ from tests.ledger.written import (
     on_postgres,
     opened,
     put,
+    reading,
     row,
     rows,
     settled,
@@ -48,7 +50,7 @@ from tests.ledger.written import (
     whole,
 )
 
-TABLES = (exchanges, readings, charges)
+TABLES = (exchanges, readings, charges, quotas)
 
 
 @pytest.fixture
@@ -119,6 +121,29 @@ def test_everything_arrives_as_it_was(two):
     before = contents(target)
     merging.sync(source, target)
     assert contents(target) == before
+
+
+@every_way
+def test_what_is_added_to_a_known_exchange_is_sent(two):
+    """Whatever is only ever appended: a reading, a charge, what an answer stated of limits."""
+    source, target = two
+    put(source, whole(settled("a")))
+    merging.sync(source, target)
+    limit = Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=5)
+    adding = (
+        lambda: put(source, (opened("a"), reading(settled("a"), revision=2), ())),
+        lambda: charge_again(source, "a", 0, 7),
+        lambda: add_limits(source, replace(settled("a"), quotas=(limit,))),
+    )
+    for add in adding:
+        add()
+        merging.sync(source, target)
+        assert contents(target) == contents(source)
+
+
+def add_limits(url, exchange):
+    with on(url) as engine:
+        assert add_quotas(engine, [exchange]) == 1
 
 
 @every_way
