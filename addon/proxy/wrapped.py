@@ -42,7 +42,6 @@ from addon.proxy.stream_events import StreamEvents
 
 type Commands = Generator[commands.Command, Any, None]
 
-
 RELIES_ON = tuple(
     f"mitmproxy.proxy.layers.http:HttpStream.{name}"
     for name in (
@@ -60,8 +59,6 @@ RELIES_ON = tuple(
     )
 )
 """Methods that are wrapped or called, or on whose order of commands the wrappers rely."""
-
-
 _watchers: list[StreamEvents] = []
 """Of the recordings in this process: a program may run several masters."""
 _undo: list[Callable[[], None]] = []
