@@ -75,10 +75,26 @@ class Shortener:
     """Bytes of a JSON value, with any text around it -> a short value."""
 
     __slots__ = (
-        *("_array_scalars", "_containers", "_dropped_depth", "_drops_rest", "_is_escaped"),
-        *("_is_in_string", "_kept", "_keys", "_may_skip_run", "_member_at", "_members"),
-        *("_outer_bytes", "_outer_tokens", "_scalar_bytes", "_skips_member", "_skips_scalars"),
-        *("_string_room", "_tokens_left", "_wants_comma", "overflowed"),
+        "_array_scalars",
+        "_containers",
+        "_dropped_depth",
+        "_drops_rest",
+        "_is_escaped",
+        "_is_in_string",
+        "_kept",
+        "_keys",
+        "_may_skip_run",
+        "_member_at",
+        "_members",
+        "_outer_bytes",
+        "_outer_tokens",
+        "_scalar_bytes",
+        "_skips_member",
+        "_skips_scalars",
+        "_string_room",
+        "_tokens_left",
+        "_wants_comma",
+        "overflowed",
     )
 
     def __init__(

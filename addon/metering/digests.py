@@ -13,8 +13,13 @@ class Digests:
     """Of one answer, while it passes. Each digest is of the bytes added so far."""
 
     __slots__ = (
-        *("_client_hash", "_removed_hash", "_upstream_hash", "_wire_hash", "removed_bytes"),
-        *("upstream_bytes", "wire_bytes"),
+        "_client_hash",
+        "_removed_hash",
+        "_upstream_hash",
+        "_wire_hash",
+        "removed_bytes",
+        "upstream_bytes",
+        "wire_bytes",
     )
 
     def __init__(self, *, edits: bool, decodes: bool) -> None:

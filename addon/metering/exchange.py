@@ -54,7 +54,9 @@ an error: decoding 1 MB takes 4 to 7 ms of the event loop."""
 REFUSAL_BYTES_MAX = 64 * 1024
 """The proxy does not hold back a longer error answer to check if it refuses the injected option."""
 STREAM_TYPES = (
-    *("text/event-stream", "application/x-ndjson", "application/stream+json"),
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/stream+json",
     "application/vnd.amazon.eventstream",
 )
 """Content types of streams, whatever the request asked for (Ollama streams by default)."""
@@ -82,9 +84,23 @@ class MeteredExchange:
     """One open exchange. Only its opener holds it."""
 
     __slots__ = (
-        *("_account_of", "_answer_headers", "_billing", "_billing_of", "_body", "_budget"),
-        *("_content_encoding", "_credentials", "_decoded_bytes", "_encoded_tokens"),
-        *("_is_confirmed", "is_handshake", "opened", "request", "route", "status", "tap"),
+        "_account_of",
+        "_answer_headers",
+        "_billing",
+        "_billing_of",
+        "_body",
+        "_budget",
+        "_content_encoding",
+        "_credentials",
+        "_decoded_bytes",
+        "_encoded_tokens",
+        "_is_confirmed",
+        "is_handshake",
+        "opened",
+        "request",
+        "route",
+        "status",
+        "tap",
         "troubles",
     )
 

@@ -71,12 +71,17 @@ _BEGINNINGS = ("anthropic-", "x-codex-", "x-quota-", "x-usage-", "x-ratelimit-")
 _CLAIM = "anthropic-ratelimit-unified-representative-claim"
 _OTHERS = frozenset(
     {
-        *(_CLAIM, "anthropic-ratelimit-unified-status", "anthropic-ratelimit-unified-reset"),
+        _CLAIM,
+        "anthropic-ratelimit-unified-status",
+        "anthropic-ratelimit-unified-reset",
         "anthropic-ratelimit-unified-fallback",
         "anthropic-ratelimit-unified-fallback-percentage",
         "anthropic-ratelimit-unified-overage-in-use",
         "anthropic-ratelimit-unified-overage-disabled-reason",
-        *("x-codex-plan-type", "x-codex-active-limit", "retry-after", "retry-after-ms"),
+        "x-codex-plan-type",
+        "x-codex-active-limit",
+        "retry-after",
+        "retry-after-ms",
     }
 )
 _CLAIMS = {"five_hour": "5h", "seven_day": "7d"}

@@ -34,7 +34,13 @@ class MeteredSession:
     """Takes each message of either side; returns the exchanges that it opens and settles."""
 
     __slots__ = (
-        *("_asked", "_asked_bytes", "_has_ended", "_open", "_rate_limits", "_wire", "handshake"),
+        "_asked",
+        "_asked_bytes",
+        "_has_ended",
+        "_open",
+        "_rate_limits",
+        "_wire",
+        "handshake",
     )
 
     def __init__(self, handshake: MeteredExchange) -> None:

@@ -50,10 +50,27 @@ class Tap:
     """
 
     __slots__ = (
-        *("_backlog", "_batch_bytes", "_batch_read_at", "_capture", "_clock", "_decoder"),
-        *("_digests", "_first_byte_at", "_first_token_at", "_is_flushed", "_kept", "_pending"),
-        *("_pending_bytes", "_share", "_stripper", "_tail_bytes", "_times", "_troubles"),
-        *("_unframed", "has_stopped", "meter"),
+        "_backlog",
+        "_batch_bytes",
+        "_batch_read_at",
+        "_capture",
+        "_clock",
+        "_decoder",
+        "_digests",
+        "_first_byte_at",
+        "_first_token_at",
+        "_is_flushed",
+        "_kept",
+        "_pending",
+        "_pending_bytes",
+        "_share",
+        "_stripper",
+        "_tail_bytes",
+        "_times",
+        "_troubles",
+        "_unframed",
+        "has_stopped",
+        "meter",
     )
 
     def __init__(

@@ -39,8 +39,12 @@ PARSED_BYTES_MAX = KEPT_BYTES_MAX
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
 _TELLING = (
-    *(b'"response"', b'"error"', b'"session"', b"_transcription.completed"),
-    *(b'"decision"', b'"session.usage.updated"'),
+    b'"response"',
+    b'"error"',
+    b'"session"',
+    b"_transcription.completed",
+    b'"decision"',
+    b'"session.usage.updated"',
 )
 """A message of the server is parsed if it has one of these."""
 _WRAPPERS = ("response.event", "decision.event")
@@ -49,8 +53,13 @@ _WRAPPERS = ("response.event", "decision.event")
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
 """A message of Gemini Live is parsed if it has one of these, until the open turn has content."""
 _FIGURES = (
-    *(b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"'),
-    *(b'"groundingMetadata"', b'"urlContextMetadata"', b'"executableCode"'),
+    b'"usageMetadata"',
+    b'"turnComplete"',
+    b'"interrupted"',
+    b'"error"',
+    b'"groundingMetadata"',
+    b'"urlContextMetadata"',
+    b'"executableCode"',
 )
 """The same for the rest of the turn: other messages carry audio and no figures."""
 

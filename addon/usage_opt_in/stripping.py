@@ -99,8 +99,15 @@ class Stripper:
     """
 
     __slots__ = (
-        *("_events_with_null", "_framing", "_lessons_left", "_ordinary", "_previous", "framed"),
-        *("is_between_events", "removed", "trouble"),
+        "_events_with_null",
+        "_framing",
+        "_lessons_left",
+        "_ordinary",
+        "_previous",
+        "framed",
+        "is_between_events",
+        "removed",
+        "trouble",
     )
 
     def __init__(self) -> None:

@@ -59,8 +59,14 @@ _COLUMNS_0_1 = tuple(
 )
 """In which order version 0.1 made its ids."""
 _CHARGE_COLUMNS_0_1 = (
-    *("line", "model", "quantity", "unit_picousd", "amount_picousd"),
-    *("price_source", "priced_at", "reason"),
+    "line",
+    "model",
+    "quantity",
+    "unit_picousd",
+    "amount_picousd",
+    "price_source",
+    "priced_at",
+    "reason",
 )
 _REPRICED = ("line", "model", "quantity", "unit_picousd", "price_source")
 """What the id of a charge is a digest of that was added by `reprice`."""

@@ -22,8 +22,13 @@ SIZE_STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_
 summed by the steps between which they lie, so that each is priced by its own size."""
 SERVICE_TIER = "service_tier"
 BILLING_FIELDS = (
-    *("inference_geo", "speed", "search_context_size", "search_type", "disable_search"),
-    *("latency_mode", "annotation_format"),
+    "inference_geo",
+    "speed",
+    "search_context_size",
+    "search_type",
+    "disable_search",
+    "latency_mode",
+    "annotation_format",
 )
 """Fields of a usage object on which prices depend; `ledger.pricing.rules` has their values."""
 BESIDE = "beside:"

@@ -31,9 +31,20 @@ GROUPED = ("model", "provider", "key")
 """The dimensions of the first screen."""
 
 FIGURES = (
-    *("requests", "errors", "without_usage", "complete_without_usage", "unpriced", "partial"),
-    *("input_tokens", "cache_read_tokens", "cacheable_input_tokens", "output_tokens"),
-    *("cost_picousd", "covered", "unlisted", "covered_value_picousd"),
+    "requests",
+    "errors",
+    "without_usage",
+    "complete_without_usage",
+    "unpriced",
+    "partial",
+    "input_tokens",
+    "cache_read_tokens",
+    "cacheable_input_tokens",
+    "output_tokens",
+    "cost_picousd",
+    "covered",
+    "unlisted",
+    "covered_value_picousd",
 )
 """The figures that a page reads."""
 

@@ -27,8 +27,10 @@ _LAYOUT = FramePaths(
     finishes=("output.choices.0.finish_reason", "output.finish_reason"),
     unfinished=frozenset({"null"}),
     texts=(
-        *("output.text", "output.choices.0.message.content"),
-        *("output.choices.0.message.reasoning_content", "output.choices.0.message.tool_calls"),
+        "output.text",
+        "output.choices.0.message.content",
+        "output.choices.0.message.reasoning_content",
+        "output.choices.0.message.tool_calls",
     ),
     usages=("usage",),
     errors=("error",),

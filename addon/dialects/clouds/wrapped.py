@@ -43,8 +43,10 @@ CLOUDFLARE = replace(
     text_marks=(*chat.CHAT.text_marks, b'"response"'),
     id_in_frames=False,
     request_shapes=(
-        *({"messages": shapes.messages}, {"prompt": shapes.prompt}),
-        *({"text": shapes.prompt}, {"input": shapes.prompt}),
+        {"messages": shapes.messages},
+        {"prompt": shapes.prompt},
+        {"text": shapes.prompt},
+        {"input": shapes.prompt},
     ),
     answer_shapes=({"result": shapes.an_object, "success": shapes.true_or_false},),
 )

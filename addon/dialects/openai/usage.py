@@ -32,11 +32,15 @@ from addon.dialects.facts import Facts, text_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 _INPUT_DETAILS = (
-    *("prompt_tokens_details", "prompt_token_details", "input_tokens_details"),
+    "prompt_tokens_details",
+    "prompt_token_details",
+    "input_tokens_details",
     "input_token_details",
 )
 _OUTPUT_DETAILS = (
-    *("completion_tokens_details", "completion_token_details", "output_tokens_details"),
+    "completion_tokens_details",
+    "completion_token_details",
+    "output_tokens_details",
     "output_token_details",
 )
 
@@ -103,11 +107,24 @@ _UNITS = {
     "server_tool_use_details.tool_calls_executed": "server_tool_calls",
 }
 _DETAILS_KEYS = (
-    *("cached_tokens", "cached_tokens_details", "cache_write_tokens", "cache_write_tokens_details"),
-    *("cache_creation_tokens", "reasoning_tokens", "text_tokens", "audio_tokens", "image_tokens"),
-    *("video_tokens", "multimodal_tokens", "cache_creation_input_tokens"),
-    *("cache_read_input_tokens", "cache_creation", "cache_type", "accepted_prediction_tokens"),
-    *("rejected_prediction_tokens", "grok_tokens"),
+    "cached_tokens",
+    "cached_tokens_details",
+    "cache_write_tokens",
+    "cache_write_tokens_details",
+    "cache_creation_tokens",
+    "reasoning_tokens",
+    "text_tokens",
+    "audio_tokens",
+    "image_tokens",
+    "video_tokens",
+    "multimodal_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation",
+    "cache_type",
+    "accepted_prediction_tokens",
+    "rejected_prediction_tokens",
+    "grok_tokens",
 )
 
 PICOUSD_PER_TICK = 100

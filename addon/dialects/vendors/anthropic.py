@@ -26,7 +26,10 @@ _ITERATIONS = ("message", "fallback_message", "compaction", "advisor_message")
 (https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage)."""
 _TURNS = _ITERATIONS[:2]
 _TOP_LEVEL = (
-    *("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"),
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
 )
 _INPUT = _TOP_LEVEL[:3]
 KNOWN_KEYS = frozenset(

@@ -167,7 +167,11 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     cache_read = counts.first("cacheReadInputTokens", "cacheReadInputTokenCount", _READ)
     cache_write = counts.first("cacheWriteInputTokens", "cacheWriteInputTokenCount", _WRITTEN)
     uncached = counts.first(
-        *("inputTokens", "inputTokenCount", "inputTextTokenCount", "prompt_token_count", _INPUT)
+        "inputTokens",
+        "inputTokenCount",
+        "inputTextTokenCount",
+        "prompt_token_count",
+        _INPUT,
     )
     output = counts.first("outputTokens", "outputTokenCount", "generation_token_count", _OUTPUT)
     results = usage.get(_TITAN_OUTPUT)
@@ -232,7 +236,9 @@ INVOKE = replace(
     text_marks=(),
     ending=Ending.FINISH,
     request_shapes=(
-        *({"messages": shapes.messages}, {"prompt": shapes.prompt}, {"inputText": shapes.text}),
+        {"messages": shapes.messages},
+        {"prompt": shapes.prompt},
+        {"inputText": shapes.text},
         {"texts": shapes.a_list, "input_type": shapes.text},
         {"query": shapes.text, "documents": shapes.a_list, "api_version": shapes.count},
     ),
@@ -240,10 +246,12 @@ INVOKE = replace(
         {"choices": shapes.a_list, "usage": shapes.an_object},
         {"type": shapes.one_of("message", "message_start")},
         {"inputTextTokenCount": shapes.count},
-        *({"amazon-bedrock-invocationMetrics": shapes.an_object}, {"bytes": shapes.text}),
+        {"amazon-bedrock-invocationMetrics": shapes.an_object},
+        {"bytes": shapes.text},
         {"completion": shapes.text, "stop_reason": shapes.text},
         {"generation": shapes.text, "prompt_token_count": shapes.count},
-        *({"generations": shapes.with_key("text")}, {"outputs": shapes.with_key("text")}),
+        {"generations": shapes.with_key("text")},
+        {"outputs": shapes.with_key("text")},
         {"embeddings": shapes.a_list, "response_type": shapes.text},
     ),
 )

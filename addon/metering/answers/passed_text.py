@@ -21,8 +21,14 @@ class PassedText:
     """The generated text of one stream."""
 
     __slots__ = (
-        *("_bytes", "_call_marks", "_calls", "_frames_before", "_is_padded", "_text_marks"),
-        *("_unmeasured", "_waiting"),
+        "_bytes",
+        "_call_marks",
+        "_calls",
+        "_frames_before",
+        "_is_padded",
+        "_text_marks",
+        "_unmeasured",
+        "_waiting",
     )
 
     def __init__(self, dialect: Dialect) -> None:

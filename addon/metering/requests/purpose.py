@@ -248,7 +248,9 @@ RULES = (
         purpose="subagent",
         agents=_AGENTS,
         headers=(
-            *("x-claude-code-agent-id", "x-openai-subagent", "x-codex-parent-thread-id"),
+            "x-claude-code-agent-id",
+            "x-openai-subagent",
+            "x-codex-parent-thread-id",
             "x-parent-session-id",
         ),
         sources=("Claude Code 2.1", "codex-rs, its headers of a spawned thread", "opencode"),

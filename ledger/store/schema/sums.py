@@ -21,9 +21,26 @@ from ledger.store.schema.charged import (
 )
 
 DIMENSIONS = (
-    *("provider", "model", "request_model", "key_fingerprint", "key_hint", "origin", "dialect"),
-    *("operation", "service_tier", "outcome", "source", "session_id", "project", "git_branch"),
-    *("agent", "billing", "purpose", "end_user", "user_agent", "tags"),
+    "provider",
+    "model",
+    "request_model",
+    "key_fingerprint",
+    "key_hint",
+    "origin",
+    "dialect",
+    "operation",
+    "service_tier",
+    "outcome",
+    "source",
+    "session_id",
+    "project",
+    "git_branch",
+    "agent",
+    "billing",
+    "purpose",
+    "end_user",
+    "user_agent",
+    "tags",
 )
 """Every dimension that sums of days are by, beside time."""
 UNSUMMED = ("http_status", "error_type", "finish_reason")
