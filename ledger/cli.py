@@ -81,6 +81,12 @@ def run(app: Callable[[], None]) -> None:
         if error.filename is None or error.strerror is None:
             raise
         fail(f"{error.filename}: {error.strerror}", 1)
+    except UnicodeEncodeError:
+        # Names of files may be any bytes; what is looked for in a ledger is text.
+        odd = [word for word in sys.argv if word.encode(errors="ignore").decode() != word]
+        if not odd:
+            raise
+        fail(f"not UTF-8: {odd[0]}", 2)
     except Exception as error:
         from ledger.store.engines import urls
 

@@ -1,6 +1,8 @@
 """The commands about the ledger: what they print where, and their exit codes."""
 
+import os
 import sqlite3
+import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -167,6 +169,29 @@ def test_a_path_that_the_system_refuses_is_one_line(app, words, capsys, tmp_path
         cli.run(lambda: app([*words, "--ledger", f"sqlite:///{long}"], prog_name="tokentee"))
     assert end.value.code == 1
     assert capsys.readouterr().err == f"tokentee: {long}: File name too long\n"
+
+
+ODD = os.fsdecode(b"caf\xe9")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["report", "--only", f"model={ODD}"], ["report", "--by", ODD], ["show", ODD]),
+        *(
+            ["cache", "--session", ODD],
+            ["limits", "--key", ODD],
+            ["requests", "--only", f"key={ODD}"],
+        ),
+    ],
+    ids=ascii,
+)
+def test_a_word_that_is_no_text_is_one_line(app, ledger, words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tokentee", *words])
+    with pytest.raises(SystemExit) as end:
+        cli.run(lambda: app([*words, "--ledger", ledger], prog_name="tokentee"))
+    assert end.value.code in (1, 2)
+    assert r"caf\udce9" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
