@@ -21,7 +21,7 @@ by what the last returns, in every process unless `tee_wrap=no`. Where a method 
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, cast
+from typing import Any
 
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
@@ -67,7 +67,7 @@ _undo: list[Callable[[], None]] = []
 def install(watcher: StreamEvents) -> Callable[[], None]:
     """Put the wrappers on, or join; returns what takes them off. Raises UnknownSourceError."""
     if not _watchers:
-        _undo.append(_put_on(cast("StreamEvents", _Everyone())))
+        _undo.append(_put_on())
     _watchers.append(watcher)
 
     def leave() -> None:
@@ -78,18 +78,8 @@ def install(watcher: StreamEvents) -> Callable[[], None]:
     return leave
 
 
-class _Everyone:
-    """Asks all recordings; one that does not know the flow has nothing to say."""
-
-    def __getattr__(self, question: str) -> Callable[..., Any]:
-        def ask(*args: Any, **named: Any) -> Any:
-            answers = [getattr(each, question)(*args, **named) for each in tuple(_watchers)]
-            return next(filter(None, answers), None)
-
-        return ask
-
-
-def _put_on(watcher: StreamEvents) -> Callable[[], None]:
+def _put_on() -> Callable[[], None]:
+    """All recordings are asked: one that does not know the flow has nothing to say."""
     sources.check(RELIES_ON)
     handle_protocol_error = HttpStream.handle_protocol_error
     send_response = HttpStream.send_response
@@ -101,16 +91,18 @@ def _put_on(watcher: StreamEvents) -> Callable[[], None]:
     ) -> Commands:
         flow = getattr(stream, "flow", None)
         if flow is not None:
-            watcher.broke(flow, by_client=isinstance(event, RequestProtocolError))
+            for each in _watchers:
+                each.broke(flow, by_client=isinstance(event, RequestProtocolError))
         yield from handle_protocol_error(stream, event)
 
     def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:
-        watcher.upstream_ended(stream.flow)
-        if not already_streamed and watcher.asks_again(stream.flow):
+        for each in _watchers:
+            each.upstream_ended(stream.flow)
+        if not already_streamed and any(each.asks_again(stream.flow) for each in _watchers):
             yield from _after_this_event(stream)
             return
         sending = send_response(stream, already_streamed)
-        if not (already_streamed and watcher.is_cut_short(stream.flow)):
+        if not (already_streamed and any(each.is_cut_short(stream.flow) for each in _watchers)):
             yield from sending
             return
         for command in sending:
@@ -118,15 +110,17 @@ def _put_on(watcher: StreamEvents) -> Callable[[], None]:
             yield _break_off(stream) if is_end else command
 
     def watched_start(stream: HttpStream) -> Commands:
-        watcher.stream_begins(stream.flow)
+        for each in _watchers:
+            each.stream_begins(stream.flow)
         yield from start_response_stream(stream)
-        if length := watcher.held_length(stream.flow):
+        if length := sum(each.held_length(stream.flow) for each in _watchers):
             _HeldEnd(stream, length)
 
     def watched_size(stream: HttpStream, request: bool) -> Generator[commands.Command, Any, bool]:
         stops: bool = yield from check_body_size(stream, request)
         held = stream.response_body_buf
-        if not (stops or request) and held and watcher.passes_on(stream.flow, len(held)):
+        is_held = bool(held) and not (stops or request)
+        if is_held and any(each.passes_on(stream.flow, len(held)) for each in _watchers):
             # As mitmproxy does it for `stream_large_bodies`.
             body = bytes(held)
             held.clear()
