@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 
 from ledger.model.errors import LedgerError
+from ledger.text.printable import printable
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 """Far more than an operator writes by hand."""
@@ -61,14 +62,17 @@ def read_bytes(
     In the error, `kind` names the expected kind of file, and `advice` tells what to do about a file
     of another kind.
     """
+    shown = printable(str(path))
     try:
         data = first_bytes(path, bytes_max + 1)
     except OSError as error:
-        raise LedgerError(f"cannot read the {kind} {path}: {error.strerror}") from None
+        raise LedgerError(f"cannot read the {kind} {shown}: {error.strerror}") from None
     except ValueError as error:  # a path with a zero byte
-        raise LedgerError(f"cannot read the {kind} {path}: {error}") from None
+        raise LedgerError(f"cannot read the {kind} {shown}: {error}") from None
     if len(data) > bytes_max:
-        raise LedgerError(f"{path} is not a {kind}: it is larger than {_size(bytes_max)}; {advice}")
+        raise LedgerError(
+            f"{shown} is not a {kind}: it is larger than {_size(bytes_max)}; {advice}"
+        )
     return data
 
 
@@ -80,8 +84,9 @@ def read_text(
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
+        shown = printable(str(path))
         raise LedgerError(
-            f"{path} is not a {kind}: not UTF-8 text at byte {error.start}; {advice}"
+            f"{shown} is not a {kind}: not UTF-8 text at byte {error.start}; {advice}"
         ) from None
 
 

@@ -512,7 +512,8 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, kind):
     ):
         with pytest.raises(LedgerError) as raised:
             READERS[kind](path)
-        assert str(raised.value) == f"cannot read the {kind} {path}: {reason}"
+        shown = str(path).replace("\0", "\\x00")
+        assert str(raised.value) == f"cannot read the {kind} {shown}: {reason}"
 
 
 @pytest.mark.parametrize("kind", READERS)

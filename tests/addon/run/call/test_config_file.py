@@ -63,6 +63,10 @@ def test_files_are_named_from_the_config_files_folder(tmp_path):
     assert [str(problem) for problem in config_file.check(path)[1]] == [
         f"line 1: ledger_file: no file '{long}'"
     ]
+    with pytest.raises(
+        LedgerError, match=r"the file with the ledger URL \S+/sub/a\\x00b: embedded"
+    ):
+        config_file.ledger_url(ConfigFile(ledger_file="a\0b"), path)
     path.write_text("ledger_file = 'url'\nprices = 'prices.toml'\n")
     assert [str(problem) for problem in config_file.check(path)[1]] == [
         "line 1: ledger_file: no file 'url'",
