@@ -113,7 +113,8 @@ def _put_on() -> Callable[[], None]:
         for each in _watchers:
             each.stream_begins(stream.flow)
         yield from start_response_stream(stream)
-        if length := sum(each.held_length(stream.flow) for each in _watchers):
+        # A question that failed has None for an answer.
+        if length := sum(each.held_length(stream.flow) or 0 for each in _watchers):
             _HeldEnd(stream, length)
 
     def watched_size(stream: HttpStream, request: bool) -> Generator[commands.Command, Any, bool]:
