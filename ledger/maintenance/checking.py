@@ -48,14 +48,29 @@ _OF_PERIOD = {
 """What an answer of the period is compared with may be older, and is found by its id."""
 
 ROWS_AT_A_TIME = 1_000
-_COLUMNS_0_1 = tuple(
-    """
-    revision meter_version usage_source input_tokens cache_read_tokens cache_write_tokens
-    cache_write_5m_tokens cache_write_1h_tokens output_tokens reasoning_tokens
-    input_audio_tokens output_audio_tokens tool_units further remarks usage_json
-    estimated_output_tokens reported_cost_picousd reported_upstream_cost_picousd is_byok
-    read_at reason
-    """.split()  # noqa: SIM905  # a list literal would have a line for each
+_COLUMNS_0_1 = (
+    "revision",
+    "meter_version",
+    "usage_source",
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "input_audio_tokens",
+    "output_audio_tokens",
+    "tool_units",
+    "further",
+    "remarks",
+    "usage_json",
+    "estimated_output_tokens",
+    "reported_cost_picousd",
+    "reported_upstream_cost_picousd",
+    "is_byok",
+    "read_at",
+    "reason",
 )
 """In which order version 0.1 made its ids."""
 _CHARGE_COLUMNS_0_1 = (

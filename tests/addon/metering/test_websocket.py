@@ -287,7 +287,9 @@ def test_a_live_session_is_billed_by_its_seconds_and_by_what_it_delegates(
         happened += session.end()
     meters = [one.meter for one in happened if isinstance(one, Closed)]
     assert [meter.facts.response_model for meter in meters] == [
-        *("gpt-5.4", "gpt-6-luna", "gpt-live-1"),
+        "gpt-5.4",
+        "gpt-6-luna",
+        "gpt-live-1",
     ]
     assert [meter.usage().input_tokens for meter in meters] == [7, 50, None]
     assert meters[2].usage().tool_units == {"audio_milliseconds": 31_000 if is_closed else 30_500}

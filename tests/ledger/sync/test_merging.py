@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy.engine import Engine
 
-from ledger.figures.queries import report
-from ledger.maintenance import known, rollup
+from ledger.maintenance import known
 from ledger.maintenance.corrections import add_quotas
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.partial import PartMerged, PartsMerger
@@ -25,7 +24,6 @@ from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.engines import migration, urls
 from ledger.store.engines.sqlite_file import REVISION
-from ledger.store.scope import Scope
 from ledger.store.tables import OF_EXCHANGES, charges, exchanges, quotas, readings
 from ledger.sync import bundles, merging, spool
 from tests.ledger.duplicates_rule import Member, link, links_of
@@ -180,49 +178,6 @@ def test_text_that_postgres_does_not_take_is_put_right(new_sqlite, new_postgres)
         "x\N{REPLACEMENT CHARACTER}y",
         "\\u0000 is no NUL",
     )
-
-
-@pytest.mark.postgres
-@pytest.mark.parametrize(
-    "setting",
-    [
-        *("DateStyle = 'German'", "DateStyle = 'SQL, DMY'", "DateStyle = 'Postgres'"),
-        *(
-            "client_encoding = 'LATIN1'",
-            "TimeZone = 'America/St_Johns'",
-            "IntervalStyle = 'iso_8601'",
-        ),
-        *(
-            "extra_float_digits = -5",
-            "standard_conforming_strings = off",
-            "bytea_output = 'escape'",
-        ),
-        "default_transaction_isolation = 'serializable'",
-    ],
-)
-def test_what_a_database_prefers_changes_nothing(new_sqlite, new_postgres, administer, setting):
-    source, target = new_sqlite(), new_postgres()
-    administer(f"ALTER DATABASE {sa.make_url(target).database} SET {setting}")
-    put(source, whole(settled("a", session_id="\N{GRINNING FACE} \\'")))
-    assert merging.sync(source, target).refused == ()
-    assert contents(target) == contents(source)
-    with on(source) as one, on(target) as other:
-        now = NOON + timedelta(days=1)
-        assert rollup.roll(one, now=now) == rollup.roll(other, now=now) == 1
-        found = [report(each, ("day", "session"), Scope(), now=now) for each in (one, other)]
-        assert found[0] == found[1]
-    assert merging.sync(target, source).refused == ()
-
-
-@pytest.mark.postgres
-def test_a_database_without_an_encoding_keeps_every_text(new_sqlite, postgres_server, administer):
-    encoding = "ENCODING 'SQL_ASCII' LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'"
-    administer(f"CREATE DATABASE plain TEMPLATE template0 {encoding}")
-    source, target = new_sqlite(), postgres_server("plain")
-    put(source, whole(settled("a", session_id="\N{GRINNING FACE}")))
-    assert merging.sync(source, target).refused == ()
-    assert contents(target) == contents(source)
-    administer("DROP DATABASE plain WITH (FORCE)")
 
 
 @pytest.mark.postgres
