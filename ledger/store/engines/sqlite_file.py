@@ -27,6 +27,9 @@ them, and `python -m tests.ledger.store.engines.empty_ledger` rewrites it when a
 added."""
 STATEMENT_END = ";\n--\n"
 """Triggers contain semicolons, so a semicolon alone does not end a statement."""
+_IS_FOREIGN = (
+    "SELECT count(*) > 0 AND sum(name IN ('alembic_version', 'exchanges')) < 2 FROM sqlite_master"
+)
 MIGRATIONS = Path(__file__).parents[3] / "migrations"
 """The migrations lie beside this package, in a checkout and in a wheel."""
 
@@ -101,11 +104,15 @@ def opened(
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Set up a new connection: durable, patient, checking references."""
+    """Set up a new connection: durable, patient, checking references. LedgerError, before anything
+    is changed, for a database of another program."""
     # The driver begins its transactions late and not before DDL, so we begin them ourselves.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS_MAX}")
+    (is_foreign,) = cursor.execute(_IS_FOREIGN).fetchone()
+    if is_foreign:
+        raise LedgerError(urls.no_tables(cursor.execute("PRAGMA database_list").fetchone()[2]))
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")

@@ -193,7 +193,10 @@ def no_ledger(path: Path) -> str:
 
 def no_tables(shown: str) -> str:
     """The same for a database that holds something else, or nothing."""
-    return f"{shown} is no ledger: it has no tables of one"
+    return (
+        f"{shown} is not a ledger of tokentee, and stays as it is: name another with --ledger or "
+        "TOKENTEE_LEDGER"
+    )
 
 
 def _one_line(text: str) -> str:

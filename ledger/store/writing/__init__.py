@@ -8,7 +8,8 @@ In: exchanges that open and settle, readings, lessons. Out: committed rows and r
     batches        jobs become priced rows; rows that are refused
     batch_insert   rows become one SQLite statement
     trouble        the policy for failed writes
-    ledger_file    the file, and the check that it still exists
+    ledger_file    the file, and the check that it is still the ledger's
+    unbooked       rows of an overwritten ledger, until the next start
     lessons        lessons about upstreams, learnt from traffic
 Uses: model, store, store.engines, store.processes, store.schema, text.
 """

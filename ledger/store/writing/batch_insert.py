@@ -100,7 +100,7 @@ def _values_of(kinds: Mapping[str, Any]) -> Callable[[Any], Row]:
     return values_of
 
 
-def open_row(exchange: Exchange, node: str) -> Row:
+def open_row(exchange: Exchange, node: str | None) -> Row:
     """The row of an exchange that has no reading yet."""
     return _exchange_row(exchange, node) + _NO_READING
 

@@ -44,7 +44,7 @@ class Batches:
         self,
         file: LedgerFile,
         *,
-        node: str,
+        node: str | None,
         price: Price | None,
         trouble: Trouble,
         set_aside: SetAside,

@@ -5,20 +5,21 @@ SQLite finds the WAL of a database by the name that the database had when it was
 file that is moved or removed still accepts writes, no command would ever read them, and a new file
 under the name would take the old one's WAL for its own. So:
 
-- After each commit, before it is reported, the writer compares the file of this name with the one
-  that it has open. If they differ, nothing is reported: the batch is written again, to the file
-  that has the name now. Exchanges have ids of their own, so one that is in both files is one.
-- Opening goes on under a lock file, one process at a time. A WAL that belongs to a file that was
-  moved goes after it, or aside, before any file is opened under the name. Which WAL belongs to
-  which file stands in the lock file.
+- After each commit, before it is reported, the writer compares device and inode of the file of this
+  name with those of the file that it has open. If they differ, nothing is reported: the batch is
+  written again, to the file that has the name now. Exchanges have ids of their own, so one that is
+  in both files is one.
+- Opening goes on under a lock file, one process at a time. Which WAL belongs to which file stands
+  in it. A WAL of another file is set aside before any file is opened under the name.
 - Before a writer lets go of a moved file, it checkpoints the WAL into it.
-- A file that is overwritten in place (`cp` over it) keeps its name and its inode. Before and after
-  each batch, and each second, the writer reads the header from the file itself, past the WAL. Each
-  ledger has a number of its own there (`PRAGMA application_id`). A backup has it, too, but counts
-  its changes anew, and its schema has a version that the ledger's has not had yet (`VACUUM INTO`
-  adds one to it) or has left behind (`.backup` begins at 1). If the header is another's, or the
-  file became too short, the writer moves the WAL aside and goes on in the file as it is then. What
-  `cp` made of the ledger's own file since the last checkpoint cannot be told from it.
+- A file that is overwritten in place (`cp` over it) keeps its inode. Where its size or time of
+  change is another than last seen, SQLite is asked, past the WAL, whose it is: each ledger has a
+  number of its own (`PRAGMA application_id`), and a backup has another version of the schema or
+  fewer pages. `OverwrittenError` then ends the use of this file. A copy of the ledger's own file
+  that is no shorter cannot be told from it.
+
+The writer has no descriptor of its own on the file: closing one drops the locks that SQLite holds
+for this process (POSIX). SQLite's keeps the inode from being given to another file.
 """
 
 import contextlib
@@ -26,11 +27,10 @@ import fcntl
 import os
 import secrets
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from ledger.store.engines import sqlite_file
 from ledger.store.engines.sqlite_file import REVISION
@@ -51,41 +51,15 @@ LOCK_SECONDS_MAX = 30.0
 LOCK_PAUSE_SECONDS = 0.02
 """How long a process waits for others that open the ledger: a migration may take that long."""
 CHECK_SECONDS = 1.0
-"""How often the writer checks that its file still exists."""
-
-HEADER_BYTES = 72
-COUNTER_AT, COOKIE_AT, NUMBER_AT = 24, 40, 68
-"""Where the count of changes, `schema_version` and `application_id` stand in a file, each 4 bytes
-(https://sqlite.org/fileformat2.html#the_database_header). Who writes the first page counts it; none
-of the three ever becomes smaller."""
-
-SETTLED_SECONDS = 1.0
-"""A file that is being overwritten is opened when nobody has written to it for so long."""
+"""How often the writer checks the length of the WAL."""
 
 type Log = Callable[[str, str], None]
+type FileId = tuple[int, int]
+"""Device and inode."""
 
 
-class _Header(NamedTuple):
-    """Of a file as it lies on disk, without its WAL."""
-
-    number: int = 0
-    """0: it has not come from the WAL into the file yet."""
-    counter: int = 0
-    cookie: int = 0
-    """`PRAGMA schema_version`."""
-
-
-class _Seen(NamedTuple):
-    """A ledger's file as it lies on disk, without its WAL."""
-
-    inode: int
-    wal_inode: int | None
-    bytes: int = 0
-    header: _Header = _Header()
-
-
-class BeingOverwrittenError(sqlite3.OperationalError):
-    """Somebody writes into the ledger's file past SQLite, and may not have finished."""
+class OverwrittenError(Exception):
+    """The ledger's file was overwritten in place: nothing more can be written to it."""
 
 
 class LedgerFile:
@@ -94,28 +68,35 @@ class LedgerFile:
     def __init__(self, path: Path, *, shown_url: str, spooling: bool, log: Log) -> None:
         self.connection: sqlite3.Connection
         self._path = path
+        self._wal = path.with_name(f"{path.name}-wal")
         self._shown_url = shown_url
         self._spooling = spooling
         self._log = log
-        self._seen: _Seen | None = None
-        self._number = self._page_bytes = 0
-        self._descriptor: int | None = None
+        self._ids: tuple[FileId | None, FileId | None] = (None, None)
+        """Of the file and the WAL that are open."""
+        self._number = 0
+        self._identity = (0, 0)
+        """Number of the ledger and version of the schema, as the file itself had them; 0: they have
+        not come from the WAL into the file yet."""
+        self._size_and_time = (0, 0)
+        """Of the file, when it was found to be the ledger's."""
         self._check_at = 0.0
-        self._changed_at = 0.0
-        """When the file was last seen to be written to by somebody else; 0: it was not."""
         self._is_wal_warned = False
 
     def open(self) -> None:
         """Open the ledger, created or migrated if need be, and prepare the connection for
         batches. LedgerError if it cannot be opened."""
         with _opening(self._path) as lock:
-            _part_from_stale_wal(self._path, lock)
+            self._set_stale_wal_aside(lock)
             sqlite_file.create(self._path)
-            inode = self._path.stat().st_ino
+            file_id = _id_of(self._path)
             connection = _connected(self._path, self._shown_url)
             self._number = _number(connection)
-            self._page_bytes = _pragma(connection, "page_size")
-            _remember(self._path, lock)
+            self._ids = (file_id, _id_of(self._wal))
+            if lock is not None:
+                lock.seek(0)
+                lock.truncate()
+                print(*(each and each[1] for each in self._ids), file=lock, flush=True)
         # In a large ledger, a row touches pages anywhere in two indices.
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -123,37 +104,32 @@ class LedgerFile:
         for statement in batch_insert.setup(spooling=self._spooling):
             connection.execute(statement)
         self.connection = connection
-        self._descriptor = _descriptor(inode)
-        self._seen = _Seen(inode, _inode(_wal(self._path)))
+        with contextlib.closing(self._past_wal()) as past_wal:
+            self._identity = _identity(past_wal)
+        self._size_and_time = (0, 0)
 
     def is_in_place(self) -> bool:
-        """Whether the connected file is the one that has the ledger's name, and still the ledger's.
-        BeingOverwrittenError: not for now."""
-        seen = self._seen
+        """Whether the connected file is the one that has the ledger's name. OverwrittenError: it
+        is, and is the ledger's no more."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return False
-        if seen is None or found.st_ino != seen.inode:
+        file_id, wal_id = self._ids
+        if (status.st_dev, status.st_ino) != file_id:
             return False
-        header = self._header()
-        is_shorter = found.st_size < seen.bytes and found.st_size < self._bytes()
-        wal_inode = _inode(_wal(self._path))
-        if (
-            is_shorter
-            or not self._may_become(seen.header, header)
-            or wal_inode not in (None, seen.wal_inode)  # another writer has found it out
+        size_and_time = (status.st_size, status.st_mtime_ns)
+        wal_now = _id_of(self._wal)
+        is_found_out = wal_now != wal_id and (  # by another writer, that set the WAL aside
+            wal_now is not None or (wal_id is not None and _aside(self._wal, wal_id[1]).exists())
+        )
+        if is_found_out or (
+            size_and_time != self._size_and_time and self._is_overwritten(status.st_size)
         ):
-            is_first = wal_inode == seen.wal_inode  # of the writers that find it out
-            # While a file is truncated, it has its old time.
-            self._changed_at = max(self._changed_at or time.time(), found.st_mtime)
-            if is_first and time.time() - self._changed_at < SETTLED_SECONDS:
-                raise BeingOverwrittenError("the ledger's file is being overwritten")
-            self._abandon(seen)
-            return False
-        self._changed_at = 0.0
-        self._seen = seen._replace(bytes=found.st_size, header=header)
-        return wal_inode is not None
+            self._abandon()
+            raise OverwrittenError(f"the ledger {self._path} was overwritten in place")
+        self._size_and_time = size_and_time
+        return wal_now is not None
 
     def check(self) -> None:
         """Open the file that has the ledger's name, if that is another one now."""
@@ -161,96 +137,92 @@ class LedgerFile:
             self.change()
         now = time.monotonic()
         if now >= self._check_at:
-            self._check_wal_size()
             self._check_at = now + CHECK_SECONDS
-
-    def close(self) -> None:
-        """Close the connection. The last one to close brings the WAL into the file, unless that is
-        another one now."""
-        try:
-            self.is_in_place()
-        except BeingOverwrittenError:
-            if self._seen is not None:
-                self._abandon(self._seen)
-        except sqlite3.Error:
-            pass
-        self.connection.close()
+            self._check_wal_size()
 
     def change(self) -> None:
         """Let go of a file that was moved or removed, and open the one that has the name."""
-        if self._seen is not None:
-            self._release(self._seen.inode)
+        if self._ids[0] is not None:
+            self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
+            self._release()
         self.open()
 
-    def _release(self, inode: int) -> None:
-        self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
+    def close(self) -> None:
+        """Close the connection. The last one to close brings the WAL into the file."""
+        with contextlib.suppress(sqlite3.Error, OverwrittenError):
+            if not self.is_in_place() and self._ids[0] is not None:
+                self._release()
+        self.connection.close()
+
+    def _release(self) -> None:
         try:
             busy, *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 self._log("error", f"a reader of {self._path} keeps its last commits in the WAL")
         except sqlite3.Error as error:
             self._log("error", f"the last commits of {self._path} stay in its WAL: {error}")
-        self._seen = None
         with _opening(self._path) as lock:
-            _part_from_stale_wal(
-                self._path, lock, moved_to=_name_of_open_file(self._descriptor, inode)
-            )
+            self._set_stale_wal_aside(lock)
             # Of a file that was moved, SQLite removes no WAL when the last connection closes.
             self.connection.close()
+        self._ids = (None, None)
 
-    def _header(self) -> _Header:
-        """What stands in the file itself."""
-        if self._descriptor is None:
-            return _Header()  # no way to look past the WAL on this system
-        head = os.pread(self._descriptor, HEADER_BYTES, 0)
-        return _Header(
-            *(int.from_bytes(head[at : at + 4], "big") for at in (NUMBER_AT, COUNTER_AT, COOKIE_AT))
-        )
-
-    def _may_become(self, seen: _Header, found: _Header) -> bool:
-        """Whether writers of this ledger, and nobody else, made one header of the other."""
-        if found == seen:
+    def _is_overwritten(self, size: int) -> bool:
+        """Whether somebody who is no writer of this ledger made the file what it is."""
+        if size < self._size_and_time[0] and size < self._whole_size():
             return True
-        if found.number not in (seen.number, self._number) or found.counter < seen.counter:
-            return False
-        return seen.cookie <= found.cookie <= self._cookie()
-
-    def _cookie(self) -> int:
-        """The version of the schema, the WAL taken in; 0: it cannot be read."""
         try:
-            return _pragma(self.connection, "schema_version")
+            with contextlib.closing(self._past_wal()) as past_wal:
+                number, version = _identity(past_wal)
+            latest = _identity(self.connection)[1]
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
-            return 0
+            return True
+        is_ours = number in (self._identity[0], self._number)
+        if not is_ours or not self._identity[1] <= version <= latest:
+            return True
+        self._identity = number, version
+        return False
 
-    def _bytes(self) -> int:
+    def _past_wal(self) -> sqlite3.Connection:
+        uri = f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
+        return sqlite3.connect(uri, uri=True)
+
+    def _whole_size(self) -> int:
         """The length of the ledger, its WAL taken in. VACUUM makes it shorter."""
-        with contextlib.suppress(sqlite3.DatabaseError):
-            return _pragma(self.connection, "page_count") * self._page_bytes
-        return sys.maxsize
+        try:
+            return _pragma(self.connection, "page_count") * _pragma(self.connection, "page_size")
+        except sqlite3.DatabaseError:
+            return self._size_and_time[0]
 
-    def _abandon(self, seen: _Seen) -> None:
+    def _abandon(self) -> None:
         """Let go of a file that was overwritten in place. Its WAL holds commits of the file that it
-        was, and would be taken for the new one's."""
-        self._log(
-            "error",
-            f"the ledger {self._path} was overwritten in place; recording goes on in the file as "
-            f"it is now, and what the WAL held lies in {_wal(self._path).name}.{seen.wal_inode}",
-        )
+        was, and would be written over the new one."""
         # Closed first: who opens the new file has the lock file, and waits for all connections to
         # the old one, whose locks are on the same inode.
         self.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
         self.connection.close()
-        self._seen = None
-        with _opening(self._path):
-            if _inode(_wal(self._path)) == seen.wal_inode:
-                _move_wal(self._path, None)
+        with contextlib.suppress(sqlite3.OperationalError), _opening(self._path):
+            if _id_of(self._wal) == self._ids[1]:
+                _set_aside(self._wal)
+        self._ids = (None, None)
+
+    def _set_stale_wal_aside(self, lock: IO[str] | None) -> None:
+        """Rename the WAL of a file that does not have this name any more. Who has it open goes on
+        with it, and finds out before anything is reported."""
+        if lock is None or (wal_id := _id_of(self._wal)) is None:
+            return
+        lock.seek(0)
+        noted_file, _, noted_wal = lock.readline(LOCK_CHARACTERS_MAX).strip().partition(" ")
+        file_id = _id_of(self._path)
+        if file_id is None or (noted_wal == str(wal_id[1]) and noted_file != str(file_id[1])):
+            _set_aside(self._wal)
 
     def _check_wal_size(self) -> None:
         size = 0
         with contextlib.suppress(OSError):
-            size = _wal(self._path).stat().st_size
+            size = self._wal.stat().st_size
         if size > WAL_WARNED_BYTES and not self._is_wal_warned:
             self._log(
                 "warning",
@@ -298,84 +270,46 @@ def _opening(path: Path) -> Iterator[IO[str] | None]:
         yield lock
 
 
-def _remember(path: Path, lock: IO[str] | None) -> None:
-    """Note which WAL belongs to the file of this name."""
-    if lock is None:
-        return
-    lock.seek(0)
-    lock.truncate()
-    lock.write(f"{_inode(path)} {_inode(_wal(path))}\n")
-    lock.flush()
+def _set_aside(wal: Path) -> None:
+    """Take a WAL away from a name, unless it is empty into a file that keeps it."""
+    with contextlib.suppress(OSError):
+        status = wal.stat()
+        if status.st_size:
+            wal.rename(_aside(wal, status.st_ino))
+        else:
+            wal.unlink()
+    with contextlib.suppress(OSError):
+        wal.with_name(f"{wal.name.removesuffix('-wal')}-shm").unlink()
 
 
-def _part_from_stale_wal(path: Path, lock: IO[str] | None, moved_to: Path | None = None) -> None:
-    """Move the WAL of a file that does not have this name any more after it, or aside.
-
-    Who has it open goes on with it, and finds out before anything is reported.
-    """
-    if lock is None:
-        return
-    lock.seek(0)
-    words = lock.readline(LOCK_CHARACTERS_MAX).split()
-    ours = tuple(int(word) if word.isdigit() else None for word in words)
-    file, wal = _inode(path), _inode(_wal(path))
-    if wal is None or (file is not None and (len(ours) != 2 or wal != ours[1] or file == ours[0])):
-        return
-    _move_wal(path, moved_to)
-
-
-def _move_wal(path: Path, moved_to: Path | None) -> None:
-    wal = _inode(_wal(path))
-    for ending in ("-wal", "-shm"):
-        beside = path.with_name(f"{path.name}{ending}")
-        aside = path.with_name(f"{path.name}{ending}.{wal}")
-        target = aside if moved_to is None else moved_to.with_name(f"{moved_to.name}{ending}")
-        with contextlib.suppress(OSError):
-            beside.rename(aside if target.exists() else target)
+def _aside(wal: Path, inode: int) -> Path:
+    return wal.with_name(f"{wal.name}.{inode}")
 
 
 def _number(connection: sqlite3.Connection) -> int:
     """The number of a ledger, in the header of its file; given once."""
-    found = _pragma(connection, "application_id")
-    if not found:
+    number = _pragma(connection, "application_id")
+    if not number:
         with sqlite_file.writing(connection):
-            found = _pragma(connection, "application_id")
-            if not found:
-                found = secrets.randbelow(2**31 - 1) + 1
-                connection.execute(f"PRAGMA application_id = {found}")
+            number = _pragma(connection, "application_id")
+            if not number:
+                number = secrets.randbelow(2**31 - 1) + 1
+                connection.execute(f"PRAGMA application_id = {number}")
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-    return found
+    return number
+
+
+def _identity(connection: sqlite3.Connection) -> tuple[int, int]:
+    return _pragma(connection, "application_id"), _pragma(connection, "schema_version")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _descriptor(inode: int) -> int | None:
-    """The descriptor that SQLite has of a file. One of our own would, when it is closed, drop the
-    locks that this process holds on the file (POSIX)."""
-    for link in Path("/dev/fd").glob("*"):
-        with contextlib.suppress(OSError):
-            if os.fstat(int(link.name)).st_ino == inode:
-                return int(link.name)
-    return None
-
-
-def _wal(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
-
-
-def _name_of_open_file(descriptor: int | None, inode: int) -> Path | None:
-    """The name that a file of this process has now; None where it has none, or none is known."""
-    with contextlib.suppress(OSError):
-        name = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if name.stat().st_ino == inode:
-            return name
-    return None
-
-
-def _inode(path: Path) -> int | None:
+def _id_of(path: Path) -> FileId | None:
     try:
-        return path.stat().st_ino
+        status = path.stat()
     except OSError:
         return None
+    return status.st_dev, status.st_ino

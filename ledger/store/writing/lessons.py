@@ -11,7 +11,7 @@ from ledger.model.learned import Learned
 from ledger.store.engines import sqlite_file
 from ledger.store.keys import instant_text
 
-LESSONS_MAX = 2_000
+LESSONS_MAX = 1_000
 """Upstreams and paths that are remembered, in memory and in the ledger, the newest. A client with
 an upstream of its own can invent paths without end."""
 LATE = timedelta(minutes=1)

@@ -17,6 +17,8 @@ Promises, also when the disk fails (`trouble.py`):
 - A row that the database refuses is written alone, without its charges if they are the reason; the
   rest of its batch is written.
 - Each condition is logged once when it begins and once when it ends.
+- A ledger that is overwritten in place is written no more: all rows go into a file beside it
+  (`unbooked.py`), which the next start books. Health says so to the end.
 """
 
 import contextlib
@@ -40,12 +42,13 @@ from ledger.store.processes.supervision import (
     SupervisedThread,
     shown,
 )
-from ledger.store.writing import batch_insert, incoming, jobs, lessons
+from ledger.store.writing import batch_insert, incoming, jobs, lessons, unbooked
 from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job, OnCommit, Receipt
-from ledger.store.writing.ledger_file import LedgerFile
+from ledger.store.writing.ledger_file import LedgerFile, OverwrittenError
 from ledger.store.writing.trouble import TROUBLE, Log, Trouble
+from ledger.store.writing.unbooked import Unbooked
 from ledger.text.figures import seconds_text
 
 MOVES_MAX = 3
@@ -86,6 +89,8 @@ class Ledger:
         self._companions = companions
         self._claim: nodes.Claim
         self._batches: Batches
+        self._unbooked: Unbooked | None = None
+        """Where rows go since the ledger was overwritten."""
         self._waiting: list[Job] = []
         self._lessons: list[Learned] = []
         self._lessons_since: datetime | None = None
@@ -100,29 +105,40 @@ class Ledger:
         """Mark the open rows of dead processes as lost, and start writing."""
         now = datetime.now(UTC)
         try:
-            self._file.open()
-            self._claim = nodes.Claim(self._path, self._node)
-            connection = self._file.connection
-            self.secret = secret.of_file(self._path, connection)
-            self.learned = lessons.valid_at(connection, now)
-            lost = mark_lost_of_dead_nodes(
-                connection, self._path, self._claim.node, now=now, spooling=self._spooling
-            )
+            with contextlib.ExitStack() as undoing:
+                self._file.open()
+                undoing.callback(self._file.close)
+                self._claim = nodes.Claim(self._path, self._node)
+                undoing.callback(self._claim.release)
+                connection, node = self._file.connection, self._claim.node
+                self.secret = secret.of_file(self._path, connection)
+                self.learned = lessons.valid_at(connection, now)
+                booking = self._batches_of(None)
+                booked = unbooked.book(self._path, booking.write, set_aside=self._set_aside)
+                lost = mark_lost_of_dead_nodes(
+                    connection, self._path, node, now=now, spooling=self._spooling
+                )
+                undoing.pop_all()
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"cannot write the ledger {self.shown_url}: {error}") from error
+        if booked:
+            self._log("warning", f"{booked} exchanges that lay beside the ledger are in it now")
         if lost:
             self._log("warning", f"{lost} exchanges of a process that died are recorded as lost")
-        self._batches = Batches(
+        self._batches = self._batches_of(node)
+        self._thread.start()
+        for companion in self._companions:
+            companion.start()
+
+    def _batches_of(self, node: str | None) -> Batches:
+        return Batches(
             self._file,
-            node=self._claim.node,
+            node=node,
             price=self._price,
             trouble=self._trouble,
             set_aside=self._set_aside,
             resolve=self._resolve,
         )
-        self._thread.start()
-        for companion in self._companions:
-            companion.start()
 
     def open(self, exchange: Exchange) -> None:
         """Record that a request goes upstream; its row is committed at about that time."""
@@ -191,7 +207,7 @@ class Ledger:
         """The state of recording, for health endpoints."""
         return RecordingHealth(
             threads=(self._thread.health(), *(each.health() for each in self._companions)),
-            trouble=self._trouble.reason,
+            trouble=self._overwritten or self._trouble.reason,
             queued_rows=self._incoming.count + len(self._waiting),
             dropped=self._trouble.dropped,
             set_aside=self._set_aside.count,
@@ -236,13 +252,20 @@ class Ledger:
                 self._waiting = self._bounded(self._waiting)
         if self._waiting:
             self._drop(self._waiting)
+        self._check_file()
         self._file.close()
+        if self._unbooked is not None:
+            self._unbooked.close()
 
     def _check_file(self) -> None:
         """While nothing is written: let go of a file that was replaced. Others that open the new
         one wait for that."""
         with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
-            self._file.check()
+            try:
+                if self._unbooked is None:
+                    self._file.check()
+            except OverwrittenError:
+                self._stop_writing()
 
     def _flush(self, waiting: list[Job]) -> list[Job]:
         """Write the waiting jobs, batch by batch; the jobs that could not be written now."""
@@ -251,13 +274,7 @@ class Ledger:
         while waiting:
             batch = waiting[: batch_insert.ROWS_MAX]
             try:
-                self._file.check()
-                self._batches.write(batch)
-                for _ in range(MOVES_MAX):
-                    if self._file.is_in_place():
-                        break
-                    self._file.change()  # the rows went where nobody looks for them
-                    self._batches.write(batch)
+                self._write(batch)
             except TROUBLE as error:
                 self._trouble.begin(error)
                 return waiting
@@ -272,8 +289,40 @@ class Ledger:
             waiting = waiting[batch_insert.ROWS_MAX :]
         return waiting
 
+    def _write(self, batch: list[Job]) -> None:
+        """Commit a batch to the ledger, or to the file that the next start books."""
+        try:
+            if self._unbooked is None:
+                self._file.check()
+                self._batches.write(batch)
+                for _ in range(MOVES_MAX):
+                    if self._file.is_in_place():
+                        break
+                    self._file.change()  # the rows went where nobody looks for them
+                    self._batches.write(batch)
+        except OverwrittenError:
+            self._stop_writing()
+        if self._unbooked is not None:
+            self._unbooked.write(batch)
+
+    def _stop_writing(self) -> None:
+        self._unbooked = Unbooked(self._path, self._claim.node, set_aside=self._set_aside)
+        self._log("error", f"{self._path}: {self._overwritten}")
+
+    @property
+    def _overwritten(self) -> str | None:
+        """Why nothing goes into the ledger until the next start."""
+        if self._unbooked is None:
+            return None
+        return (
+            "the ledger was overwritten in place, and nothing more is written to it; exchanges go "
+            f"into {self._unbooked.path}: start again, and the ledger gets them"
+        )
+
     def _keep(self, learned: Sequence[Learned]) -> None:
         """Store lessons; what cannot be stored is learnt again."""
+        if self._unbooked is not None:
+            return
         try:
             lessons.keep(self._file.connection, learned)
         except sqlite3.OperationalError:

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
+from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.settings import small_files
 from ledger.store import db, secret
@@ -292,8 +293,28 @@ def test_a_ledger_that_must_be_there_is_not_made(tmp_path):
         db.open_existing(f"sqlite:///{path}")
     assert not path.exists()
     sqlite3.connect(path).close()
-    with pytest.raises(LedgerError, match="is no ledger"):
+    with pytest.raises(LedgerError, match="is not a ledger"):
         db.open_existing(f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize("name", ["exchanges", "alembic_version", "anything"])
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+def test_a_database_of_another_program_is_refused_and_stays_as_it_is(tmp_path, kind, name):
+    path = tmp_path / "other.sqlite3"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute(f"CREATE {kind} {name} {'AS SELECT 1' if kind == 'VIEW' else '(a)'}")
+    before = path.read_bytes()
+    url = f"sqlite:///{path}"
+    for opening in (
+        db.ensure,
+        db.open_existing,
+        lambda url: migration.upgrade(db.create(url)),
+        lambda _: sqlite_file.connect(path),
+        lambda url: recording.open_ledger(url, node="n", log=lambda *_: None),
+    ):
+        with pytest.raises(LedgerError, match="is not a ledger"):
+            opening(url)
+    assert path.read_bytes() == before
 
 
 def _ensure(url: str) -> str | None:

@@ -17,8 +17,21 @@ from pathlib import Path
 
 import pytest
 
+from ledger.model.errors import LedgerError
+from ledger.store.writing import unbooked
 from ledger.store.writing.batch_insert import ROWS_MAX
-from tests.ledger.written import COST, file_of, row, rows, settled, wait_until, writing
+from tests.ledger.written import (
+    COST,
+    by_id,
+    file_of,
+    opened,
+    row,
+    rows,
+    settled,
+    totals,
+    wait_until,
+    writing,
+)
 
 pytestmark = pytest.mark.process
 
@@ -174,13 +187,13 @@ def test_nothing_reported_is_lost(url, tmp_path: Path, writers: int, how: str):
         for what in ("another database", "its own copy", ".backup", "no database")
     ],
 )
-def test_nothing_is_reported_into_a_file_that_was_overwritten(
+def test_an_overwritten_file_is_left_alone_and_the_next_start_books_what_was_reported(
     new_sqlite, url, tmp_path: Path, writers: int, what: str
 ):
     path = file_of(url)
     source = tmp_path / "source.sqlite3"
     if what == "another ledger":
-        other = new_sqlite()
+        other = new_sqlite("other")
         with writing(other) as written:
             for number in range(2_000):  # it has more pages than the one that is overwritten
                 written.hand_over(settled(f"other{number}"))
@@ -190,37 +203,128 @@ def test_nothing_is_reported_into_a_file_that_was_overwritten(
             connection.execute("CREATE TABLE other (text TEXT)")
     elif what == "no database":
         source.write_bytes(b"no database" * 100_000)
-    idle = contextlib.ExitStack()
-    idle.enter_context(writing(url))  # that has nothing to write must let go of the file, too
     loads = [Load(url, f"w{number}") for number in range(writers)]
-    try:
-        wait_for(loads, 100)
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            if what == "its own copy":
-                shutil.copy(path, source)
-                wait_for(loads, 1_000)
+    with writing(url) as idle:  # that has nothing to write must let go of the file, too
+        try:
+            wait_for(loads, 100)
+            with contextlib.closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            wait_for(loads, 10)
-            if what == "VACUUM INTO":
-                connection.execute(f"VACUUM INTO '{source}'")
-            elif what == ".backup":
-                with contextlib.closing(sqlite3.connect(source)) as target:
-                    connection.backup(target)
-        moment = time.monotonic()
-        with source.open("rb") as copied, path.open("r+b") as target:
-            target.truncate()
-            shutil.copyfileobj(copied, target, 65_536)
-        if what == "no database":
-            time.sleep(4)
-            assert all(len(load.reported_after(moment)) <= 64 * 4 for load in loads)
-            path.unlink()
-        wait_for(loads, 400)
-    finally:
-        for load in loads:
-            load.kill()
-        idle.close()
+                if what == "its own copy":
+                    shutil.copy(path, source)
+                    wait_for(loads, 1_000)
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                wait_for(loads, 10)
+                if what == "VACUUM INTO":
+                    connection.execute(f"VACUUM INTO '{source}'")
+                elif what == ".backup":
+                    with contextlib.closing(sqlite3.connect(source)) as target:
+                        connection.backup(target)
+            moment = time.monotonic()
+            overwrite(path, source)
+            wait_for(loads, 400)
+            wait_until(lambda: idle.ledger.health().problems())
+            (line,) = idle.lines("error")
+            assert "overwritten in place, and nothing more is written to it" in line
+        finally:
+            for load in loads:
+                load.kill()
+    if what in ("no database", "another database"):
+        assert path.read_bytes() == source.read_bytes()
+        with pytest.raises(LedgerError), writing(url):
+            pass
+        assert path.read_bytes() == source.read_bytes()
+        path.unlink()
+    with writing(url) as next_start:
+        assert "lay beside the ledger" in next_start.lines("warning")[0]
     found = ids_in(path)
+    assert not list(path.parent.glob("*-unbooked-*"))
     assert ("other7" in found) is (what == "another ledger")
     for load in loads:
         assert set(load.reported_after(moment)[64 * 4 :]) - found == set()
+
+
+def overwrite(path: Path, source: Path) -> None:
+    """As `cp` does it."""
+    with source.open("rb") as copied, path.open("r+b") as target:
+        target.truncate()
+        shutil.copyfileobj(copied, target, 65_536)
+
+
+def test_what_was_open_when_its_file_was_overwritten_is_lost_or_settled_once(
+    new_sqlite, url, tmp_path
+):
+    """An odd row costs no other, and a start that cannot write keeps the rows for the next."""
+    other = file_of(new_sqlite("other"))
+    with writing(url) as written:
+        written.open(opened("before"))
+        overwrite(file_of(url), other)
+        receipts = [
+            written.hand_over(exchange)
+            for exchange in (
+                settled("before"),
+                settled("\udcff", path="/\ud800"),
+                settled("bad", request_model=object()),
+                settled("after", tags={"team": "a"}, segments="[]"),
+            )
+        ]
+        written.ledger.open(opened("never ends"))
+        written.wait(*receipts)
+        assert written.settle(settled("last")).committed
+        health = written.ledger.health()
+        assert "overwritten in place" in (health.trouble or "")
+        assert health.set_aside == 1
+        assert written.ledger.dropped == 0
+        with writing(url, node="host/2/1"):  # the first one lives: its rows are its own
+            assert totals(url)[0] == 0
+    (kept,) = file_of(url).parent.glob("*-unbooked-*")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    with kept.open("ab") as torn:
+        torn.write(b'[{"id":"torn')
+    with contextlib.closing(sqlite3.connect(file_of(url), isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match="locked"), writing(url):
+            pass
+    assert kept.exists()
+    with writing(url, node="host/3/1") as written:
+        assert written.ledger.health().set_aside == 1
+    assert not kept.exists()
+    assert by_id(url, "state, node") == [
+        ("after", "settled", "host/1/1"),
+        ("before", "settled", "host/1/1"),
+        ("last", "settled", "host/1/1"),
+        ("never ends", "lost", "host/1/1"),
+        ("�", "settled", "host/1/1"),
+    ]
+    assert totals(url)[0] == 5
+
+
+def test_a_full_disk_beside_an_overwritten_ledger_is_late_not_lost(new_sqlite, url, monkeypatch):
+    other = file_of(new_sqlite("other"))
+    with writing(url) as written:
+        overwrite(file_of(url), other)
+        monkeypatch.setattr(unbooked, "FILE_BYTES_MAX", 10)
+        assert "has 10 bytes" in (written.settle(settled("a")).error or "")
+        monkeypatch.undo()
+        wait_until(lambda: written.settle(settled("b")).committed)
+    with writing(url):
+        assert {name for name, _ in by_id(url, "state")} == {"a", "b"}
+
+
+@pytest.mark.parametrize("change", ["VACUUM", "CREATE INDEX i ON exchanges (path)", "rm -wal"])
+def test_what_others_do_to_a_ledger_is_no_overwriting(url, change):
+    """An operator's own statements and checkpoints, and a WAL that is removed."""
+    with writing(url) as written:
+        for number in range(3):
+            for more in range(50):
+                written.hand_over(settled(f"{number}-{more}"))
+            written.settle(settled(f"{number}"))
+            with contextlib.closing(sqlite3.connect(file_of(url), isolation_level=None)) as other:
+                if change != "rm -wal":
+                    other.execute(change.replace(" i ", f" i{number} "))
+                    other.execute("DELETE FROM learned")
+                    other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if change == "rm -wal":
+                file_of(url).with_name(f"{file_of(url).name}-wal").unlink()
+        assert written.settle(settled("last")).committed
+        assert written.ledger.health().problems() == ()
+    assert len(ids_in(file_of(url))) == 3 * 51 + 1

@@ -28,6 +28,7 @@ from tests.ledger.written import (
     rows,
     settled,
     totals,
+    wait_until,
     writing,
 )
 
@@ -334,3 +335,24 @@ def test_odd_text_costs_no_row(new_sqlite, exchange, usage):
         assert written.settle(exchange, read).committed, written.lines()
         assert written.settle(settled("b")).committed
     assert totals(written.url)[0] == 2
+
+
+def test_an_open_row_that_waits_is_not_written_beside_its_settled_one(url):
+    """Rows that a locked file kept waiting: each exchange is inserted once, and changed never."""
+    with closing(sqlite3.connect(file_of(url), isolation_level=None)) as other:
+        other.executescript(
+            "CREATE TABLE written (id TEXT);"
+            "CREATE TRIGGER count_new AFTER INSERT ON exchanges "
+            "BEGIN INSERT INTO written VALUES (new.id); END;"
+            "CREATE TRIGGER count_changed AFTER UPDATE ON exchanges "
+            "BEGIN INSERT INTO written VALUES (new.id); END;"
+        )
+        with writing(url) as written:
+            other.execute("BEGIN IMMEDIATE")
+            for name in ("a", "b"):
+                written.ledger.open(opened(name))
+            wait_until(lambda: written.ledger.health().trouble)
+            written.hand_over(settled("a"))
+            other.execute("ROLLBACK")
+            wait_until(lambda: by_id(url, "state") == [("a", "settled"), ("b", "open")])
+    assert rows(url, "SELECT id FROM written ORDER BY id") == [("a",), ("b",)]
