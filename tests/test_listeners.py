@@ -13,7 +13,6 @@ TESTED = {
     "ledger/pages/live/server.py": "tests/ledger/pages/live/test_server.py",
     "addon/recordings/serving.py": "tests/addon/recordings/test_serving.py",
     "addon/run/command/socks_bridge.py": "tests/addon/run/command/test_socks_bridge.py",
-    "addon/run/workers/listeners.py": "tests/addon/run/workers/test_listeners.py",
     "addon/demo/traffic.py": "tests/addon/demo/test_show.py",  # asked by the demo's own client
 }
 """Module that listens -> the test of its bounds."""

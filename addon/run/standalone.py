@@ -3,8 +3,7 @@
 import os
 import socket
 import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Container
 
 from mitmproxy import options
 from mitmproxy.options import CONF_DIR
@@ -13,6 +12,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import LOOPBACK, Address, Call, set_options
 from addon.run.command import authorities
+from addon.run.leftovers import run_folder
 from addon.run.master import RecordingMaster, parsed_options, run_master
 from ledger.model.errors import LedgerError, WrongCallError
 
@@ -28,8 +28,8 @@ def run_proxy(call: Call) -> int:
     words = words_of(call)
     opts, _ = parsed_options(words)
     check_addresses(opts)
-    with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
-        trusted, troubles = authorities.write_trusted(Path(folder), os.environ)
+    with run_folder() as folder:
+        trusted, troubles = authorities.write_trusted(folder.path, os.environ)
         for line in (*warnings(opts), *troubles):
             sys.stderr.write(f"tokentee: {line}\n")
         run_master(
@@ -60,11 +60,17 @@ def modes_of(opts: options.Options) -> dict[ProxyMode, Address | None]:
     return found
 
 
-def check_addresses(opts: options.Options) -> None:
-    """LedgerError for an address that is taken: mitmproxy's error advises options that do not
-    help."""
+def shown_address(address: Address) -> str:
+    """HOST:PORT, as a URL has it; `*` stands for all interfaces."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
+
+
+def check_addresses(opts: options.Options, *, held: Container[str] = ()) -> None:
+    """LedgerError for an address that is taken: mitmproxy's error advises options that do not help.
+    `held`: shown addresses that are ours."""
     for mode, address in modes_of(opts).items():
-        if address is None or mode.transport_protocol == "udp":
+        if address is None or mode.transport_protocol == "udp" or shown_address(address) in held:
             continue
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as tried:
@@ -81,11 +87,9 @@ def cannot_listen(
     address: Address, error: Exception, option: str = "--listen HOST:PORT"
 ) -> LedgerError:
     """The error of an address that is taken or does not exist."""
-    host, port = address
     reason = getattr(error, "strerror", None) or str(error)
-    return LedgerError(
-        f"cannot listen on {host or '*'}:{port}: {reason}; name another with {option}"
-    )
+    shown = shown_address(address)
+    return LedgerError(f"cannot listen on {shown}: {reason}; name another with {option}")
 
 
 def warnings(opts: options.Options) -> list[str]:

@@ -56,8 +56,6 @@ BOUNDS = {
     "proxy/display/content_view.py FlowNotes._committed": "one batch of the writer",
     "proxy/display/content_view.py FlowNotes._flows": "those in _bodies",
     "proxy/display/content_view.py FlowNotes._priced": "HELD_MAX",
-    "proxy/host/given_sockets.py Acceptor._tasks": "one for each connection",
-    "proxy/host/given_sockets.py GivenSockets._acceptors": "one for each port; nothing of the wire",
     "proxy/host/hook_lists.py HookLists.hook_lists": "one for each hook; nothing of the wire",
     "proxy/host/websocket_parts.py _FrameBuffer.owner.__dict__": "one attribute",
     "proxy/recorder.py Recorder.running.opening": "requests that are being read",

@@ -83,6 +83,10 @@ class Mitmdump:
         host = f"127.0.0.{index + 1}"
         return host, self._ports[host]
 
+    def chosen_port(self) -> int:
+        """The port of the next listener; 0: the kernel picks it."""
+        return 0
+
     def start(self) -> Self:
         """Start, and come back when every port listens and the ledger is active."""
         self.launch()
@@ -115,7 +119,7 @@ class Mitmdump:
         words: list[str] = []
         for index, upstream in enumerate(self.upstreams):
             mode = f"reverse:{upstream}" if "://" in upstream else upstream
-            words += ["--mode", f"{mode}@127.0.0.{index + 1}:0"]
+            words += ["--mode", f"{mode}@127.0.0.{index + 1}:{self.chosen_port()}"]
         is_host = self.tool == "tokentee"  # and brings the recorder along
         for script in [*self.beside, *([self.script] if self.script and not is_host else [])]:
             words += ["-s", str(script)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.proxy import rows
 from tests.proxy.client import BrokenHttpError, Ending, Http1
-from tests.proxy.mitmdump import START_SECONDS_MAX, Mitmdump
+from tests.proxy.mitmdump import START_SECONDS_MAX, Mitmdump, free_port
 from tests.proxy.pair import OPENAI, post
 from tests.proxy.rows import eventually
 
@@ -33,6 +33,10 @@ class Workers(Mitmdump):
     ) -> None:
         words = ("--workers", str(count), *arguments)
         super().__init__(folder, upstreams=[upstream], tool="tokentee", arguments=words, **more)
+
+    def chosen_port(self) -> int:
+        """Workers share a port, which must be named."""
+        return free_port()
 
     def has_said(self, text: str, count: int = 1) -> bool:
         """Whether the log comes to have so many lines with a text."""

@@ -41,7 +41,6 @@ KNOWN: dict[str, str] = {
     "mitmproxy.proxy.layers.http:HttpStream.state_stream_response_body": "3fb6320300d3ddd5",
     "mitmproxy.proxy.layers.http:HttpStream.state_wait_for_response_headers": "10e32e91b2948164",
     "mitmproxy.proxy.layers.websocket:WebsocketConnection": "9c6f5dd6ece0042e",
-    "mitmproxy.proxy.mode_servers:AsyncioServerInstance.listen": "7670a9038b44170d",
     "mitmproxy.proxy.server:ConnectionHandler.drain_writers": "6b57434604561e3e",
     "mitmproxy.proxy.server:ConnectionHandler.handle_connection": "95c3f93e9824e527",
     "mitmproxy.proxy.server:ConnectionHandler.server_event": "a2b42657ebe8bf6d",

@@ -1,13 +1,15 @@
-"""Workers: `tokentee run --workers N`. Several proxies on one address, and their supervisor.
+"""Workers: `tokentee run --workers N`. Several proxies on one port, and their supervisor.
 
 In: a call of `tokentee run` without a command. Out: N processes that record into one ledger, one
 log on stderr, one `/metrics`.
 
-    supervisor     a call -> the start parameters; starts, replaces and stops the workers; signals
-    listeners      the sockets, which the supervisor holds open for all, and who accepts next
-    worker_process the workers in the supervisor's process: processes, log, health and metrics
-    worker_messages  the messages between supervisor and worker
-    __main__       the process itself: `python -m ...run.workers`
-    worker_addon   what a worker does beside recording: it reports, and retires
-Uses: proxy, proxy.host, run, run.call, run.command, telemetry; of the ledger: model, text.
+    supervisor  starts, replaces and stops the workers; their health and metrics
+    worker      what a worker does beside recording: it listens, reports, and retires
+    job         the job of a worker, and its report
+    __main__    the process of a worker: `python -m ...run.workers`
+
+The kernel distributes the connections over the processes that listen on a port with SO_REUSEPORT
+(https://lwn.net/Articles/542629/); only Linux does. Between supervisor and worker pass a job on
+stdin, signals, an exit code, and files in a folder: the last report, and the metrics.
+Uses: proxy, run, run.call, run.command, telemetry; of the ledger: model, text.
 """

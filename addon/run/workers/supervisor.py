@@ -3,46 +3,57 @@
     start      worker 1 alone first: it creates the shared files (the ledger and its schema, the
                certificate authority, secrets), and reports wrong options once. Then the others
     a death    the worker is started again: at once, then after a pause that doubles with each
-               death within `STEADY_SECONDS`. A worker that ends `UNREADY_DEATHS_MAX` times
+               death within `STEADY_SECONDS`. A worker that ends `UNREADY_ENDS_MAX` times
                before it accepts, and was not killed from outside, ends everything
     SIGHUP     the settings are read again; then one worker after the other: a new one accepts,
-               then the old one retires (`worker_addon.py`)
+               then the old one retires (`worker.py`)
     SIGTERM,   all workers finish what is under way within seconds, and end; a second signal
     SIGINT     kills them
 
-All accept from the same sockets, which stay open as long as the supervisor lives (`listeners.py`).
+It looks at its workers every `TICK_SECONDS`, in one thread.
 """
 
-from __future__ import annotations
-
-import asyncio
+import contextlib
+import logging
 import os
 import signal
+import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any
 
+import msgspec
+from mitmproxy.options import Options
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from addon.run import standalone
-from addon.run.call.arguments import Address, Call
+from addon.run.call.arguments import Call
 from addon.run.command import authorities
+from addon.run.leftovers import run_folder
 from addon.run.master import parsed_options
-from addon.run.workers.listeners import ConnectionCounts, Listeners
-from addon.run.workers.worker_messages import WorkerJob
-from addon.run.workers.worker_process import GroupMetrics, Log, WorkerProcess, ending_of
+from addon.run.workers.job import WorkerJob, WorkerReport, read_report, report_path
+from addon.telemetry.endpoint import Endpoint
+from addon.telemetry.health import Health, merged
+from addon.telemetry.json_log import JsonFormatter
+from addon.telemetry.metrics import metrics_of_workers
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.text.figures import seconds_text
 
+logger = logging.getLogger("tokentee.workers")
+
+MODULE = __name__.rpartition(".")[0]
+"""The package, whose `__main__` is the worker."""
+TICK_SECONDS = 0.1
 PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 30.0
 """A worker that dies repeatedly is restarted at most twice a minute."""
 STEADY_SECONDS = 60.0
 """A worker that has run for this long has recovered."""
-UNREADY_DEATHS_MAX = 3
+UNREADY_ENDS_MAX = 3
 START_SECONDS_MAX = 100.0
 """From a worker's start until it accepts, on a busy machine, with a schema to migrate."""
 STOP_SECONDS_MAX = 25.0
@@ -50,14 +61,13 @@ STOP_SECONDS_MAX = 25.0
 for telemetry; and as much again for a busy machine."""
 KILL_SECONDS_MAX = 30.0
 """A killed process ends at once, unless it waits for a disk."""
-PROCESSES_FOR_SLOT_MAX = 3
-"""One that accepts, one that retires, and one that is being started."""
+SILENT_SECONDS_MAX = 10.0
+"""A worker reports every second; one that is silent for this long is stuck."""
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Signals with which others end a process, such as a kernel without memory. They do not mean that
 the start failed."""
 TCP_SCHEMES = ("http", "https", "tls", "tcp")
 """Schemes of reverse proxies whose connections several processes can accept."""
-SAVING = ("-w", "--save-stream-file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,29 +75,38 @@ class WorkerPlan:
     """The parameters that are the same for all workers."""
 
     words: tuple[str, ...]
-    addresses: tuple[Address, ...]
+    addresses: tuple[str, ...]
     trusted: Path
-    notes: tuple[str, ...]
-    """Lines for the log."""
+    """The file of the authorities that verify upstreams."""
     quiet: bool
+    """Only warnings are logged."""
 
 
-def plan_of(call: Call, folder: Path) -> WorkerPlan:
-    """The plan. `folder`: for the file of authorities. Raises WrongCallError for an option that
-    several workers cannot support, or that mitmproxy refuses.
-
-    mitmproxy's own parser reads the words and its configuration file, so that the supervisor
-    listens at the addresses where each worker would.
-    """
+def plan_of(call: Call, folder: Path, *, held: tuple[str, ...] = ()) -> WorkerPlan:
+    """The plan. `folder`: for the file of authorities; `held`: addresses that workers listen on.
+    Raises WrongCallError for an option that several workers cannot support, or that mitmproxy
+    refuses; LedgerError for an address that another program has."""
     words = standalone.words_of(call)
     opts, quiet = parsed_options(words)
-    if "save_stream_file" in opts.deferred or any(word.startswith(SAVING) for word in words):
+    if "save_stream_file" in opts.deferred or any(
+        word.startswith(("-w", "--save-stream-file")) for word in words
+    ):
         raise WrongCallError(
             "save_stream_file (-w) does not go with --workers: all workers would write one file; "
             "--set tee_capture=FOLDER keeps whole exchanges of all workers"
         )
     if not opts.server:
         raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
+    addresses = _addresses_of(opts)
+    standalone.check_addresses(opts, held=held)
+    trusted, troubles = authorities.write_trusted(folder, os.environ)
+    for line in () if held else (*standalone.warnings(opts), *troubles):
+        sys.stderr.write(f"tokentee: {line}\n")
+    return WorkerPlan(words=words, addresses=addresses, trusted=trusted, quiet=quiet)
+
+
+def _addresses_of(opts: Options) -> tuple[str, ...]:
+    """Where each mode listens. Raises WrongCallError for one that cannot share its port."""
     addresses = []
     for mode, address in standalone.modes_of(opts).items():
         if isinstance(mode, ReverseMode):
@@ -99,287 +118,310 @@ def plan_of(call: Call, folder: Path) -> WorkerPlan:
                 f"--mode {mode.full_spec} does not go with --workers: only regular, reverse, "
                 "upstream, socks5 and transparent proxies over TCP can share their address"
             )
-        addresses.append(address)
-    trusted, troubles = authorities.write_trusted(folder, os.environ)
-    return WorkerPlan(
-        words=words,
-        addresses=tuple(addresses),
-        trusted=trusted,
-        notes=(*standalone.warnings(opts), *troubles),
-        quiet=quiet,
-    )
+        if not address[1]:
+            raise WrongCallError("port 0 does not go with --workers, which share one; name a port")
+        addresses.append(standalone.shown_address(address))
+    return tuple(addresses)
 
 
-class WorkerCannotStartError(Exception):
-    """A worker ended before it accepted, or did not accept in time."""
+class State(Enum):
+    """Of a process: STARTING until its first report, RETIRING from SIGHUP."""
 
-    def __init__(self, exit_code: int, *, is_late: bool = False) -> None:
-        super().__init__(f"it ended before it was ready ({ending_of(exit_code)})")
-        self.exit_code = exit_code
-        self.is_own_fault = is_late or exit_code not in FROM_OUTSIDE
+    STARTING = auto()
+    ACCEPTING = auto()
+    RETIRING = auto()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Slot:
-    """The place of one worker, which successive processes fill."""
+class Worker:
+    """A process, until its end was handled."""
 
     number: int
-    current: WorkerProcess | None = None
-    retiring: set[WorkerProcess] = field(default_factory=set)
-    deaths: int = 0
-    """Consecutive deaths, each soon after the start."""
-    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a process is started for it."""
+    """Of its place, which successive processes fill."""
+    index: int
+    """Of its files, unique among living processes."""
+    process: "subprocess.Popen[bytes]"
+    started_at: float
+    """On the monotonic clock."""
+    replaces: bool
+    """It was started at SIGHUP, while another one accepts."""
+    state: State = State.STARTING
 
 
 class Supervisor:
     """The workers of one call."""
 
-    def __init__(
-        self, count: int, *, make_call: Callable[[], Call], log: Log, folder: Path
-    ) -> None:
+    def __init__(self, count: int, *, make_call: Callable[[], Call], folder: Path) -> None:
         """`make_call`: returns the call with the current settings; `folder`: for files that the
         workers share, removed at the end."""
+        self._numbers = range(1, count + 1)
         self._make_call = make_call
-        self._log = log
         self._folder = folder
-        self._slots = [Slot(number=number) for number in range(1, count + 1)]
-        self._listeners = Listeners()
-        self._plan: WorkerPlan
-        self._processes: set[WorkerProcess] = set()
-        self._tasks: set[asyncio.Task[object]] = set()
-        self._stopping = asyncio.Event()
-        self._rolling = asyncio.Lock()
-        self._exit_code = 0
-        self._had_terminal = sys.stderr.isatty()
-        self._shared = folder / "shared"
-        self._shared.mkdir()
-        self._processes_max = PROCESSES_FOR_SLOT_MAX * count
-        self._counts = ConnectionCounts(self._shared, processes_max=self._processes_max)
-        self._metrics = GroupMetrics(self._shared, self._processes, count=count)
+        self._plan = self._next_plan = plan_of(make_call(), folder)
+        logger.setLevel(logging.WARNING if self._plan.quiet else logging.INFO)
+        self._to_replace: list[int] = []
+        self._workers: list[Worker] = []
+        self._deaths: Counter[int] = Counter()
+        """By number: consecutive deaths, each soon after the start."""
+        self._unready: Counter[int] = Counter()
+        """By number: ends before it accepted, which were its own fault."""
+        self._due_at: dict[int, float] = {}
+        """Number -> when it may be started again, on the monotonic clock."""
+        self._signals: list[int] = []
+        self._all_listen = False
+        self._exit_code: int | None = None
+        """Not None: everything is stopped."""
+        self._endpoint: Endpoint | None = None
+        self._restarts = 0
+        self._dropped = self._observations_dropped = 0
+        """By workers that have ended."""
 
-    async def run(self) -> int:
-        """Run until a signal ends it; returns the exit code. Raises LedgerError before anything
-        has started."""
-        self._plan = plan_of(self._make_call(), self._folder)
-        self._log.quiet = self._plan.quiet
-        opts, _ = parsed_options(self._plan.words)
-        standalone.check_addresses(opts)
-        self._listeners.open(self._plan.addresses)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
-        for line in self._plan.notes:
-            self._log.warning(line)
+    def run(self) -> int:
+        """Run until a signal ends it; returns the exit code."""
+        had_terminal = os.isatty(2)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda number, _: self._signals.append(number))
         try:
-            starting = self._spawn(self._start_all())
-            stopped = self._spawn(self._stopping.wait())
-            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-            await self._stopping.wait()
-        except WorkerCannotStartError as error:
-            self._exit_code = error.exit_code if error.exit_code > 0 else 1
+            while self._exit_code is None:
+                for received in self._taken_signals():
+                    # A closing terminal sends SIGHUP, too.
+                    if received == signal.SIGHUP and os.isatty(2) == had_terminal:
+                        self._plan_replacement()
+                    else:
+                        self._exit_code = 0
+                for worker in list(self._workers):
+                    self._look_at(worker, time.monotonic())
+                if self._exit_code is None:
+                    self._start_due(time.monotonic())
+                    time.sleep(TICK_SECONDS)
         finally:
-            await self._stop_all()
+            self._stop_all()
         return self._exit_code
 
-    # Starting
+    def _taken_signals(self) -> list[int]:
+        taken, self._signals = self._signals, []
+        return taken
 
-    async def _start_all(self) -> None:
-        first, *others = self._slots
-        first.current = await self._started(first, self._plan)
-        report = first.current.report
-        assert report is not None
-        self._log.as_json = report.log_as_json
-        if report.metrics is not None:
-            address = self._metrics.serve(*report.metrics)
-            self._log.info(f"health and metrics of all workers on http://{address}")
-        await asyncio.gather(*(self._fill(slot) for slot in others))
-        if self._stopping.is_set():
+    def _plan_replacement(self) -> None:
+        held = self._plan.addresses
+        try:
+            self._next_plan = plan_of(self._make_call(), self._folder, held=held)
+        except LedgerError as error:
+            logger.warning("tokentee: the workers go on as they are: %s", error)
             return
-        where = ", ".join(self._listeners.shown())
-        self._log.info(f"{len(self._slots)} workers listening at {where}")
+        self._to_replace = list(self._numbers)
 
-    async def _started(self, slot: Slot, plan: WorkerPlan) -> WorkerProcess:
-        """A process for the slot that accepts connections. Raises CannotStartError."""
-        taken = {each.index for each in self._processes}
+    # Processes
+
+    def _start_due(self, now: float) -> None:
+        """Start the processes that are missing, and the next one that replaces another."""
+        filled = {each.number for each in self._workers if each.state is not State.RETIRING}
+        is_first_ready = self._all_listen or self._accepting(1) is not None
+        for number in self._numbers if is_first_ready else (1,):
+            if number not in filled and now >= self._due_at.get(number, 0.0):
+                self._start(number, self._plan, replaces=False)
+        if any(each.state is State.STARTING for each in self._workers):
+            return
+        if self._to_replace:
+            self._start(self._to_replace[0], self._next_plan, replaces=True)
+        elif not self._all_listen and len(filled) == len(self._numbers):
+            self._all_listen = True
+            where = ", ".join(self._plan.addresses)
+            logger.info("tokentee: %d workers listening at %s", len(filled), where)
+
+    def _start(self, number: int, plan: WorkerPlan, *, replaces: bool) -> None:
+        taken = {each.index for each in self._workers}
+        index = next(index for index in range(len(taken) + 1) if index not in taken)
+        report_path(self._folder, index).unlink(missing_ok=True)
         job = WorkerJob(
-            number=slot.number,
+            number=number,
+            index=index,
             words=plan.words,
             trusted=str(plan.trusted),
-            listeners=self._listeners.descriptors(plan.addresses),
-            folder=str(self._shared),
-            index=next(index for index in range(self._processes_max) if index not in taken),
+            folder=str(self._folder),
         )
-        process = WorkerProcess(job, self._log, self._on_exit)
-        try:
-            await process.start()
-        except OSError as error:
-            self._log.warning(f"worker {slot.number} cannot be started: {error.strerror}")
-            raise WorkerCannotStartError(1) from error
-        self._processes.add(process)
-        done, _ = await asyncio.wait([process.ready], timeout=START_SECONDS_MAX)
-        if not done:
-            self._log.warning(
-                f"worker {slot.number} is not ready after {seconds_text(START_SECONDS_MAX)} "
-                "and is killed"
+        # Isolated from the current folder, whose files could shadow modules. In its own process
+        # group: the terminal sends Ctrl-C only to the supervisor, which stops all in order.
+        process = subprocess.Popen(  # noqa: S603  # our own module
+            [sys.executable, "-P", "-m", MODULE], stdin=subprocess.PIPE, process_group=0
+        )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            os.write(process.stdin.fileno(), msgspec.json.encode(job) + b"\n")
+        worker = Worker(
+            number=number,
+            index=index,
+            process=process,
+            started_at=time.monotonic(),
+            replaces=replaces,
+        )
+        self._workers.append(worker)
+
+    def _accepting(self, number: int) -> Worker | None:
+        """The worker with a number that accepts."""
+        same = (each for each in self._workers if each.number == number)
+        return next((each for each in same if each.state is State.ACCEPTING), None)
+
+    def _look_at(self, worker: Worker, now: float) -> None:
+        if (code := worker.process.poll()) is not None:
+            self._workers.remove(worker)
+            self._handle_end(worker, code, now)
+        elif worker.state is not State.STARTING:
+            return
+        elif report := read_report(self._folder, worker.index):
+            self._handle_ready(worker, report)
+        elif now - worker.started_at > START_SECONDS_MAX:
+            late = seconds_text(START_SECONDS_MAX)
+            text = "tokentee: worker %d is not ready after %s and is killed"
+            logger.warning(text, worker.number, late)
+            worker.process.kill()
+            self._unready[worker.number] += 1
+
+    def _handle_ready(self, worker: Worker, report: WorkerReport) -> None:
+        """A worker accepts; the one before it retires."""
+        number = worker.number
+        self._unready[number] = 0
+        if worker.replaces:
+            self._deaths[number] = 0
+            for each in self._workers:
+                # Retiring workers end within seconds after several replacements.
+                if each.number == number and each.state is State.RETIRING:
+                    each.process.terminate()
+            if old := self._accepting(number):
+                old.state = State.RETIRING
+                old.process.send_signal(signal.SIGHUP)
+            self._to_replace.remove(number)
+            if not self._to_replace:
+                self._plan = self._next_plan
+                logger.info("tokentee: %d workers were replaced", len(self._numbers))
+        worker.state = State.ACCEPTING
+        if self._endpoint is None and report.metrics is not None:
+            self._endpoint = Endpoint(
+                *report.metrics,
+                health=self.health,
+                metrics=metrics_of_workers(
+                    self._folder, self.health, dropped_observations=self.dropped_observations
+                ),
             )
-            process.kill()
-            await process.ended.wait()
-        if not done or not process.ready.result():
-            raise WorkerCannotStartError(process.exit_code or 0, is_late=not done)
-        return process
+            self._endpoint.start()
+            where = "http://{}:{}".format(*self._endpoint.address)
+            logger.info("tokentee: health and metrics of all workers on %s", where)
+        if report.log_as_json:
+            logger.handlers[0].setFormatter(JsonFormatter())
 
-    async def _fill(self, slot: Slot) -> None:
-        """Start a process for an empty slot, with retries."""
-        unready = 0
-        while not self._stopping.is_set():
-            if slot.deaths > 1:
-                pause_seconds = min(PAUSE_SECONDS * 2 ** (slot.deaths - 2), PAUSE_SECONDS_MAX)
-                pause = seconds_text(pause_seconds)
-                self._log.warning(f"worker {slot.number} is started again in {pause}")
-                await asyncio.wait([self._spawn(self._stopping.wait())], timeout=pause_seconds)
-            async with slot.changing:
-                if self._stopping.is_set() or slot.current is not None:
-                    return
-                try:
-                    process = await self._started(slot, self._plan)
-                except WorkerCannotStartError as error:
-                    unready += error.is_own_fault
-                    slot.deaths += 1
-                    if self._stopping.is_set():
-                        return
-                    if unready == UNREADY_DEATHS_MAX:
-                        self._log.warning(
-                            f"worker {slot.number} does not start: {error}, {unready} times in "
-                            "turn. All workers are stopped; its own lines above say why"
-                        )
-                        self._exit_code = 1
-                        self._stopping.set()
-                        return
-                    self._log.warning(f"worker {slot.number} does not start: {error}")
-                    continue
-                if process.exit_code is None:
-                    slot.current = process
-                    return
-
-    def _on_exit(self, process: WorkerProcess) -> None:
-        """Handle the end of a process, requested or not."""
-        self._processes.discard(process)
-        self._metrics.keep_counts_of(process)
-        self._counts.clear(process.index)
-        slot = self._slots[process.number - 1]
-        assert process.exit_code is not None
-        if process in slot.retiring:
-            slot.retiring.discard(process)
-            ending = f" with {ending_of(process.exit_code)}" if process.exit_code else ""
-            self._log.info(f"the old worker {process.number} has finished{ending}")
+    def _handle_end(self, worker: Worker, code: int, now: float) -> None:
+        """A process has ended, requested or not."""
+        number = worker.number
+        assert worker.process.stdin is not None
+        worker.process.stdin.close()
+        if report := read_report(self._folder, worker.index):
+            self._observations_dropped += report.dropped_observations
+            self._dropped += report.health.dropped if report.health is not None else 0
+        reason = f"it ended before it was ready ({ending_of(code)})"
+        if worker.state is State.RETIRING:
+            ending = f" with {ending_of(code)}" if code else ""
+            logger.info("tokentee: the old worker %d has finished%s", number, ending)
             return
-        if process is not slot.current:
-            return  # it was starting, and the starter notices its end
-        slot.current = None
-        if self._stopping.is_set():
+        if worker.state is State.ACCEPTING:
+            is_steady = now - worker.started_at >= STEADY_SECONDS
+            self._deaths[number] = 1 if is_steady else self._deaths[number] + 1
+            self._restarts += 1
+            who = f"worker {number} (process {worker.process.pid})"
+            logger.warning("tokentee: %s ended with %s and is started again", who, ending_of(code))
+        elif worker.replaces:
+            self._to_replace.clear()
+            text = "tokentee: the new worker %d does not start: %s; those before go on"
+            logger.warning(text, number, reason)
             return
-        lived = asyncio.get_running_loop().time() - process.started_at
-        slot.deaths = 1 if lived >= STEADY_SECONDS else slot.deaths + 1
-        self._metrics.restarts += 1
-        self._log.warning(
-            f"worker {process.number} (process {process.pid}) ended with "
-            f"{ending_of(process.exit_code)} and is started again"
-        )
-        self._spawn(self._fill(slot))
-
-    # Signals
-
-    def _on_stop(self) -> None:
-        if self._stopping.is_set():
-            for process in self._processes:
-                process.kill()
-        self._stopping.set()
-
-    def _on_hangup(self) -> None:
-        # A closing terminal sends this signal, too.
-        if self._had_terminal and not os.isatty(sys.stderr.fileno()):
-            self._on_stop()
+        elif not self._all_listen and number == 1:
+            self._exit_code = code if code > 0 else 1  # its own lines say why
+            return
         else:
-            self._spawn(self._roll())
+            self._deaths[number] += 1
+            self._unready[number] += code not in FROM_OUTSIDE
+            if self._unready[number] == UNREADY_ENDS_MAX:
+                reason += f", {UNREADY_ENDS_MAX} times in turn. All workers are stopped"
+                self._exit_code = 1
+            logger.warning("tokentee: worker %d does not start: %s", number, reason)
+        if self._deaths[number] > 1 and self._exit_code is None:
+            seconds = min(PAUSE_SECONDS * 2 ** (self._deaths[number] - 2), PAUSE_SECONDS_MAX)
+            self._due_at[number] = now + seconds
+            pause = seconds_text(seconds)
+            logger.warning("tokentee: worker %d is started again in %s", number, pause)
 
-    async def _roll(self) -> None:
-        """Replace one worker after the other, with the current settings."""
-        async with self._rolling:
-            try:
-                plan = plan_of(self._make_call(), self._folder)
-                self._listeners.open(plan.addresses)
-            except LedgerError as error:
-                self._log.warning(f"the workers go on as they are: {error}")
-                return
-            for slot in self._slots:
-                async with slot.changing:
-                    if self._stopping.is_set() or not await self._replace(slot, plan):
-                        return
-            self._plan = plan
-            self._listeners.keep_only(plan.addresses)
-            self._log.info(f"{len(self._slots)} workers were replaced")
+    def _stop_all(self) -> None:
+        """Stop the workers within the bound, or at a second signal; then kill them."""
+        for worker in self._workers:
+            worker.process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while running := [each for each in self._workers if each.process.poll() is None]:
+            if time.monotonic() > deadline:
+                count = len(running)
+                logger.warning("tokentee: %d workers did not end in time and are killed", count)
+            elif not self._signals:
+                time.sleep(TICK_SECONDS)
+                continue
+            for worker in running:
+                worker.process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                for worker in running:
+                    worker.process.wait(KILL_SECONDS_MAX)
+            break
+        for worker in self._workers:
+            assert worker.process.stdin is not None
+            worker.process.stdin.close()
+        if self._endpoint is not None:
+            self._endpoint.stop()
 
-    async def _replace(self, slot: Slot, plan: WorkerPlan) -> bool:
-        """Start a new process in the slot, and retire the old one; whether that succeeded."""
-        try:
-            new = await self._started(slot, plan)
-        except WorkerCannotStartError as error:
-            self._log.warning(
-                f"the new worker {slot.number} does not start: {error}; those before go on"
-            )
-            return False
-        # Retiring workers end within seconds, too, also after several replacements.
-        for process in list(slot.retiring):
-            process.stop()
-            await process.ended.wait()
-        old, slot.current, slot.deaths = slot.current, new, 0
-        if old is not None:
-            slot.retiring.add(old)
-            old.retire()
-        return True
+    # Health and metrics of all workers, for the endpoint's threads
 
-    # Stopping
+    def health(self) -> Health:
+        """The merged health of all workers."""
+        reports = self._reports()
+        running = {worker.number for worker, _ in reports}
+        missing = [f"worker {each} does not run" for each in self._numbers if each not in running]
+        missing += [
+            f"worker {worker.number} has not reported for {seconds_text(report.age_seconds)}"
+            for worker, report in reports
+            if report.age_seconds > SILENT_SECONDS_MAX
+        ]
+        healths = {
+            f"worker {worker.number} (process {worker.process.pid})": report.health
+            for worker, report in reports
+            if report.health is not None
+        }
+        return merged(
+            healths, missing=missing, dropped_before=self._dropped, restarts=self._restarts
+        )
 
-    async def _stop_all(self) -> None:
-        self._stopping.set()
-        self._listeners.close()
-        for task in self._tasks:  # no worker is started or replaced from here on
-            task.cancel()
-        for process in self._processes:
-            process.stop()
-        waits = [asyncio.ensure_future(each.ended.wait()) for each in self._processes]
-        if waits:
-            _, late = await asyncio.wait(waits, timeout=STOP_SECONDS_MAX)
-            if late:
-                self._log.warning(f"{len(late)} workers did not end in time and are killed")
-                for process in self._processes:
-                    process.kill()
-                await asyncio.wait(late, timeout=KILL_SECONDS_MAX)
-        self._metrics.close()
+    def dropped_observations(self) -> int:
+        """Observations that no worker could count, since the start."""
+        living = sum(report.dropped_observations for _, report in self._reports())
+        return self._observations_dropped + living
 
-    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _reports(self) -> list[tuple[Worker, WorkerReport]]:
+        reports = [(each, read_report(self._folder, each.index)) for each in list(self._workers)]
+        return [(worker, report) for worker, report in reports if report is not None]
+
+
+def ending_of(exit_code: int) -> str:
+    """A text for how a process ended."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"
 
 
 def run_workers(count: int, make_call: Callable[[], Call]) -> int:
-    """Run the workers until a signal ends them; returns the exit code."""
-    if sys.platform == "win32":
+    """Run the workers until a signal ends them; returns the exit code. Raises LedgerError before
+    anything has started."""
+    if sys.platform != "linux":
         raise WrongCallError(
-            "--workers does not work on Windows, where processes cannot share a listening "
-            "socket; start several proxies on ports of their own"
+            "--workers needs Linux, which distributes the connections of one port over processes; "
+            "start several proxies on ports of their own, behind a load balancer"
         )
-    log = Log()
-    with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
-
-        async def run() -> int:
-            supervisor = Supervisor(count, make_call=make_call, log=log, folder=Path(name))
-            return await supervisor.run()
-
-        return asyncio.run(run())
+    logger.addHandler(logging.StreamHandler())
+    with run_folder() as folder:
+        return Supervisor(count, make_call=make_call, folder=folder.path).run()

@@ -40,7 +40,7 @@ WRAPPED = {
 @pytest.fixture(autouse=True)
 def everything_is_imported() -> None:
     """What is imported while the recorder works would be compared with nothing."""
-    for name in (*mechanisms.NAMES, "given_sockets"):
+    for name in mechanisms.NAMES:
         importlib.import_module(f"addon.proxy.host.{name}")
 
 
@@ -191,10 +191,9 @@ def test_whose_process_it_is(
 
 def test_every_known_source_is_relied_on_and_known_here():
     """By something of ours; `.ci/against` runs this with other versions of mitmproxy."""
-    modules = [*mechanisms.NAMES, "given_sockets"]
     found = {
         source
-        for name in modules
+        for name in mechanisms.NAMES
         for source in importlib.import_module(f"addon.proxy.host.{name}").RELIES_ON
     } | set(wrapped.RELIES_ON)
     assert found == sources.KNOWN.keys()

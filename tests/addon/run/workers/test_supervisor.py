@@ -1,12 +1,14 @@
 """The supervisor, with workers that proxy nothing and so start quickly."""
 
-import asyncio
-import io
 import json
+import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -16,166 +18,203 @@ import pytest
 
 from addon.run.call.arguments import Call, parse
 from addon.run.workers import supervisor as module
-from addon.run.workers import worker_process
-from addon.run.workers.supervisor import Supervisor, run_workers
-from addon.run.workers.worker_process import Log, ending_of
-from ledger.model.errors import WrongCallError
+from addon.run.workers.supervisor import Supervisor, ending_of, plan_of, run_workers
+from ledger.model.errors import LedgerError, WrongCallError
 from tests.proxy.mitmdump import free_port
 
 pytestmark = pytest.mark.process
 
 
-class Played:
-    """A supervisor with two workers, and what they do when they start."""
+class ToDescriptor(logging.Handler):
+    """Writes where the workers write, too."""
 
-    def __init__(self, folder: Path) -> None:
-        self.out = io.StringIO()
+    def emit(self, record: logging.LogRecord) -> None:
+        os.write(2, f"{self.format(record)}\n".encode())
+
+
+class Played:
+    """A supervisor with two workers, and what they do when they start. The test plays in a thread,
+    as the supervisor's signals come to the main one."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.does = folder / "does"
         self.does.write_text("fine")
-        self.calls: list[Callable[[], Call]] = []
-        """What the settings are from now on."""
-        self._confdir = folder
-        shared = folder / "of-supervisor"
-        shared.mkdir()
-        self.supervisor = Supervisor(2, make_call=self._make_call, log=Log(self.out), folder=shared)
+        self.call: Callable[[], Call] = lambda: self.listening(self.port)
+        self.port = free_port()
+        self.failed: list[Exception] = []
+        self._folder = folder
+        self._capfd = capfd
+        self._log = ""
 
-    def _make_call(self) -> Call:
-        if self.calls:
-            return self.calls[-1]()
-        return parse(["--set", f"confdir={self._confdir}", "--listen", "127.0.0.1:0"])
+    def make_call(self) -> Call:
+        return self.call()
+
+    def listening(self, port: int) -> Call:
+        words = ["--listen", f"127.0.0.1:{port}", "--set", f"confdir={self._folder}"]
+        return parse(words)
 
     @property
     def log(self) -> str:
-        return self.out.getvalue()
+        self._log += self._capfd.readouterr().err
+        return self._log
 
-    @property
     def pids(self) -> list[int]:
-        return [slot.current.pid for slot in self.supervisor._slots if slot.current is not None]
+        return [each.process.pid for each in self.supervisor._workers]
 
-    async def until(self, text: str, count: int = 1) -> None:
-        async with asyncio.timeout(60):
-            while self.log.count(text) < count:
-                await asyncio.sleep(0.01)
-
-    async def until_both_run(self) -> None:
-        async with asyncio.timeout(60):
-            while len(self.pids) < 2:
-                await asyncio.sleep(0.01)
+    def until(self, text: str, count: int = 1) -> None:
+        deadline = time.monotonic() + 60
+        while self.log.count(text) < count:
+            assert time.monotonic() < deadline, f"{text!r} is not in {self._log}"
+            time.sleep(0.01)
 
     def run(
         self,
-        play: Callable[["Played"], Awaitable[None]] = lambda _: asyncio.sleep(0),
+        play: Callable[["Played"], None] = lambda _: None,
         after: str = "2 workers listening at 127.0.0.1:",
+        stops: bool = True,
     ) -> int:
         """The exit code, after the play, which begins when all workers are ready."""
 
-        async def both() -> int:
-            running = asyncio.create_task(self.supervisor.run())
-            await self.until(after)
-            await play(self)
-            self.supervisor._on_stop()
-            async with asyncio.timeout(60):
-                return await running
+        def played() -> None:
+            try:
+                self.until(after)
+                play(self)
+            except Exception as failure:  # noqa: BLE001  # shown in the main thread
+                self.failed.append(failure)
+            finally:
+                if stops or self.failed:
+                    os.kill(os.getpid(), signal.SIGTERM)
 
-        return asyncio.run(both())
+        thread = threading.Thread(target=played)
+        thread.start()
+        before = {
+            each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
+        try:
+            self.supervisor = Supervisor(2, make_call=self.make_call, folder=self._folder)
+            code = self.supervisor.run()
+        finally:
+            thread.join()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        assert not self.failed, self.failed
+        return code
 
 
 @pytest.fixture
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
-    monkeypatch.setattr(worker_process, "MODULE", "tests.addon.run.workers.fake_worker")
+def played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Played]:
+    monkeypatch.setattr(module, "MODULE", "tests.addon.run.workers.fake_worker")
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
-    made = Played(tmp_path)
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
+    handler = ToDescriptor()
+    module.logger.addHandler(handler)
+    made = Played(tmp_path, capfd)
     monkeypatch.setenv("TOKENTEE_FAKE", str(made.does))
-    return made
+    yield made
+    module.logger.removeHandler(handler)
+
+
+def hang_up(played: Played) -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played):
-    async def play(played: Played) -> None:
-        before = played.pids
+    def play(played: Played) -> None:
+        first, second = played.pids()
         for deaths in (1, 2):
-            os.kill(played.pids[0], signal.SIGKILL)
-            await played.until("ended with SIGKILL and is started again", deaths)
-            await played.until("index 0: fine", deaths + 1)
-            await played.until_both_run()
+            (victim,) = [pid for pid in played.pids() if pid != second]
+            os.kill(victim, signal.SIGKILL)
+            played.until("ended with SIGKILL and is started again", deaths)
+            played.until("index 0 of", deaths + 1)
         assert "worker 1 is started again in 10 ms" in played.log
-        assert played.pids[1] == before[1]
-        again = played.pids
-        played.supervisor._on_hangup()
-        await played.until("2 workers were replaced")
-        await played.until("has finished", 2)
-        assert not set(again) & set(played.pids)
+        again = played.pids()
+        hang_up(played)
+        played.until("2 workers were replaced")
+        played.until("has finished", 2)
+        assert not {first, second, *again} & set(played.pids())
 
     assert played.run(play) == 0
-    assert "index 2: fine" in played.log, "a new worker is there before the old one goes"
+    assert "index 2 of" in played.log, "a new worker is there before the old one goes"
 
 
 def test_bad_settings_leave_the_workers_as_they_are(played: Played):
-    async def play(played: Played) -> None:
-        before = played.pids
+    def play(played: Played) -> None:
+        before = played.pids()
+        good = played.call
 
         def refused() -> Call:
             raise WrongCallError("listen: 'x' is not HOST:PORT")
 
-        played.calls.append(refused)
-        played.supervisor._on_hangup()
-        await played.until("the workers go on as they are: listen: 'x' is not HOST:PORT")
-        played.calls.clear()
+        played.call = refused
+        hang_up(played)
+        played.until("the workers go on as they are: listen: 'x' is not HOST:PORT")
+        played.call = good
         played.does.write_text("die")
-        played.supervisor._on_hangup()
-        await played.until("the new worker 1 does not start: it ended before it was ready (exit")
-        assert played.pids == before
+        hang_up(played)
+        played.until("the new worker 1 does not start: it ended before it was ready (exit code 3)")
+        assert played.pids() == before
 
     assert played.run(play) == 0
 
 
-def test_other_addresses_after_a_replacement(played: Played):
-    async def play(played: Played) -> None:
-        words = ["--set", f"confdir={played._confdir}", "--listen", "127.0.0.2:0"]
-        played.calls.append(lambda: parse(words))
-        played.supervisor._on_hangup()
-        await played.until("2 workers were replaced")
-        (shown,) = played.supervisor._listeners.shown()
-        assert shown.startswith("127.0.0.2:")
+def test_another_address_after_a_replacement(played: Played):
+    def play(played: Played) -> None:
+        modes = [f"regular@127.0.0.1:{port}" for port in (played.port, free_port())]
+        words = [word for mode in modes for word in ("--mode", mode)]
+        played.call = lambda: parse([*words, *played.listening(0).options, "--set", "a=b"])
+        hang_up(played)
+        played.until("2 workers were replaced")
+        played.until("of a=b", 2)
 
     assert played.run(play) == 0
 
 
-def test_a_worker_that_cannot_start_ends_the_start(played: Played):
-    played.does.write_text("die")
-    assert asyncio.run(played.supervisor.run()) == 3
-    assert played.log == "worker 1: index 0: die\n"
+@pytest.mark.parametrize(
+    ("does", "code", "says"),
+    [("die", 3, ""), ("hang", 1, "worker 1 is not ready after 200 ms and is killed\n")],
+)
+def test_a_worker_that_cannot_start_ends_the_start(
+    played: Played, monkeypatch: pytest.MonkeyPatch, does: str, code: int, says: str
+):
+    monkeypatch.setattr(module, "START_SECONDS_MAX", 0.2 if does == "hang" else 60)
+    played.does.write_text(does)
+    assert played.run(after=says, stops=False) == code
+    assert "does not start" not in played.log
 
 
 def test_stopped_while_it_starts(played: Played):
     played.does.write_text("hang")
-    assert played.run(after="index 0: hang") == 0
-    assert played.log == "worker 1: index 0: hang\n"
+    assert played.run(after="index 0 of") == 0
+    assert played.log.count("\n") == 1
 
 
-def test_a_worker_that_is_never_ready_is_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "START_SECONDS_MAX", 0.2)
-    played.does.write_text("hang")
-    assert asyncio.run(played.supervisor.run()) == 1
-    assert "worker 1 is not ready after 200 ms and is killed" in played.log
-
-
-def test_a_worker_that_is_killed_while_it_starts_is_started_again(played: Played):
-    async def play(played: Played) -> None:
+def test_killed_while_it_starts_it_is_started_again(played: Played):
+    def play(played: Played) -> None:
+        _, second = played.pids()
         played.does.write_text("hang")
-        os.kill(played.pids[0], signal.SIGKILL)
-        kills = module.UNREADY_DEATHS_MAX + 1
+        os.kill(played.pids()[0], signal.SIGKILL)
+        kills = module.UNREADY_ENDS_MAX + 1
         for deaths in range(1, kills + 1):
-            await played.until("index 0: hang", deaths)
-            (starting,) = [
-                each.pid for each in played.supervisor._processes if each.pid not in played.pids
-            ]
+            played.until(": hang", deaths)
+            (starting,) = [pid for pid in played.pids() if pid != second]
             if deaths == kills:
                 played.does.write_text("fine")  # for the worker that is started next
             os.kill(starting, signal.SIGKILL)
-            await played.until("does not start: it ended before it was ready (SIGKILL)", deaths)
-        await played.until_both_run()
+            played.until("does not start: it ended before it was ready (SIGKILL)", deaths)
+        played.until(": fine", 3)
 
     assert played.run(play) == 0
+
+
+def test_one_that_cannot_start_again_ends_everything(played: Played):
+    def play(played: Played) -> None:
+        played.does.write_text("die")
+        os.kill(played.pids()[1], signal.SIGKILL)
+
+    assert played.run(play, stops=False) == 1
+    assert "worker 2 does not start: it ended before it was ready (exit code 3), 3" in played.log
 
 
 def test_workers_that_do_not_stop_are_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
@@ -186,12 +225,13 @@ def test_workers_that_do_not_stop_are_killed(played: Played, monkeypatch: pytest
 
 
 def test_a_second_signal_kills(played: Played):
+    def play(played: Played) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while played.supervisor._exit_code is None:
+            time.sleep(0.01)
+        time.sleep(0.1)  # the first one was seen
+
     played.does.write_text("stubborn")
-
-    async def play(played: Played) -> None:
-        played.supervisor._on_stop()
-        await asyncio.sleep(0)
-
     assert played.run(play) == 0
     assert "did not end in time" not in played.log
 
@@ -208,35 +248,32 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
             with error:
                 return error.code, json.load(error)
 
-    async def play(played: Played) -> None:
-        status, found = await asyncio.to_thread(readyz)
+    def play(played: Played) -> None:
+        status, found = readyz()
         assert (status, found["workers"], found["dropped"]) == (200, 2, 2)
         played.does.write_text("hang")
-        os.kill(played.pids[0], signal.SIGKILL)
-        await played.until("is started again")
-        status, found = await asyncio.to_thread(readyz)
+        os.kill(played.pids()[0], signal.SIGKILL)
+        played.until("is started again")
+        status, found = readyz()
         assert (status, found["problems"]) == (503, ["worker 1 does not run"])
         assert (found["dropped"], found["worker_restarts"]) == (2, 1), "what it dropped stays"
-        assert played.supervisor._metrics.dropped_observations() == 4
-        monkeypatch.setattr(worker_process, "SILENT_SECONDS_MAX", 0.0)
-        _, found = await asyncio.to_thread(readyz)
+        assert played.supervisor.dropped_observations() == 4
+        monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 0.0)
+        _, found = readyz()
         assert any("worker 2 has not reported for" in each for each in found["problems"])
 
     assert played.run(play) == 0
 
 
-def test_a_terminal_that_closes_stops_all(played: Played):
-    async def play(played: Played) -> None:
-        played.supervisor._had_terminal = True  # and now stderr is none
-        played.supervisor._on_hangup()
-        assert played.supervisor._stopping.is_set()
-
-    assert played.run(play) == 0
+def test_a_terminal_that_closes_stops_all(played: Played, monkeypatch: pytest.MonkeyPatch):
+    terminal = iter([True])
+    monkeypatch.setattr(os, "isatty", lambda _: next(terminal, False))
+    assert played.run(hang_up, stops=False) == 0
 
 
-def test_windows_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(WrongCallError, match="does not work on Windows"):
+def test_only_linux_distributes_connections(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(WrongCallError, match="needs Linux"):
         run_workers(2, lambda: parse([]))
 
 
@@ -249,11 +286,52 @@ def test_how_a_process_ended():
     ]
 
 
-def test_a_worker_that_cannot_start_again_ends_everything(played: Played):
-    async def play(played: Played) -> None:
-        played.does.write_text("die")
-        os.kill(played.pids[1], signal.SIGKILL)
-        await played.until("worker 2 does not start: it ended before it was ready (exit code 3), 3")
+def plan(folder: Path, *words: str):
+    return plan_of(parse(["--set", f"confdir={folder}", *words]), folder)
 
-    assert played.run(play) == 1
-    assert "All workers are stopped" in played.log
+
+def test_the_addresses_are_those_that_mitmproxy_asks_for(tmp_path: Path):
+    one, two, three = free_port(), free_port(), free_port()
+    assert plan(tmp_path, "--listen", f"0.0.0.0:{one}").addresses == (f"0.0.0.0:{one}",)
+    modes = ["--mode", f"reverse:https://api.openai.com@{one}", "--mode", f"socks5@::1:{two}"]
+    found = plan(tmp_path, *modes)
+    assert found.addresses == (f"127.0.0.1:{one}", f"[::1]:{two}")
+    assert found.trusted.is_file()
+    (tmp_path / "config.yaml").write_text(f"listen_port: {three}\nproxyauth: a:b\n")
+    assert plan(tmp_path).addresses == (f"127.0.0.1:{three}",)
+
+
+def test_an_address_that_is_taken_is_named(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LedgerError, match=rf"127.0.0.1:{port}: Address already in use"):
+            plan(tmp_path, "--listen", f"127.0.0.1:{port}")
+
+
+def test_options_of_mitmproxys_addons_are_left_to_the_workers(tmp_path: Path):
+    words = ("--listen", str(free_port()), "--proxyauth", "a:b", "--upstream-auth", "c:d")
+    assert plan(tmp_path, *words, "-s", "x.py").words[-2:] == ("-s", "x.py")
+
+
+def test_quiet_and_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert plan(tmp_path, "-q", "--listen", f"0.0.0.0:{free_port()}").quiet
+    assert "listening on 0.0.0.0: everyone who reaches this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--mode", "wireguard"], "--mode wireguard does not go with --workers"),
+        (["--mode", "reverse:http3://h@9"], "does not go with --workers"),
+        (["--mode", "reversed:x"], "--mode reversed:x"),
+        (["-w", "flows"], "-w) does not go with --workers"),
+        (["--set", "save_stream_file=flows"], "-w) does not go with --workers"),
+        (["-n"], "--no-server does not go with --workers"),
+        (["--listen", "0"], "port 0 does not go with --workers"),
+        (["--set", "listen_port=x"], "listen_port"),
+    ],
+)
+def test_what_workers_refuse(tmp_path: Path, words: list[str], says: str):
+    with pytest.raises(WrongCallError) as raised:
+        plan(tmp_path, *words)
+    assert says in str(raised.value)
