@@ -34,6 +34,8 @@ from addon.dialects.vendors import anthropic, gemini
 from ledger.model.usage import (
     BILLING_FIELDS,
     NO_USAGE,
+    REFUSAL,
+    REFUSED,
     SIZE_STEPS,
     TOKENS,
     FurtherUsage,
@@ -88,28 +90,43 @@ def _add(facts: Facts, answer: dict[str, Any]) -> None:
             sums[name] = fields.get(name) if sums["results"] == 1 else "mixed"
     usage = dialect.figures(alone.usage, alone)
     model = alone.response_model or ""
-    for each, name in ((usage, model), *((one.usage, one.model or model) for one in usage.further)):
-        if not _add_to_group(sums["models"], name, each):
-            sums["left_out"] = sums.get("left_out", 0) + 1
+    refusal = alone.beside.get(REFUSED, "") if usage.output_tokens == 0 else ""
+    _add_to_group(sums, model, usage, refusal)
+    for one in usage.further:
+        refusal = one.kind.partition(f"{REFUSAL}_")[2]
+        _add_to_group(sums, one.model or model, one.usage, refusal)
+    # The columns have the first group that was answered, if any was.
+    facts.beside.pop(REFUSED, None)
+    if category := _groups(sums)[0][1].get(REFUSAL):
+        facts.beside[REFUSED] = category
 
 
-def _add_to_group(groups: dict[str, dict[str, Any]], model: str, usage: Usage) -> bool:
-    """Add to the sums of a model and a class of sizes; False if there are too many."""
+def _add_to_group(sums: dict[str, Any], model: str, usage: Usage, refusal: str) -> None:
+    """Add to the sums of a model, a class of sizes and a category of refusals."""
+    groups: dict[str, dict[str, Any]] = sums["models"]
     step = max((step for step in SIZE_STEPS if step < (usage.input_tokens or 0)), default=0)
-    key = f"{model} above {step}" if step else model
+    key = model + (f" above {step}" if step else "") + (f" refused {refusal}" if refusal else "")
     if key not in groups and len(groups) >= MODELS_MAX:
-        return False
-    sums = groups.setdefault(key, {"model": model} if step else {})
-    sums["results"] = sums.get("results", 0) + 1
+        sums["left_out"] = sums.get("left_out", 0) + 1
+        return
+    group = groups.setdefault(key, {} if key == model else {"model": model})
+    if refusal:
+        group[REFUSAL] = refusal
+    group["results"] = group.get("results", 0) + 1
     for column in TOKENS:
         count = getattr(usage, column)
         if count is not None:
-            sums[column] = sums.get(column, 0) + count
+            group[column] = group.get(column, 0) + count
     if usage.tool_units:
-        units = sums.setdefault("units", {})
+        units = group.setdefault("units", {})
         for unit, count in usage.tool_units.items():
             units[unit] = units.get(unit, 0) + count
-    return True
+
+
+def _groups(usage: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Model and sums of each group, those that were answered first."""
+    groups = ((sums.get("model", key), sums) for key, sums in usage["models"].items())
+    return sorted(groups, key=lambda group: REFUSAL in group[1])
 
 
 def _dialect_of(answer: dict[str, Any]) -> Dialect:
@@ -124,13 +141,16 @@ def _dialect_of(answer: dict[str, Any]) -> Dialect:
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
     """The sums: the first answer's model in the columns, the others beside them."""
-    models: dict[str, dict[str, Any]] = usage["models"]
-    first, *others = ((sums.get("model", key), sums) for key, sums in models.items())
+    first, *others = _groups(usage)
     remarks = (f"{usage['left_out']} answers left out",) if "left_out" in usage else ()
     return replace(
         _usage(first[1]),
         further=tuple(
-            FurtherUsage(kind=BATCH, model=model or None, usage=_usage(sums))
+            FurtherUsage(
+                kind=f"{REFUSAL}_{sums[REFUSAL]}" if REFUSAL in sums else BATCH,
+                model=model or None,
+                usage=_usage(sums),
+            )
             for model, sums in others
         ),
         remarks=remarks,

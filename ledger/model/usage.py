@@ -20,6 +20,11 @@ near the 64 bits that both databases hold would overflow every sum that includes
 SIZE_STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288)
 """Input tokens above which some published price rises. Requests that are summed (a batch's) are
 summed by the steps between which they lie, so that each is priced by its own size."""
+REFUSAL = "refusal"
+"""The finish reason of an answer that the provider refused, and the kind of a further attempt that
+was: `refusal_cyber`."""
+REFUSED = "refused"
+"""The billing field with the category of a refusal before any output."""
 SERVICE_TIER = "service_tier"
 BILLING_FIELDS = (
     "inference_geo",
@@ -29,6 +34,8 @@ BILLING_FIELDS = (
     "disable_search",
     "latency_mode",
     "annotation_format",
+    "cache_type",
+    REFUSED,
 )
 """Fields of a usage object on which prices depend; `ledger.pricing.rules` has their values."""
 BESIDE = "beside:"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ledger.model.charge import PROVIDER, Charge
 from ledger.model.exchange import COVERED, Exchange, Reading
 from ledger.model.money import AMOUNT_MAX, usd_text
-from ledger.model.usage import Usage
+from ledger.model.usage import REFUSAL, REFUSED, Usage
 from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
 from ledger.pricing.rules import REPORTED_BILL
 
@@ -22,6 +22,8 @@ NO_SOURCE = "none"
 """The price source of a line without a price."""
 REPORTED = "reported_cost"
 """The single line of a reading that costs what the provider reports."""
+UPSTREAM = "upstream_cost"
+"""The line of what an upstream bills the customer's own key (BYOK)."""
 BILLING_FIELD = "billing_field"
 """The line of a billing-relevant field whose value no rule knows; its reason names both."""
 
@@ -60,11 +62,15 @@ def charge(
     """
     at = priced_at or reading.read_at
     usage = reading.usage
-    fields = book.fields(reading)
+    fields = dict(book.fields(reading))
+    category = fields.pop(REFUSED, "") or ("none" if exchange.finish_reason == REFUSAL else "")
+    refused = {REFUSED: category} if category and usage.output_tokens == 0 else {}
     is_covered = reading.billing in COVERED
-    own = sheet = book.sheet(exchange, fields, is_covered=is_covered)
+    own = sheet = book.sheet(exchange, fields | refused, is_covered=is_covered)
     lines = [_charge(quantity, usage, sheet, at) for quantity in quantities(usage, sheet.rates)]
-    if lines and "requests" in sheet.rates:
+    fee = sheet.rates.get("requests")
+    if fee is not None and bool(lines) == bool(fee.picousd):
+        # A fee beside the tokens; of what is free, a known cost where no usage is reported.
         lines.append(_charge(("requests", 1, None), usage, sheet, at))
     if not lines:
         # A reading of zeros has the known cost 0; an exchange without a reading an unknown one.
@@ -73,7 +79,9 @@ def charge(
         lines = [_charge((line, 0, None), usage, sheet, at) for line in known]
     partial = dict.fromkeys(own.partial)
     for further in usage.further:
-        sheet = book.sheet(exchange, fields, model=further.model, is_covered=is_covered)
+        category = further.kind.partition(f"{REFUSAL}_")[2]
+        refused = {REFUSED: category} if category else {}
+        sheet = book.sheet(exchange, fields | refused, model=further.model, is_covered=is_covered)
         lines += [
             _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
             for quantity in quantities(further.usage, sheet.rates)
@@ -86,11 +94,11 @@ def charge(
         ]
     bill = None if is_covered else _bill(usage, own)
     if bill is not None:
-        return (_reported(bill, _list_value(lines, own), at),)
+        return _reported(bill, usage, _list_value(lines, own), at)
     if all(line.amount_picousd is None for line in lines):
         reported = reported_picousd(usage)
         if reported is not None and reported <= AMOUNT_MAX:
-            return (_reported(reported, lines[0].reason if lines else None, at),)
+            return _reported(reported, usage, lines[0].reason if lines else None, at)
     else:
         # Without an amount, so that a request whose price is known in part is `partial`.
         lines += [
@@ -185,8 +193,10 @@ def _charge(
     )
 
 
-def _reported(picousd: int, reason: str | None, at: datetime) -> Charge:
-    return Charge(
+def _reported(picousd: int, usage: Usage, reason: str | None, at: datetime) -> tuple[Charge, ...]:
+    """The provider's figure; and a line without an amount for an upstream that bills the customer
+    beside it, where the answer does not say how much (PrimeIntellect-ai/prime-agent#2144)."""
+    own = Charge(
         line=REPORTED,
         quantity=1,
         unit_picousd=picousd,
@@ -195,3 +205,14 @@ def _reported(picousd: int, reason: str | None, at: datetime) -> Charge:
         priced_at=at,
         reason=reason,
     )
+    if not usage.is_byok or usage.reported_upstream_cost_picousd is not None:
+        return (own,)
+    upstream = replace(
+        own,
+        line=UPSTREAM,
+        unit_picousd=None,
+        amount_picousd=None,
+        price_source=NO_SOURCE,
+        reason="the upstream bills the customer's own key, and the answer does not say how much",
+    )
+    return (own, upstream) if picousd else (upstream,)

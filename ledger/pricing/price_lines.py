@@ -144,24 +144,15 @@ type Quantity = tuple[str, int, str | None]
 
 
 def covered(rates: Mapping[str, Rate]) -> dict[str, Rate]:
-    """The same rates, with rates for unpriced lines that are part of a priced line.
-
-    A list without a price for cache reads bills them as input; every list in use means this, and
-    its cache write is the one of five minutes. One gap stays: if a cache write has a price but the
-    one-hour write has none, the five-minute price would be 37.5 % too low, so no price is better.
-    """
+    """The same rates, with those that a list writes under another name: its price of a cache write
+    is the one of five minutes. No line takes another's price: what a provider bills at the price of
+    another line is a rule, with its page."""
     whole = dict(rates)
     if write := rates.get("cache_write"):
         whole.setdefault("cache_write_5m", write)
         if "cache_write_1h" in rates:
             note = "how long it is kept is not reported: as five minutes"
             whole["cache_write"] = replace(write, note=note)
-    if unit := rates.get("uncached_input"):
-        as_input = replace(unit, note="no price of its own: as uncached_input")
-        whole.setdefault("cache_read", as_input)
-        if not write:
-            for line in ("cache_write", "cache_write_5m", "cache_write_1h", "cache_write_12h"):
-                whole.setdefault(line, as_input)
     return whole
 
 
@@ -169,19 +160,18 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     """The lines of a reading that are not zero, or were cut to zero.
 
     `uncached_input` is listed with cache lines even if it is zero: its price is needed to compute
-    the savings of the cache. Modalities, reasoning and citations are lines only where `rates`
-    prices them apart; else they stay inside `uncached_input`, `cache_read` and `output`.
+    the savings of the cache. Reasoning is a line only where `rates` prices it apart, because every
+    provider bills it as output; so are citations, which only one provider bills.
     """
     units = usage.tool_units
     whole = units.get("billed_input_tokens", usage.input_tokens)
-    parts = _input_parts(usage, rates)
+    parts = _input_parts(usage)
     lines = _split(whole, parts, "uncached_input")
     if parts and whole is not None and lines[-1][0] != "uncached_input":
         lines.append(("uncached_input", 0, None))
     whole = units.get("billed_output_tokens", usage.output_tokens)
-    parts = _apart(
-        rates,
-        ("reasoning", usage.reasoning_tokens),
+    parts = _reported(
+        ("reasoning", usage.reasoning_tokens if "reasoning" in rates else None),
         ("output_audio", usage.output_audio_tokens),
         ("output_image", units.get("output_image_tokens")),
         ("output_video", units.get("output_video_tokens")),
@@ -197,31 +187,23 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     return lines
 
 
-def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
+def _input_parts(usage: Usage) -> list[Quantity]:
     units = usage.tool_units
+    cached = units.get("cache_read_audio_tokens"), units.get("cache_read_image_tokens")
     parts: list[Quantity] = []
     if usage.cache_read_tokens:
-        # A few realtime models have separate prices for cached sound and images.
-        apart = _apart(
-            rates,
-            ("cache_read_audio", units.get("cache_read_audio_tokens")),
-            ("cache_read_image", units.get("cache_read_image_tokens")),
-        )
-        parts += _split(usage.cache_read_tokens, apart, "cache_read")
-    split: list[Quantity] = []
-    if usage.cache_write_5m_tokens:
-        split.append(("cache_write_5m", usage.cache_write_5m_tokens, None))
-    if usage.cache_write_1h_tokens:
-        split.append(("cache_write_1h", usage.cache_write_1h_tokens, None))
-    if kept := units.get("cache_write_12h_tokens"):
-        split.append(("cache_write_12h", kept, None))
+        kinds = _reported(("cache_read_audio", cached[0]), ("cache_read_image", cached[1]))
+        parts += _split(usage.cache_read_tokens, kinds, "cache_read")
     # The total wins over its split. In an Anthropic stream the total can grow while the split keeps
     # its first figures: the difference is unsplit.
-    parts += _split(usage.cache_write_tokens, split, "cache_write")
+    lifetimes = _reported(
+        ("cache_write_5m", usage.cache_write_5m_tokens),
+        ("cache_write_1h", usage.cache_write_1h_tokens),
+        ("cache_write_12h", units.get("cache_write_12h_tokens")),
+    )
+    parts += _split(usage.cache_write_tokens, lifetimes, "cache_write")
     if usage.input_audio_tokens or units:
-        cached = units.get("cache_read_audio_tokens"), units.get("cache_read_image_tokens")
-        parts += _apart(
-            rates,
+        parts += _reported(
             ("input_audio", _less(usage.input_audio_tokens, cached[0])),
             ("input_image", _less(units.get("input_image_tokens"), cached[1])),
             ("input_video", units.get("input_video_tokens")),
@@ -230,8 +212,8 @@ def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     return parts
 
 
-def _apart(rates: Mapping[str, Rate], *parts: tuple[str, int | None]) -> list[Quantity]:
-    return [(line, count, None) for line, count in parts if count and line in rates]
+def _reported(*parts: tuple[str, int | None]) -> list[Quantity]:
+    return [(line, count, None) for line, count in parts if count]
 
 
 def _split(whole: int | None, parts: list[Quantity], rest_line: str) -> list[Quantity]:

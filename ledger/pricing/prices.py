@@ -152,6 +152,9 @@ class PriceBook:
             at.astimezone(UTC),
             listed.rates,
         )
+        line = "uncached_input"
+        if listed.partial and effect.rates.get(line) is listed.rates.get(line):
+            effect.partial.append(listed.partial)  # no rule has the seller's own price
         return Sheet(
             covered(effect.rates | own),
             listed.absent,

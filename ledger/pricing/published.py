@@ -128,6 +128,9 @@ class PricePeriod:
     until: datetime
     missing_tier: str | None = None
     """The service tier, if the list has no price for it: then the rates are the standard ones."""
+    partial: str = ""
+    """Why the rates may not be this seller's: a list copies them from the vendor's, which changed
+    them, and each seller changes its prices at its own time."""
     list_id: str = ""
     model_id: str = ""
 
@@ -149,7 +152,10 @@ def prices(published: Published, *, tier: str | None, at: datetime, source: str)
     rates = _rates(model.get_prices(at, None if missing else context), source)
     what = f"{published.list_id}/{model.id}"
     absent = f"{what} is listed without {'this line' if rates else 'a price'}"
-    return PricePeriod(rates, absent, since, until, missing, published.list_id, model.id)
+    partial = ""
+    if published.is_borrowed and isinstance(model.prices, list):
+        partial = f"{what} changed its price over time; when this seller did is not published"
+    return PricePeriod(rates, absent, since, until, missing, partial, published.list_id, model.id)
 
 
 def picousd_of_price(price: Decimal, units: int) -> int:

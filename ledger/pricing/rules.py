@@ -13,7 +13,8 @@ its conditions must hold; a condition that is left out always holds:
     not_models = ["claude-3*"]
     tiers = ["batch"]                # service tiers; such a rule applies where the list has no
                                      # price for the tier
-    fields = { inference_geo = "us" }  # billing fields of the usage object; "" is absent
+    fields = { inference_geo = "us" }  # billing fields of the usage object, wherever they stand in
+                                     # it; "" is absent
     from = 2026-02-05                # and until: moments
     days = ["sat", "sun", 2026-10-01]
     hours = ["01:00-04:00"]          # UTC
@@ -21,9 +22,10 @@ its conditions must hold; a condition that is left out always holds:
     factor = 1.1                     # multiplies the prices of `lines`, by default all tokens
     lines = ["uncached_input"]
     usd_per_mtok = { output = 2.0 }  # prices in place of the list's; also usd_each, [[rule.above]]
-    times_input = { cache_write_12h = 2.5 }   # prices as multiples of uncached input
+    times = { cache_write_12h = "2.5 uncached_input" }   # a line without a price of its own is
+                                     # billed at a multiple of another line's price
     once = ["web_searches"]          # billed once for a request, for any number of units
-    free = true                      # tokens cost nothing
+    free = true                      # tokens cost nothing; a text says why
     bill = "reported"                # the figure in the answer is the bill, or a unit's name
     partial = "…"                    # why the price is known in part only
     unless = ["anthropic-*"]         # not where one of these rules applies
@@ -53,7 +55,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.model.usage import billing_fields
+from ledger.model.usage import REFUSED, billing_fields
 from ledger.pricing.override_tables import FiguresTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
 from ledger.settings import toml_tables
@@ -66,11 +68,12 @@ _ENDINGS = tuple(
     f'{each}"'
     for each in (
         *("tier", "geo", "region", "zone", "speed", "mode", "latency", "priority", "resolution"),
-        *("_size", "_search", "_type", "_format"),
+        *("_size", "_search", "_type", "_format", REFUSED),
     )
 )
 """What the name of every billing field ends in, known or not, in lower case."""
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_MULTIPLE = re.compile(rf"(\d{{1,4}}(?:\.\d{{1,4}})?) ({'|'.join(TOKEN_LINES)})")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 
 
@@ -91,9 +94,9 @@ class RuleTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"
     hours: list[str] = msgspec.field(default_factory=list)
     factor: int | Decimal | None = None
     lines: list[str] = msgspec.field(default_factory=list)
-    times_input: dict[str, int | Decimal] = msgspec.field(default_factory=dict)
+    times: dict[str, str] = msgspec.field(default_factory=dict)
     once: list[str] = msgspec.field(default_factory=list)
-    free: bool = False
+    free: bool | str = False
     bill: str = ""
     partial: str = ""
     unless: list[str] = msgspec.field(default_factory=list)
@@ -103,16 +106,20 @@ class RuleTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"
         for key in ("name", "page"):
             if not getattr(self, key):
                 raise FaultError(key, "empty")
-        figures = (self.usd_per_mtok, self.usd_each, self.times_input, self.once)
+        figures = (self.usd_per_mtok, self.usd_each, self.times, self.once)
         if self.factor is None and not any((*figures, self.free, self.bill, self.partial)):
             raise FaultError("factor", "the rule has no effect")
-        for figure in (self.factor, *self.times_input.values()):
-            if figure is not None and not (Decimal(figure).is_finite() and 0 <= figure <= 1000):
-                raise FaultError("factor", f"{str(figure)[:60]} is not a factor from 0 to 1000")
-        for key, lines in (("lines", self.lines), ("times_input", self.times_input)):
-            for line in lines:
-                if line not in TOKEN_LINES:
-                    raise FaultError(key, f"{line!r} is not a line of tokens")
+        if self.factor is not None and not (
+            Decimal(self.factor).is_finite() and 0 <= self.factor <= 1000
+        ):
+            raise FaultError("factor", f"{str(self.factor)[:60]} is not a factor from 0 to 1000")
+        for line in (*self.lines, *self.times):
+            if line not in TOKEN_LINES:
+                key = "lines" if line in self.lines else "times"
+                raise FaultError(key, f"{line!r} is not a line of tokens")
+        for multiple in self.times.values():
+            if not _MULTIPLE.fullmatch(multiple):
+                raise FaultError("times", f"{multiple[:60]!r} is not like '2.5 uncached_input'")
         for span in self.hours:
             if not _HOURS.fullmatch(span):
                 raise FaultError("hours", f"{span!r} is not like 01:00-04:00")
@@ -142,6 +149,11 @@ class Case:
     """Of a tier that the list has no price for; None: the list's prices are for its tier."""
     fields: Mapping[str, str]
 
+    def field(self, name: str) -> str:
+        """The value of a billing field, which may stand inside another object; empty: absent."""
+        inside = (value for path, value in self.fields.items() if path.endswith(f".{name}"))
+        return self.fields.get(name) or next(inside, "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -163,7 +175,7 @@ class Rule:
         return (
             (not table.lists or not set(table.lists).isdisjoint(case.lists))
             and (not table.tiers or case.tier in table.tiers)
-            and all(case.fields.get(name, "") == value for name, value in table.fields.items())
+            and all(case.field(name) == value for name, value in table.fields.items())
             and (not table.hosts or _fits((case.host,), table.hosts))
             and (not table.models or _fits(case.models, table.models))
             and not _fits(case.models, table.not_models)
@@ -235,7 +247,8 @@ class Rules:
             if not is_known:
                 effect.partial.append(f"usage.{name} {value!r}: no billing rule knows this value")
         for rule in active:
-            if rates or rule.table.models or rule.table.bill:  # else it is no price of this model
+            # Else it is no price of this model.
+            if effect.rates or rule.table.models or rule.table.bill:
                 _set_prices(effect, rule)
         for rule in active:
             factor = 1 if rule.table.factor is None else rule.table.factor
@@ -315,15 +328,14 @@ def _rule(table: RuleTable) -> Rule:
 def _set_prices(effect: Effect, rule: Rule) -> None:
     table, rates = rule.table, effect.rates
     if table.free:
-        free = Rate(0, rule.source, note="free of charge")
+        reason = table.free if isinstance(table.free, str) else "free of charge"
         rates.clear()
-        rates.update(dict.fromkeys(TOKEN_LINES, free))
+        rates.update(dict.fromkeys((*TOKEN_LINES, "requests"), Rate(0, rule.source, note=reason)))
     rates.update(rule.rates)
-    unit = rates.get("uncached_input")
-    for line, times in table.times_input.items():
-        if unit is None:
-            break
-        rates[line] = _times(unit, Decimal(times), f"{unit.source} x{times} {rule.source}")
+    for line, multiple in table.times.items():
+        factor, _, other = multiple.partition(" ")
+        if line not in rates and (rate := rates.get(other)) is not None:
+            rates[line] = _times(rate, Decimal(factor), f"{rate.source} x{factor} {rule.source}")
     for line in table.once:
         if line in rates:
             rates[line] = replace(rates[line], is_once=True)

@@ -10,7 +10,7 @@ all of them, each with its last value. Input and cache figures are disjoint here
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +19,14 @@ from addon.dialects.counts import Counts, lookup, object_at, objects_at, unit_na
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts, record_error, record_error_in, text_of
 from addon.dialects.openai.usage import costs_of
-from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
+from ledger.model.usage import REFUSAL, FurtherUsage, Usage, count_of, sum_of
 
 _ITERATIONS = ("message", "fallback_message", "compaction", "advisor_message")
 """Kinds of iterations whose place in the bill is known
 (https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage)."""
 _TURNS = _ITERATIONS[:2]
+_DECLINED_MAX = 256
+"""Characters of the categories of declined attempts; a request has three fallbacks at most."""
 _TOP_LEVEL = (
     "input_tokens",
     "cache_read_input_tokens",
@@ -57,12 +59,14 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     elif kind == "message":
         _read_message(facts, body, final=True)
     elif kind == "message_delta":
-        facts.record_finish((object_at(body, "delta") or {}).get("stop_reason"))
+        _read_stop(facts, object_at(body, "delta") or {})
         _overlay(facts, body.get("usage"), final=True)
     elif kind == "message_stop":
         facts.ended = True
     elif kind == "content_block_delta":
         facts.token_seen = True
+    elif kind == "content_block_start":
+        _read_declined(facts, body.get("content_block"))
     elif kind == "error" or event == "error" or body.get("error"):
         record_error(facts, body.get("error") or body, body)
 
@@ -85,10 +89,28 @@ def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
 def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None:
     facts.record_id(message.get("id"))
     facts.record_model(message.get("model"))
-    facts.record_finish(message.get("stop_reason"))
+    _read_stop(facts, message)
+    for block in objects_at(message, "content"):
+        _read_declined(facts, block)
     _overlay(facts, message.get("usage"), final=final)
     # https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics
     facts.record_diagnosis(lookup(message, "diagnostics.cache_miss_reason.type"))
+
+
+def _read_stop(facts: Facts, stop: dict[str, Any]) -> None:
+    """Why the message ended. Whether a refusal before any output is billed depends on its category
+    (https://platform.claude.com/docs/en/build-with-claude/refusals-and-fallback)."""
+    facts.record_finish(stop.get("stop_reason"))
+    if stop.get("stop_reason") == "refusal":
+        facts.beside["refused"] = text_of(lookup(stop, "stop_details.category"), 64) or "none"
+
+
+def _read_declined(facts: Facts, block: object) -> None:
+    """A model declined, and another takes its place; the categories stand in their order."""
+    if isinstance(block, dict) and block.get("type") == "fallback":
+        category = text_of(lookup(block, "trigger.category"), 64) or "none"
+        before = facts.beside.get("declined")
+        facts.beside["declined"] = f"{before}:{category}"[-_DECLINED_MAX:] if before else category
 
 
 def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
@@ -144,16 +166,21 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
-        further=tuple(
-            FurtherUsage(
-                kind=str(one.get("type"))[:64],
-                model=text_of(one.get("model")),
-                usage=usage_of({**one, "iterations": None}, facts),
-            )
-            for one in _outside(usage)
-        ),
+        further=tuple(_further(usage, facts)),
         remarks=counts.remarks,
     )
+
+
+def _further(usage: Mapping[str, Any], facts: Facts) -> Iterator[FurtherUsage]:
+    """The iterations outside the figures. An attempt without output was declined: its kind is
+    `refusal_` and the category."""
+    declined = iter(facts.beside.get("declined", "none").split(":"))
+    for one in _outside(usage):
+        kind = str(one.get("type"))[:64]
+        if kind in _TURNS and one.get("output_tokens") == 0:
+            kind = f"{REFUSAL}_{next(declined, 'none')}"
+        own = usage_of({**one, "iterations": None}, facts)
+        yield FurtherUsage(kind=kind, model=text_of(one.get("model")), usage=own)
 
 
 def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -196,6 +196,48 @@ def test_the_providers_figure_is_never_added_to_ours():
     assert amounts(charges) == {"output": (10, 15_000_000, 150_000_000)}
 
 
+@pytest.mark.parametrize(
+    ("fee", "lines"),
+    [(0, {"upstream_cost": (1, None, None)}), (7, {"reported_cost": (1, 7, 7)})],
+)
+def test_what_an_upstream_bills_the_customers_own_key_is_not_known(fee, lines):
+    """PrimeIntellect-ai/prime-agent#2144: $0, as the provider's own figure."""
+    for sheet in (Sheet({}, "not in the list"), Sheet(RATES, "", bill="reported")):
+        read = reading(output_tokens=10, reported_cost_picousd=fee, is_byok=True)
+        charges = charge(exchange(), read, Book(own=sheet))
+        assert amounts(charges) == {**lines, "upstream_cost": (1, None, None)}
+        assert "does not say how much" in (charges[-1].reason or "")
+
+
+@pytest.mark.parametrize(
+    ("category", "output", "fields"),
+    [
+        ("cyber", 0, {"refused": "cyber"}),
+        ("cyber", 9, {}),
+        ("cyber", None, {}),
+        ("", 0, {"refused": "none"}),
+        (None, 0, {}),
+    ],
+)
+def test_a_refusal_counts_where_there_was_no_output(category, output, fields):
+    """`category`: None: it ended otherwise."""
+    asked = []
+
+    class Asked(Book):
+        def fields(self, reading):
+            return {"refused": category} if category else {}
+
+        def sheet(self, exchange, fields, *, model=None, is_covered=False):
+            asked.append(fields)
+            return self.own
+
+    ended = exchange(finish_reason="stop" if category is None else "refusal")
+    further = FurtherUsage(kind="refusal_bio", model=None, usage=Usage(input_tokens=1))
+    plain = FurtherUsage(kind="message", model=None, usage=Usage(input_tokens=1))
+    charge(ended, reading(input_tokens=5, output_tokens=output, further=(further, plain)), Asked())
+    assert asked == [fields, {"refused": "bio"}, {}]
+
+
 @pytest.mark.parametrize("usage", [{"output_tokens": 10}, {}], ids=["unpriced", "no-usage"])
 def test_the_providers_figure_is_the_cost_where_we_know_no_price(usage):
     charges = charge(
@@ -326,9 +368,22 @@ AT_PLAIN_RATES = {
         Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
         {"uncached_input": 10, "output": 100},
     ),
-    "sound-at-the-common-price": (
-        Usage(input_tokens=1000, input_audio_tokens=500, output_tokens=5),
-        {"uncached_input": 1000, "output": 5},
+    "each-kind-is-a-line-of-its-own": (
+        Usage(
+            input_tokens=1000,
+            input_audio_tokens=500,
+            output_tokens=5,
+            output_audio_tokens=2,
+            tool_units={"input_image_tokens": 100, "output_image_tokens": 1},
+        ),
+        {
+            "input_audio": 500,
+            "input_image": 100,
+            "uncached_input": 400,
+            "output_audio": 2,
+            "output_image": 1,
+            "output": 2,
+        },
     ),
     "units-beside-tokens": (
         Usage(
@@ -441,20 +496,6 @@ def test_token_lines_are_disjoint_and_add_up(usage, rates):
     assert all(count >= 0 for _, count, _ in lines)
     assert sum(count for line, count, _ in lines if line in INPUT_LINES) == usage.input_tokens
     assert sum(count for line, count, _ in lines if line in OUTPUT_LINES) == usage.output_tokens
-
-
-def test_a_list_without_cache_prices_bills_the_cache_as_input():
-    rates = covered({"uncached_input": Rate(5, "list"), "output": Rate(9, "list")})
-    assert {line: rate.picousd for line, rate in rates.items()} == {
-        "uncached_input": 5,
-        "output": 9,
-        "cache_read": 5,
-        "cache_write": 5,
-        "cache_write_5m": 5,
-        "cache_write_1h": 5,
-        "cache_write_12h": 5,
-    }
-    assert rates["cache_read"].note == "no price of its own: as uncached_input"
 
 
 def test_an_hour_in_the_cache_is_not_sold_at_the_price_of_five_minutes():

@@ -24,6 +24,7 @@ from ledger.model.providers import TABLE, provider_of
 from ledger.model.usage import (
     BILLING_FIELDS,
     BILLING_VALUE_LENGTH_MAX,
+    REFUSED,
     TOKENS,
     FurtherUsage,
     Usage,
@@ -33,6 +34,7 @@ from ledger.pricing import prices, published, rules
 from ledger.pricing.charges import NO_SOURCE
 from ledger.pricing.overrides import check
 from ledger.pricing.price_lines import BILLED_WHERE_PRICED, CONTAINED_UNITS, TOKEN_LINES
+from ledger.pricing.price_lists import PriceQuestion, candidates
 from ledger.pricing.prices import PriceBook
 from ledger.pricing.published import PRICE_KEYS
 from ledger.pricing.rules import Rules
@@ -147,19 +149,25 @@ def test_each_rule_has_a_page_and_a_name_of_its_own():
     assert max(Counter(rule.table.name for rule in PUBLISHED.rules).values()) == 1
 
 
+def outcome(row, book):
+    charges = charged(row, book)
+    return amount(charges), state_of(charges)
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    """Of each row, with all rules."""
+    book = PriceBook()
+    return {row["name"]: outcome(row, book) for row in ROWS}
+
+
 @pytest.mark.parametrize("rule", PUBLISHED.rules, ids=lambda rule: rule.table.name)
-def test_no_rule_states_what_the_list_knows(rule, monkeypatch):
+def test_no_rule_states_what_the_list_knows(rule, monkeypatch, outcomes):
     """Without the rule, a request of the table costs something else, or has another state."""
     others = tuple(each for each in PUBLISHED.rules if each is not rule)
-    with_all = PriceBook()
     monkeypatch.setattr(rules, "published", lambda: Rules(rules=others, known=PUBLISHED.known))
     without = PriceBook()
-
-    def outcome(row, book):
-        charges = charged(row, book)
-        return amount(charges), state_of(charges)
-
-    assert any(outcome(row, with_all) != outcome(row, without) for row in ROWS)
+    assert any(outcome(row, without) != outcomes[row["name"]] for row in ROWS)
 
 
 @given(
@@ -289,11 +297,18 @@ def test_no_name_of_a_billing_field_is_passed_over(name: str, before: str, is_in
     assert PUBLISHED.fields_of(text) == billing_fields(usage, PUBLISHED.known)
 
 
+@pytest.mark.parametrize("multiple", ["2", "two output", "-1 output", "2 images", "99999 output"])
+def test_a_multiple_names_a_line_of_tokens(text_file, multiple):
+    text = f'[[rule]]\nname = "x"\npage = "p"\ntimes = {{ cache_read = "{multiple}" }}\n'
+    _, (problem,) = check(str(text_file("prices.toml", text)))
+    assert problem.startswith("line 4: rule 1: times: ")
+
+
 def test_rules_that_multiply_what_has_no_price_do_nothing(book_of):
     """Neither a multiple of a price that the list has not, nor what is billed once without one."""
     own = book_of(
         '[[rule]]\nname = "r"\npage = "p"\nmodels = ["nobody-*"]\n'
-        'times_input = { cache_write_12h = 2 }\nonce = ["web_searches"]\n'
+        'times = { cache_write_12h = "2 uncached_input" }\nonce = ["web_searches"]\n'
     )
     read = reading(input_tokens=5, tool_units={"web_searches": 2})
     assert state_of(own.price(exchange("nobody-1"), read)) == "unpriced"
@@ -315,13 +330,15 @@ def test_no_value_of_a_billing_field_that_no_rule_knows_is_priced(row, name, val
         rule.table.fields[name] for rule in PUBLISHED.rules if name in rule.table.fields
     } | PUBLISHED.known[name]
     read = reading_of(row)
+    if name == REFUSED:
+        read = replace(read, usage=replace(read.usage, output_tokens=0))
     fields = msgspec.json.decode(read.usage_json or "{}") | {name: value}
     charges = BOOK.price(
         exchange_of(row), replace(read, usage_json=msgspec.json.encode(fields).decode())
     )
     if value is None:
         assert state_of(charges) == "priced" or name in row["fields"]
-    elif str(value).lower() not in of_rules:
+    elif value != "" and str(value).lower() not in of_rules:
         assert state_of(charges) in ("partial", "reported")
         assert state_of(charges) == "reported" or any(
             (each.reason or "").startswith(f"usage.{name} ") for each in charges
@@ -363,6 +380,61 @@ def test_every_amount_has_a_quantity_a_price_and_a_source(asked, tier, counts, u
     for unit, count in units.items():
         is_inside = unit in CONTAINED_UNITS or unit in BILLED_WHERE_PRICED or unit in TOKEN_LINES
         assert not count or is_inside or unit in billed
+
+
+ALONE: dict[str, Usage] = {
+    "cache_read": Usage(input_tokens=9, cache_read_tokens=9),
+    "cache_write": Usage(input_tokens=9, cache_write_tokens=9),
+    "cache_write_5m": Usage(input_tokens=9, cache_write_5m_tokens=9),
+    "cache_write_1h": Usage(input_tokens=9, cache_write_1h_tokens=9),
+    "cache_write_12h": Usage(input_tokens=9, tool_units={"cache_write_12h_tokens": 9}),
+    "input_audio": Usage(input_tokens=9, input_audio_tokens=9),
+    "cache_read_audio": Usage(
+        input_tokens=9, cache_read_tokens=9, tool_units={"cache_read_audio_tokens": 9}
+    ),
+    "cache_read_image": Usage(
+        input_tokens=9, cache_read_tokens=9, tool_units={"cache_read_image_tokens": 9}
+    ),
+    "output_audio": Usage(output_tokens=9, output_audio_tokens=9),
+    **{
+        line: Usage(input_tokens=9, tool_units={f"{line}_tokens": 9})
+        for line in ("input_image", "input_video", "input_search")
+    },
+    **{
+        line: Usage(output_tokens=9, tool_units={f"{line}_tokens": 9})
+        for line in ("output_image", "output_video", "output_decision")
+    },
+    **{
+        unit: Usage(input_tokens=9, tool_units={unit: 9})
+        for unit in ("web_searches", "x_searches", "file_searches", "code_executions", "tool_x")
+    },
+}
+"""Line -> a usage of nine units of it."""
+
+
+def test_every_line_of_every_listed_model_has_its_own_price_a_rule_or_none():
+    """BerriAI/litellm#17410, anomalyco/models.dev#5235: a line that is priced as another one. The
+    nine units are one line; its price is the list's for this line, or a rule's."""
+    assert ALONE.keys() >= set(TOKEN_LINES) - {"uncached_input", "output", "reasoning", "citation"}
+    for origin, provider, model in EVERY:
+        about = exchange(model, origin=origin, provider=provider)
+        question = PriceQuestion(origin=origin, provider=provider, response_model=model)
+        names = candidates(question)
+        listed = next(
+            filter(None, (published.installed().find(n.list_id, n.model) for n in names)), None
+        )
+        period = listed and published.prices(listed, tier=None, at=about.opened_at, source="")
+        own = period.rates if period else {}
+        for line, usage in ALONE.items():
+            charges = BOOK.price(about, replace(reading(), usage=usage))
+            (found,) = (each for each in charges if each.line == line)
+            assert found.quantity == 9 or "billed once" in (found.reason or ""), (model, line)
+            if found.amount_picousd is None:
+                assert found.reason
+                assert state_of(charges) in ("partial", "unpriced"), (model, line)
+            else:
+                is_own = line in own or (line == "cache_write_5m" and "cache_write" in own)
+                assert is_own or "rule " in found.price_source, (provider, model, line)
 
 
 def test_what_a_rule_needs_is_kept_so_that_a_price_is_the_same_later(sqlite_engine):
