@@ -296,8 +296,7 @@ async def play_all(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
     """The body that each scene's client received, by title. Afterwards the ledger is complete."""
     task = asyncio.current_task()
     assert task is not None
-    with contextlib.suppress(NotImplementedError):  # Windows
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     progress = Console(stderr=True, highlight=False)
     providers = dict.fromkeys(scene.provider for scene in scenes)
     async with contextlib.AsyncExitStack() as running:

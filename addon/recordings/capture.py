@@ -37,7 +37,12 @@ from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.metering.requests.messages import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
 from addon.recordings.formats.recorded import Edit, Message
-from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
+from ledger.store.processes.supervision import (
+    SupervisedThread,
+    ThreadHealth,
+    ThrottledLog,
+    log_into,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +58,6 @@ MESSAGE_BYTES = 320
 """What Python needs for a message of a WebSocket beside its bytes."""
 WAITING_MAX = 10_000
 """Exchanges in the queue; the budget of all exchanges bounds their bytes."""
-LOG_SECONDS = 60.0
-"""Between two log lines about captures that cannot be written."""
 _COMPRESS_LEVEL = 4
 """For a stream of small events, the output of level 4 is 2 % larger than that of 6 and takes half
 the time."""
@@ -248,7 +251,7 @@ class CaptureFiles:
         self._node = node
         self._now = now
         self._queue: SimpleQueue[tuple[CapturedExchange, Path] | None] = SimpleQueue()
-        self._log_after = 0.0
+        self._log = ThrottledLog(log_into(logger))
         self._thread: SupervisedThread | None = None
 
     def begin(self, *, request_bytes: int = 0) -> Capture:
@@ -266,7 +269,7 @@ class CaptureFiles:
         self._queue.put((exchange, path))
         if self._thread is None or not self._thread.is_running:
             # With the first exchange, and with the first one after `close`.
-            self._thread = SupervisedThread("capture writer", self._run, log=_log)
+            self._thread = SupervisedThread("capture writer", self._run, log=log_into(logger))
             self._thread.start()
         return path
 
@@ -309,17 +312,9 @@ class CaptureFiles:
             self.dropped += 1
             known = (error.strerror or str(error)) if isinstance(error, OSError) else None
             self.failure = f"captures cannot be written: {known or type(error).__name__}"
-            if time.monotonic() >= self._log_after:
-                self._log_after = time.monotonic() + LOG_SECONDS
-                logger.warning(
-                    "tokentee: %s (%s); %d dropped so far", self.failure, self.folder, self.dropped
-                )
+            self._log("warning", f"{self.failure} ({self.folder}); {self.dropped} dropped so far")
         finally:
             self.budget.release(size)
-
-
-def _log(level: str, line: str) -> None:
-    logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", line)
 
 
 def file_for(folder: Path, *, node: str, now: datetime) -> Path:

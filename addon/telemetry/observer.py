@@ -21,7 +21,12 @@ from urllib.parse import urlsplit
 
 from ledger.model.charge import Amounts, Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
-from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
+from ledger.store.processes.supervision import (
+    SupervisedThread,
+    ThreadHealth,
+    ThrottledLog,
+    log_into,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +35,6 @@ HELD_MAX = 60_000
 while its disk is in trouble."""
 QUEUE_MAX = 20_000
 """Observations in the queue for the sinks; about 10 MB."""
-LOG_SECONDS = 60.0
 HOLDER_LENGTH = 8
 """Characters of a hash that tell accounts apart on a dashboard."""
 
@@ -158,8 +162,8 @@ class Observer:
         self._stopping = threading.Event()
         self._failed = 0
         """Steps that raised: a sink that missed an observation, or did not close."""
-        self._log_at = 0.0
-        self._thread = SupervisedThread("telemetry", self._run, log=_log)
+        self._log = ThrottledLog(log_into(logger))
+        self._thread = SupervisedThread("telemetry", self._run, log=log_into(logger))
 
     def start(self) -> None:
         """Start the thread."""
@@ -231,11 +235,4 @@ class Observer:
             step(*args, **kwargs)
         except Exception as failure:  # noqa: BLE001  # telemetry may fail; recording goes on
             self._failed += 1
-            now = time.monotonic()
-            if now >= self._log_at:
-                self._log_at = now + LOG_SECONDS
-                logger.warning("tokentee: telemetry failed: %s", type(failure).__name__)
-
-
-def _log(level: str, line: str) -> None:
-    logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", line)
+            self._log("warning", f"telemetry failed: {type(failure).__name__}")

@@ -10,7 +10,6 @@ Installed with `tokentee[otel]`.
 """
 
 import logging
-import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime
@@ -27,13 +26,13 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from addon.telemetry.observer import Observed
 from ledger.model.money import PICOUSD_PER_USD
+from ledger.store.processes.supervision import ThrottledLog, log_into
 
 logger = logging.getLogger(__name__)
 
 EXPORT_SECONDS_MAX = 5
 QUEUE_SPANS_MAX = 2_048
 METRIC_PERIOD_MS = 60_000
-LOG_SECONDS = 60.0
 MESSAGE_LENGTH_MAX = 300
 
 TOKEN_BUCKETS = tuple(4**power for power in range(14))
@@ -183,11 +182,8 @@ class _Throttle(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._next_at = 0.0
+        self._log = ThrottledLog(log_into(logger))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log the line under our own logger, without its traceback."""
-        now = time.monotonic()
-        if now >= self._next_at:
-            self._next_at = now + LOG_SECONDS
-            logger.warning("tokentee: OpenTelemetry: %s", record.getMessage()[:MESSAGE_LENGTH_MAX])
+        self._log("warning", f"OpenTelemetry: {record.getMessage()[:MESSAGE_LENGTH_MAX]}")

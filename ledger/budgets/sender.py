@@ -16,10 +16,12 @@ from ledger.budgets.alerts import Alert
 from ledger.budgets.budgets import Destination
 from ledger.budgets.budgets_file import webhook_of
 from ledger.model.errors import LedgerError
+from ledger.store.processes.supervision import pause_after
 
 TRIES_MAX = 3
 """For each alert and destination."""
-PAUSE_SECONDS = (1.0, 4.0)
+PAUSE_SECONDS = 1.0
+PAUSE_SECONDS_MAX = 4.0
 """Before the second and the third try."""
 WEBHOOK_SECONDS_MAX = 10
 COMMAND_SECONDS_MAX = 30
@@ -79,7 +81,7 @@ def _deliver(
     problem = ""
     for attempt in range(TRIES_MAX):
         if attempt:
-            pause(PAUSE_SECONDS[attempt - 1])
+            pause(pause_after(attempt, first_seconds=PAUSE_SECONDS, seconds_max=PAUSE_SECONDS_MAX))
         try:
             deliver(alert, destination)
         except LedgerError as error:

@@ -28,7 +28,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, retention, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery
-from ledger.store.processes.supervision import Companion, Log
+from ledger.store.processes.supervision import Companion, Log, pause_after
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
@@ -95,7 +95,7 @@ class Shipper(Companion):
             self._spool.dispose()
 
     def _run(self) -> None:
-        pause_seconds = RETRY_SECONDS
+        failures = 0
         while not self._stopping.is_set():
             self._turn = self._turn or nodes.take_turn(self._path.with_suffix(".shipper"))
             if self._turn is None:
@@ -106,11 +106,15 @@ class Shipper(Companion):
                 self._keep_house()
             except _TROUBLE as error:
                 self._begin_trouble(error)
-                self._stopping.wait(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, RETRY_SECONDS_MAX)
+                failures += 1
+                self._stopping.wait(
+                    pause_after(
+                        failures, first_seconds=RETRY_SECONDS, seconds_max=RETRY_SECONDS_MAX
+                    )
+                )
             else:
                 self._end_trouble()
-                pause_seconds = RETRY_SECONDS
+                failures = 0
                 if is_done:
                     self._changed.wait(IDLE_SECONDS)
                     self._changed.clear()

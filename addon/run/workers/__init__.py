@@ -11,5 +11,5 @@ log on stderr, one `/metrics`.
 The kernel distributes the connections over the processes that listen on a port with SO_REUSEPORT
 (https://lwn.net/Articles/542629/); only Linux does. Between supervisor and worker pass a job on
 stdin, signals, an exit code, and files in a folder: the last report, and the metrics.
-Uses: proxy, run, run.call, run.command, telemetry; of the ledger: model, text.
+Uses: proxy, run, run.call, run.command, telemetry; of the ledger: model, store.processes, text.
 """

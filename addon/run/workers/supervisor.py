@@ -41,6 +41,7 @@ from addon.telemetry.health import Health, merged
 from addon.telemetry.json_log import JsonFormatter
 from addon.telemetry.metrics import metrics_of_workers
 from ledger.model.errors import LedgerError, WrongCallError
+from ledger.store.processes.supervision import pause_after
 from ledger.text.figures import seconds_text
 
 logger = logging.getLogger("tokentee.workers")
@@ -344,7 +345,9 @@ class Supervisor:
                 self._exit_code = 1
             logger.warning("tokentee: worker %d does not start: %s", number, reason)
         if self._deaths[number] > 1 and self._exit_code is None:
-            seconds = min(PAUSE_SECONDS * 2 ** (self._deaths[number] - 2), PAUSE_SECONDS_MAX)
+            seconds = pause_after(
+                self._deaths[number] - 1, first_seconds=PAUSE_SECONDS, seconds_max=PAUSE_SECONDS_MAX
+            )
             self._due_at[number] = now + seconds
             pause = seconds_text(seconds)
             logger.warning("tokentee: worker %d is started again in %s", number, pause)

@@ -7,10 +7,10 @@ stand the exchanges that upstream is answering: what is shown for seconds needs 
 """
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import secrets
-import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -99,14 +99,7 @@ def _lock_path(ledger: Path, node: str) -> Path:
 
 def _try_lock(file: int) -> bool:
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

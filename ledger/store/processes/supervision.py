@@ -8,6 +8,7 @@ log and to stderr.
 
 import contextlib
 import json
+import logging
 import os
 import sqlite3
 import sys
@@ -28,7 +29,7 @@ WORKS_AGAIN_SECONDS = 60.0
 FAILURES_AT_END_MAX = 3
 """How often a thread that fails while it is asked to stop is restarted."""
 LOG_SECONDS = 60.0
-"""Between two log lines of one thread about its failures, or about items that were set aside."""
+"""Between two lines of a `ThrottledLog`."""
 KEPT_BYTES_MAX = 4_000_000
 """Size of the file of set-aside items; later items are only counted."""
 SHOWN_CHARACTERS_MAX = 4_000
@@ -38,6 +39,38 @@ WITH_TEXT = (sqlite3.Error, OSError, LedgerError)
 
 type Log = Callable[[str, str], object]
 """Takes a level and a line."""
+
+
+class ThrottledLog:
+    """Logs what may happen thousands of times: one line in `LOG_SECONDS`, from any thread. A log
+    that raises stops nobody."""
+
+    def __init__(self, *logs: Log) -> None:
+        self._logs = logs
+        self._quiet_until = 0.0
+
+    def __call__(self, level: str, line: str) -> None:
+        """Log this line, unless another was logged just before."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + LOG_SECONDS
+            for log in self._logs:
+                with contextlib.suppress(Exception):
+                    log(level, line)
+
+
+def log_into(logger: logging.Logger) -> Log:
+    """A log whose lines go to this logger."""
+
+    def log(level: str, line: str) -> None:
+        logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", line)
+
+    return log
+
+
+def pause_after(failures: int, *, first_seconds: float, seconds_max: float) -> float:
+    """Seconds to wait after so many failures in a row, from 1: they double up to a bound."""
+    return min(first_seconds * 2.0 ** min(failures - 1, 60), seconds_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +123,8 @@ class SetAside:
 
     def __init__(self, path: Path | None, *, log: Log) -> None:
         self._path = path
-        self._log = log
+        self._log = ThrottledLog(log)
         self._lock = threading.Lock()
-        self._quiet_until = 0.0
         self.count = 0
         self.error: str | None = None
 
@@ -102,14 +134,8 @@ class SetAside:
         with self._lock:
             self.count += 1
             self.error = reason
-            now = time.monotonic()
-            is_said = now >= self._quiet_until
-            if is_said:
-                self._quiet_until = now + LOG_SECONDS
-            kept = self._keep(item, reason)
-        if is_said:
-            place = f"; kept in {self._path}" if kept else ""
-            self._log("error", f"{self.count} items were set aside, the last for {reason}{place}")
+            place = f"; kept in {self._path}" if self._keep(item, reason) else ""
+        self._log("error", f"{self.count} items were set aside, the last for {reason}{place}")
 
     def _keep(self, item: object, reason: str) -> bool:
         if self._path is None:
@@ -137,7 +163,7 @@ class SupervisedThread:
     ) -> None:
         self._name = name
         self._work = work
-        self._log = log
+        self._log = ThrottledLog(log, _print)
         self._set_aside = set_aside
         self._failures = 0
         self._error: str | None = None
@@ -174,39 +200,37 @@ class SupervisedThread:
         )
 
     def _run(self) -> None:
-        pause_seconds, say_at = PAUSE_SECONDS, 0.0
+        failures_in_a_row = 0
         while True:
             started = time.monotonic()
             self._is_working = True
             try:
                 self._work()
             except BaseException as error:  # noqa: BLE001  # the thread goes on after any error
-                now = time.monotonic()
+                if time.monotonic() - started >= WORKS_AGAIN_SECONDS:
+                    failures_in_a_row = 0
+                failures_in_a_row += 1
                 self._failures += 1
                 self._error = shown(error)
                 self._is_working = False
-                if now - started >= WORKS_AGAIN_SECONDS:
-                    pause_seconds = PAUSE_SECONDS
-                if now >= say_at:
-                    say_at = now + LOG_SECONDS
-                    self._print_failure()
+                self._log(
+                    "error",
+                    f"the {self._name} failed {self._failures} times and is started again: "
+                    f"{self._error}",
+                )
                 # A stop that is requested during the pause ends the pause.
-                self._woken.wait(pause_seconds)
+                self._woken.wait(
+                    pause_after(
+                        failures_in_a_row,
+                        first_seconds=PAUSE_SECONDS,
+                        seconds_max=PAUSE_SECONDS_MAX,
+                    )
+                )
                 if self._woken.is_set() and self._failures > FAILURES_AT_END_MAX:
                     return
-                pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
             else:
                 self._ended.set()
                 return
-
-    def _print_failure(self) -> None:
-        line = f"the {self._name} failed {self._failures} times and is started again: {self._error}"
-        # A closed log or stderr must not end the thread.
-        with contextlib.suppress(Exception):
-            self._log("error", line)
-        with contextlib.suppress(Exception):
-            sys.stderr.write(f"tokentee: {line}\n")
-            sys.stderr.flush()
 
 
 class Companion:
@@ -247,3 +271,8 @@ def shown(value: object) -> str:
     except Exception as error:  # noqa: BLE001  # the value's own repr raised
         text = f"{type(value).__name__} ({type(error).__name__} in its repr)"
     return text[:SHOWN_CHARACTERS_MAX].encode("ascii", "backslashreplace").decode()
+
+
+def _print(_level: str, line: str) -> None:
+    sys.stderr.write(f"tokentee: {line}\n")
+    sys.stderr.flush()

@@ -6,15 +6,13 @@ which is set aside; the others are written.
 
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ledger.model.errors import LedgerError, named
+from ledger.store.processes.supervision import ThrottledLog
 from ledger.store.writing.incoming import WAITING_MAX
 
-LOG_SECONDS = 10.0
-"""Between two log lines about events that may happen thousands of times."""
 REFUSED = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
@@ -45,7 +43,7 @@ class Trouble:
         self._path = path
         self._log = log
         self._dropping = threading.Lock()
-        self._quiet_until = 0.0
+        self._log_throttled = ThrottledLog(log)
 
     def begin(self, error: Exception) -> None:
         """Record that nothing can be written, for this reason."""
@@ -72,8 +70,5 @@ class Trouble:
             self.log_throttled(f"{count} exchanges are not in the ledger: {why}")
 
     def log_throttled(self, line: str) -> None:
-        """Log a line, unless another was logged just before."""
-        now = time.monotonic()
-        if now >= self._quiet_until:
-            self._quiet_until = now + LOG_SECONDS
-            self._log("error", line)
+        """Log an error, unless another was logged just before."""
+        self._log_throttled("error", line)

@@ -40,6 +40,7 @@ from ledger.store.processes.supervision import (
     RecordingHealth,
     SetAside,
     SupervisedThread,
+    pause_after,
     shown,
 )
 from ledger.store.writing import batch_insert, incoming, jobs, lessons, unbooked
@@ -231,7 +232,7 @@ class Ledger:
     def _run(self) -> None:
         """Write until the queue is closed; after a restart it continues with the waiting jobs."""
         stopping = self._incoming.is_closed and not self._incoming.count
-        pause_seconds, retry_at = RETRY_SECONDS, 0.0
+        failures, retry_at = 0, 0.0
         while not stopping:
             pause = max(0.0, retry_at - time.monotonic()) if self._waiting else IDLE_SECONDS
             stopping = self._incoming.take(self._waiting, self._lessons, pause)
@@ -239,11 +240,10 @@ class Ledger:
                 self._check_file()
             if self._waiting and (stopping or time.monotonic() >= retry_at):
                 self._waiting = self._flush(self._waiting)
-                if self._waiting:
-                    pause_seconds = min(2 * pause_seconds, RETRY_SECONDS_MAX)
-                    retry_at = time.monotonic() + pause_seconds
-                else:
-                    pause_seconds, retry_at = RETRY_SECONDS, 0.0
+                failures = failures + 1 if self._waiting else 0
+                retry_at = time.monotonic() + pause_after(
+                    failures, first_seconds=RETRY_SECONDS, seconds_max=RETRY_SECONDS_MAX
+                )
             if self._lessons:
                 self._keep(self._lessons)
                 self._lessons.clear()

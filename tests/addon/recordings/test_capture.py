@@ -327,7 +327,7 @@ def test_a_failure_is_said_once_and_the_next_exchange_is_written(
     assert (writing.failure, writing.budget.taken_bytes) == (None, 0)
 
 
-STEPS = ["line_of", "append", "warning"]
+STEPS = ["line_of", "append"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, OSError, KeyboardInterrupt])
@@ -339,16 +339,15 @@ def test_whatever_a_step_raises_the_thread_goes_on(
     is; what comes afterwards is written."""
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     writing = files(tmp_path)
-    monkeypatch.setattr(module, "LOG_SECONDS", 0.0)
-    owner = module.logger if step == "warning" else module
-    real, left = getattr(owner, step), [error("step failed"), error("step failed")]
+    monkeypatch.setattr(supervision, "LOG_SECONDS", 0.0)
+    real, left = getattr(module, step), [error("step failed"), error("step failed")]
 
     def fail(*arguments):
         if left:
             raise left.pop()
         return real(*arguments)
 
-    monkeypatch.setattr(owner, step, fail)
+    monkeypatch.setattr(module, step, fail)
     session = writing.begin()
     session.add_message(b"hello", from_client=True, is_text=True, at=NOW)
     for item in (writing.begin(), session, writing.begin()):

@@ -371,7 +371,7 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(url, monkeypatch):
     monkeypatch.setattr(ledger, "_file", SimpleNamespace(check=lambda: None, close=lambda: None))
     monkeypatch.setattr(ledger, "_flush", lambda batch: batch)
     ledger._run()
-    assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 def test_a_reader_that_does_not_end_is_said_once_and_the_wal_shrinks_after_it(url, monkeypatch):
