@@ -3,7 +3,8 @@ Inference, each in its own format.
 
 Ollama      https://github.com/ollama/ollama/blob/main/docs/api.md. There is no usage object: the
             counts and durations (nanoseconds) are on the last line, beside `done: true`. Ollama
-            leaves out a prompt count if the whole prompt was cached.
+            leaves out a prompt count if the whole prompt was cached; since 0.30 it says how much
+            of it was (`prompt_eval_cached_count`, a part of the count).
 LM Studio   https://lmstudio.ai/docs/developer/rest/chat: `/api/v1/chat`. The figures are in
             `stats`; a stream ends with `chat.end`, which carries the whole answer.
 llama.cpp   https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md:
@@ -28,13 +29,16 @@ from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _OLLAMA_KEYS = (
     "prompt_eval_count",
+    "prompt_eval_cached_count",
     "eval_count",
     "total_duration",
     "load_duration",
     "prompt_eval_duration",
     "eval_duration",
 )
-_OLLAMA = UsagePaths(input=("prompt_eval_count",), output=("eval_count",))
+_OLLAMA = UsagePaths(
+    input=("prompt_eval_count",), output=("eval_count",), cache_read=("prompt_eval_cached_count",)
+)
 
 
 def read_ollama(facts: Facts, _event: str, body: dict[str, Any]) -> None:

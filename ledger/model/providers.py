@@ -93,7 +93,12 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     Provider(
         name="azure.ai.openai",
-        hosts=("openai.azure.com", "cognitiveservices.azure.com"),
+        # The last one is of a region: eastus.api.cognitive.microsoft.com.
+        hosts=(
+            "openai.azure.com",
+            "cognitiveservices.azure.com",
+            "api.cognitive.microsoft.com",
+        ),
         prices="azure",
         stream_usage=_OPT_IN,
         base_urls=(BaseUrl("AZURE_OPENAI_ENDPOINT"),),
@@ -241,7 +246,7 @@ PROVIDERS: tuple[Provider, ...] = (
     Provider(name="crusoe", hosts=("crusoecloud.com",)),
     Provider(
         name="dashscope",
-        hosts=("dashscope*.aliyuncs.com",),
+        hosts=("dashscope*.aliyuncs.com", "coding*.dashscope.aliyuncs.com"),
         prices="dashscope",
         stream_usage=_OPT_IN,
         base_urls=(BaseUrl("DASHSCOPE_HTTP_BASE_URL"),),
@@ -335,6 +340,7 @@ PROVIDERS: tuple[Provider, ...] = (
         stream_usage=_AUTOMATIC,
         base_urls=(BaseUrl("OPENROUTER_BASE_URL"),),
     ),
+    Provider(name="opencode", hosts=("opencode.ai",), hosts_are_shared=True, prices=VENDOR),
     Provider(name="portkey", hosts=("portkey.ai",), prices=VENDOR),
     Provider(name="pydantic_gateway", hosts=("gateway.pydantic.dev",), prices=VENDOR),
     Provider(name="requesty", hosts=("requesty.ai",), prices=VENDOR),

@@ -56,7 +56,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     # Vertex, whose own format has it in `trafficType` (its models are named `google/…`).
     facts.record_tier(lookup(body, "usage.extra_properties.google.traffic_type"))
     if "cost" in body:
-        facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}
+        facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}; Zen: "0.00431"
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")
     if usage is None and "bot_usage" in body:
         # Volcengine's bots have an object for each model that ran, with the names of a chat's usage
@@ -133,6 +133,7 @@ CHAT = Dialect(
         Mark(b'"usage"', (b'"usage":null', b'"usage": null')),
         Mark(b'"error"', (b'"error":null', b'"error": null')),
         Mark(b'"executed_tools"'),
+        Mark(b'"cost"'),
     ),
     text_marks=(b'"content"', b'"reasoning_content"', b'"reasoning"', b'"arguments"', b'"text"'),
     call_marks=(Mark(b'"name"', (b'"name":null', b'"name": null', b'"name":""')),),

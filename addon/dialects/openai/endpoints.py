@@ -33,8 +33,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         beside = (object_at(one, "usage") or {} for one in objects_at(body, "data"))
         total = sum_of(*(count_of(one.get("prompt_tokens")) for one in beside))
         usage = {"prompt_tokens": total} if total is not None else None
-    elif usage is None and facts.provider == "x_ai" and "duration" in body:
-        # https://docs.x.ai/developers/model-capabilities/audio/speech-to-text: billed by its hours.
+    elif usage is None and "duration" in body and "text" in body:
+        # xAI, and `verbose_json` of every Whisper (Groq, Together, DeepInfra): billed by the time.
+        # https://docs.x.ai/developers/model-capabilities/audio/speech-to-text
         usage = {"seconds": body["duration"]}
     facts.record_usage(usage, final=True)
     responses.read_svg(facts, body)

@@ -55,6 +55,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.usage_final = True
     if kind == RATE_LIMITS:
         facts.rate_limits = body
+    if "cost" in body:
+        facts.cost = body["cost"]  # OpenCode Zen
     if kind == "error" or event == "error" or (kind is None and body.get("error")):
         record_error(facts, body.get("error") or body, body)
     if isinstance(kind, str) and kind.endswith(".delta"):

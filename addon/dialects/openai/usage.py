@@ -10,8 +10,9 @@ xAI chat        completion leaves reasoning out: 213 + 2 + 198 reasoning = 413
 Mistral audio   prompt leaves the audio out: 3 + 375 audio + 11 = 389, or, without a detail,
                 4 + 1 073 and a total of 5 202, of which 4 129 is input
                 (https://docs.mistral.ai/capabilities/audio_transcription)
-Gemini          at its OpenAI-compatible endpoint says thoughts in the total alone: 7 + 12 and a
-                total of 402, of which 395 is output. Thoughts are billed as output
+Gemini          at its OpenAI-compatible endpoint, and behind gateways that pass it on, says
+                thoughts in the total alone: 7 + 12 and a total of 402, of which 395 is output
+                (MartialBE/one-hub#795). Thoughts are billed as output
                 (https://ai.google.dev/gemini-api/docs/openai, …/docs/thinking#pricing)
 GigaChat        prompt leaves cached tokens out, which are not billed: 1 + 4 and 37 precached with
                 a total of 5 (https://developers.sber.ru/docs/ru/gigachat/guides/counting-tokens);
@@ -71,6 +72,8 @@ _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
 _INPUT_AUDIO = _inside(_INPUT_DETAILS, "audio_tokens")
 _OUTPUT_AUDIO = _inside(_OUTPUT_DETAILS, "audio_tokens")
 _WRITES_12H = _inside(_INPUT_DETAILS, "cache_write_tokens_details.ttl_12h_tokens")
+_WRITTEN_BESIDE = "cache_write_tokens"
+"""Among the units beside a usage object: they are a column."""
 _COMPLETION = "completion_tokens"
 _REASONING_BESIDE = ("vercel", "perplexity")
 """Providers that bill reasoning beside their `completion_tokens`, although their totals leave it
@@ -131,6 +134,8 @@ PICOUSD_PER_TICK = 100
 """xAI's `cost_in_usd_ticks`: 10^10 ticks make a USD
 (https://docs.x.ai/docs/guides/usage-and-cost; grok-4.3 at 71 x 1.25 + 128 x 0.20 + 160 x 2.50
 USD per million tokens is 5 143 500 ticks)."""
+_COST_HEADER = "x-litellm-response-cost"
+"""LiteLLM's proxy (https://docs.litellm.ai/docs/proxy/response_headers)."""
 _COST_KEYS = frozenset({"cost", "estimated_cost", "cost_in_usd_ticks", "cost_details", "is_byok"})
 """Of a usage object with costs."""
 _CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
@@ -214,10 +219,12 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if milliseconds:
         units["audio_milliseconds"] = milliseconds
     costs = costs_of(usage, counts, facts)
+    written = counts.first(*_CACHE_WRITE)
+    written_beside = units.pop(_WRITTEN_BESIDE, None)
     return Usage(
         input_tokens=total_input,
         cache_read_tokens=reported.cache_read,
-        cache_write_tokens=counts.first(*_CACHE_WRITE),
+        cache_write_tokens=written_beside if written is None else written,
         cache_write_5m_tokens=counts.first(*_CACHE_WRITE_5M),
         cache_write_1h_tokens=counts.first(*_CACHE_WRITE_1H),
         output_tokens=total_output,
@@ -260,8 +267,10 @@ _NO_COSTS = Costs()
 
 def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
     """`usage.cost` is a number (OpenRouter, Avian, Vercel) or an object: `{total_cost}`
-    (Perplexity), `{usd}` (Charm Hyper, which bills in credits beside it)."""
-    if facts.cost is None and usage.keys().isdisjoint(_COST_KEYS):
+    (Perplexity), `{usd}` (Charm Hyper, which bills in credits beside it). A cost beside the usage
+    is an object (Venice) or a text (OpenCode Zen, in an event of its own)."""
+    routed = facts.headers.get(_COST_HEADER, "")
+    if facts.cost is None and not routed and usage.keys().isdisjoint(_COST_KEYS):
         return _NO_COSTS
     if isinstance(usage.get("cost"), dict):
         own = counts.picousd("cost.total_cost", "cost.usd")
@@ -270,8 +279,12 @@ def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
     if own is None:
         ticks = counts.first("cost_in_usd_ticks")
         own = ticks * PICOUSD_PER_TICK if ticks is not None else None
-    if own is None and isinstance(facts.cost, dict):
-        own = Counts(facts.cost).picousd("usd")
+    if own is None and facts.cost is not None:
+        beside = facts.cost if isinstance(facts.cost, dict) else {"usd": facts.cost}
+        own = Counts(beside).picousd("usd")
+    if own is None:
+        # LiteLLM writes 0 where it knows no price.
+        own = Counts({"usd": routed or None}).picousd("usd") or None
     is_byok = usage.get("is_byok")
     return Costs(
         own=own,
@@ -291,10 +304,18 @@ def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
-    """Copilot's billing unit: billionths of its AI unit, beside the usage object."""
-    return Counts(object_at(body, "copilot_usage") or {}).units(
-        {"total_nano_aiu": "copilot_nano_aiu"}
+    """Copilot's billing unit beside the usage object, billionths of its AI unit; and its cache
+    writes, which the usage object leaves out (openclaw/openclaw#100097)."""
+    copilot = object_at(body, "copilot_usage") or {}
+    written = sum_of(
+        *(
+            count_of(one.get("token_count"))
+            for one in objects_at(copilot, "token_details")
+            if one.get("token_type") == "cache_write"
+        )
     )
+    units = Counts(copilot).units({"total_nano_aiu": "copilot_nano_aiu"})
+    return units | {_WRITTEN_BESIDE: written} if written else units
 
 
 def _all_input(reported: _Reported, counts: Counts, facts: Facts) -> int | None:
@@ -321,7 +342,9 @@ def _all_output(reported: _Reported, facts: Facts) -> int | None:
     if completion is None or total is None or prompt is None:
         return completion
     if not reported.reasoning:
-        is_gemini = facts.provider in ("gcp.gemini", "gcp.vertex_ai")
+        is_gemini = facts.provider in ("gcp.gemini", "gcp.vertex_ai") or (
+            "gemini-" in (facts.response_model or "")
+        )
         return max(completion, total - prompt) if is_gemini else completion
     if total == prompt + completion + reported.reasoning:
         return sum_of(completion, reported.reasoning)  # xAI: 213 + 2 + 198 = 413

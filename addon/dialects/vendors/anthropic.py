@@ -54,6 +54,8 @@ _UNITS = {
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one message or event."""
     kind = body.get("type")
+    if "cost" in body:
+        facts.cost = body["cost"]  # OpenCode Zen: in the document, or in a `ping` of a stream
     if kind == "message_start":
         _read_message(facts, object_at(body, "message") or {}, final=False)
     elif kind == "message":
@@ -210,7 +212,7 @@ MESSAGES = Dialect(
     read=read,
     usage_of=usage_of,
     known_keys=KNOWN_KEYS,
-    marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"')),
+    marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"'), Mark(b'"cost"')),
     text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
     call_marks=(Mark(b'"tool_use"'),),
     request_shapes=(

@@ -2,14 +2,15 @@
 
 Never a guess: a credential of an unknown kind, or a host of no known provider, leaves it unknown.
 
-    Claude        an OAuth token with the beta header `oauth-…` is a plan's (Claude Code 2); an API
-                  key is metered; `anthropic-ratelimit-unified-overage-in-use: true` says that the
-                  plan is used up and tokens are billed from credits
+    Claude        an OAuth token with the beta header `oauth-…` is a plan's (Claude Code 2), except
+                  at the host of another provider; an API key is metered;
+                  `anthropic-ratelimit-unified-overage-in-use: true` says that the plan is used up
+                  and tokens are billed from credits
     Codex         the ChatGPT backend, `/backend-api/codex/`, which `x-codex-*` limits confirm
     Copilot       its own hosts
     Gemini        `cloudcode-pa.googleapis.com` is Code Assist, which is billed by the seat
-    OpenRouter    models whose name ends in `:free`, if no other model answered
-    coding plans  paths that Z.ai, BigModel and Kimi keep for them
+    OpenRouter    models whose name ends in `:free`, if no other model answered; `openrouter/free`
+    coding plans  paths that Z.ai, BigModel and Kimi keep for them, Alibaba's hosts, MiniMax' keys
 """
 
 from collections.abc import Mapping
@@ -18,11 +19,19 @@ from ledger.model.aliases import is_another
 from ledger.model.exchange import Billing
 from ledger.model.providers import TABLE
 
-PLAN_HOSTS = ("chatgpt.com", "githubcopilot.com", "cloudcode-pa.googleapis.com")
+PLAN_HOSTS = (
+    "chatgpt.com",
+    "githubcopilot.com",
+    "cloudcode-pa.googleapis.com",
+    "coding.dashscope.aliyuncs.com",
+    "coding-intl.dashscope.aliyuncs.com",
+)
 """Hosts that no API key is for; a name matches its subdomains, too."""
 PLAN_PATHS = ("/backend-api/codex/", "/api/coding/")
 """Beginnings of paths that are for plans alone: of ChatGPT, of Z.ai and BigModel."""
 KIMI, KIMI_PLAN_PATH = "kimi.com", "/coding/"
+PLAN_KEYS = {"minimax": "sk-cp-"}
+"""Provider -> how the keys of its plan begin."""
 LOCAL = ("ollama",)
 """Providers of models that also run at home, where nobody bills them."""
 OAUTH_BETA = "oauth-"
@@ -34,7 +43,7 @@ PLAN_LIMITS = (
     "x-codex-plan-type",
 )
 """Headers of answers that only plans get."""
-FREE_MODEL = ":free"
+FREE_MODEL, FREE_ROUTER = ":free", "openrouter/free"
 SENT_KEY = "key"
 """Stands among redacted names for a key that the ledger knows was sent."""
 _KEYS = frozenset({SENT_KEY, "authorization", "x-api-key", "api-key", "x-goog-api-key"})
@@ -56,7 +65,11 @@ def of_request(
         return Billing.PLAN
     if path.startswith(PLAN_PATHS) or (host.endswith(KIMI) and path.startswith(KIMI_PLAN_PATH)):
         return Billing.PLAN
-    if _is_claude_plan(headers, redacted):
+    is_elsewhere = provider != "anthropic" and TABLE.named(provider) is not None
+    if not is_elsewhere and _is_claude_plan(headers, redacted):
+        return Billing.PLAN
+    key = headers.get("authorization", "").partition(" ")[2] or headers.get("x-api-key", "")
+    if provider in PLAN_KEYS and key.startswith(PLAN_KEYS[provider]):
         return Billing.PLAN
     has_key = has_key or not redacted.isdisjoint(_KEYS)
     if has_key and provider not in LOCAL and TABLE.named(provider) is not None:
@@ -87,9 +100,13 @@ def _is_free(provider: str, answered: str | None, asked: str | None) -> bool:
     (https://openrouter.ai/docs/guides/routing/model-fallbacks)."""
     if answered is not None and answered.endswith(FREE_MODEL):
         return True
+    if asked == FREE_ROUTER:
+        return True
     if asked is None or not asked.endswith(FREE_MODEL):
         return False
-    return answered is None or not is_another(provider, asked, answered)
+    # The answer may have the model's full name: qwen/qwen3-coder-480b-a35b-07-25.
+    is_same = answered is None or answered.startswith(asked.removesuffix(FREE_MODEL))
+    return is_same or not is_another(provider, asked, answered)
 
 
 def _is_claude_plan(headers: Mapping[str, str], redacted: frozenset[str]) -> bool:

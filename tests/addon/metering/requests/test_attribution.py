@@ -171,6 +171,7 @@ CLAUDE = ("api.anthropic.com", "/v1/messages", "anthropic")
 CODEX = ("chatgpt.com", "/backend-api/codex/responses", "openai")
 OVERAGE = "anthropic-ratelimit-unified-overage-in-use"
 NO_MODELS = (None, None)
+MINIMAX = ("api.minimax.io", "/anthropic/v1/messages", "minimax")
 METERED, PLAN, FREE = Billing.METERED, Billing.PLAN, Billing.FREE
 
 
@@ -195,6 +196,14 @@ METERED, PLAN, FREE = Billing.METERED, Billing.PLAN, Billing.FREE
         (("api.z.ai", "/api/paas/v4/chat/completions", "zai"), {}, True, METERED),
         (("api.kimi.com", "/coding/v1/messages", "api.kimi.com"), {}, True, PLAN),
         (("example.com", "/coding/v1/messages", "example.com"), {}, True, None),
+        (("api.z.ai", "/api/anthropic/v1/messages", "zai"), OAUTH, True, METERED),
+        (("10.0.0.1", "/v1/messages", "10.0.0.1"), OAUTH, True, PLAN),
+        (("coding.dashscope.aliyuncs.com", "/v1/chat/completions", "dashscope"), {}, True, PLAN),
+        (("coding-intl.dashscope.aliyuncs.com", "/v1/messages", "dashscope"), {}, True, PLAN),
+        (("dashscope.aliyuncs.com", "/v1/chat/completions", "dashscope"), {}, True, METERED),
+        (MINIMAX, {"authorization": "Bearer sk-cp-abc"}, True, PLAN),
+        (MINIMAX, {"x-api-key": "sk-cp-abc"}, True, PLAN),
+        (MINIMAX, {"authorization": "Bearer sk-api-abc"}, True, METERED),
         (("ollama.com", "/api/chat", "ollama"), {}, True, None),
         (("10.0.0.1", "/v1/chat/completions", "10.0.0.1"), {}, True, None),
     ],
@@ -241,6 +250,8 @@ def test_a_recorded_request_without_its_credential(headers, redacted, expected):
         (METERED, {}, "openrouter", ("a/b", "a/b:free"), (FREE, False)),
         (METERED, {}, "openrouter", ("a/b:free", "a/c"), (FREE, False)),
         (METERED, {}, "openrouter", (None, "a/b:free"), (FREE, False)),
+        (METERED, {}, "openrouter", ("a/b-480b-07-25", "a/b:free"), (FREE, False)),
+        (METERED, {}, "openrouter", ("a/c", "openrouter/free"), (FREE, False)),
         # A fallback in `models` that is billed.
         (
             METERED,
