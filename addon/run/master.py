@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from difflib import get_close_matches
@@ -104,6 +105,8 @@ class RecordingMaster(master.Master):
         use the proxy; `first`, `last`: addons before and after all others; `on_started`: called
         when the start has succeeded."""
         super().__init__(opts, with_termlog=False)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+            self.event_loop.add_signal_handler(signal.SIGHUP, self.shutdown)
         self.addons = HookLists(self)
         self._named = set_options(words)
         self._termlog_addon = termlog.TermLog(sys.stderr)

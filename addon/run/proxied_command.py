@@ -9,7 +9,6 @@ import secrets
 import signal
 import socket
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import LOOPBACK, Call, set_options
 from addon.run.command import authorities, child, hosts, outbound
 from addon.run.command.connection_policy import USER, ConnectionPolicy
+from addon.run.leftovers import RunFolder, run_folder
 from addon.run.master import RecordingMaster, run_master
 from ledger.model.errors import LedgerError
 from ledger.settings.small_files import expanded
@@ -65,11 +65,11 @@ def run_proxied(call: Call) -> int:
     run_id = secrets.token_hex(4)
     project, git_branch = child.workspace_of(Path.cwd())
     recorder = Recorder(tags={"run": run_id}, project=project, git_branch=git_branch)
-    with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
-        trusted, troubles = authorities.write_trusted(Path(folder), os.environ)
+    with run_folder() as folder:
+        trusted, troubles = authorities.write_trusted(folder.path, os.environ)
         for trouble in troubles:
             _print(trouble)
-        proxied = ProxiedCommand(call, way_out, Path(folder))
+        proxied = ProxiedCommand(call, way_out, folder)
         words = [word for spec in proxied.specs for word in ("--mode", spec)]
         if "termlog_verbosity" not in set_options(call.options):
             words += ["--set", "termlog_verbosity=warn"]
@@ -99,7 +99,9 @@ def run_proxied(call: Call) -> int:
     for line in proxied.troubles:
         _print(line)
     if opts is None or proxied.exit_code is None:
-        return 1 if proxied.was_started else _without_recorder(call)
+        if proxied.was_started or (opts is not None and not proxied.troubles):  # by a signal
+            return 1
+        return _without_recorder(call)
     return _result(call, proxied, opts.ledger_url or default_url(), run_id)
 
 
@@ -147,9 +149,8 @@ class ProxiedCommand:
 
     name = "tokentee-command"
 
-    def __init__(self, call: Call, way_out: outbound.Outbound, folder: Path) -> None:
-        """`way_out`: the proxies that the parent's environment names; `folder`: for certificates,
-        removed at the end of the run."""
+    def __init__(self, call: Call, way_out: outbound.Outbound, folder: RunFolder) -> None:
+        """`way_out`: the proxies of the parent's environment; `folder`: for certificates."""
         self._call = call
         self._folder = folder
         self._secret = secrets.token_urlsafe(SECRET_BYTES)
@@ -211,7 +212,7 @@ class ProxiedCommand:
                 await bridge.start()
             environment = self._environment()
             self.exit_code = await child.run_command(
-                command, environment, on_start=self._start_watch
+                command, environment, inherits=self._folder.lock, on_start=self._start_watch
             )
             await self._explain()
         except child.CommandCannotStartError as error:
@@ -242,7 +243,7 @@ class ProxiedCommand:
             proxy_url=f"http://{USER}:{self._secret}@{LOOPBACK}:{self._port}",
             no_proxy=no_proxy,
             bundles=authorities.write_bundles(
-                self._folder, os.environ, authority.read_bytes(), everything=everything
+                self._folder.path, os.environ, authority.read_bytes(), everything=everything
             ),
             # With `tee_hosts=127.0.0.1` the child sends requests for loopback through the proxy.
             listeners=self._listeners if LOOPBACK in no_proxy else {},

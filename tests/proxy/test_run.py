@@ -3,6 +3,7 @@ proxy that the environment names."""
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from addon.run import leftovers
 from tests.proxy import rows
 from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.pair import OPENAI, speak
@@ -302,3 +304,36 @@ def test_a_proxy_that_refuses_or_is_gone_is_named_without_its_password(tmp_path,
                 assert reason in text.lower()
                 assert "cret" not in text + stderr
     assert set(proxy.wrong) == {"me:s4cret"}
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true"])
+def test_the_exit_code_is_the_commands_whatever_can_be_written(tmp_path: Path, redirection: str):
+    line = f'"$0" -c "from addon.cli import main; main()" run -- sh -c "exit 23" {redirection}'
+    done = subprocess.run(
+        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", sys.executable],
+        timeout=100, check=False, stdout=subprocess.DEVNULL,
+        env=os.environ | {"TOKENTEE_LEDGER": f"sqlite:///{tmp_path}/ledger.db", "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 23
+
+
+@pytest.mark.parametrize("moment", ["the proxy starts", "the command runs"])
+def test_a_hangup_at_any_moment_leaves_no_command_and_no_folder(tmp_path: Path, moment: str):
+    started = tmp_path / "started"
+    with subprocess.Popen(
+        [sys.executable, "-c", "from addon.cli import main; main()", "run",
+         "--set", f"confdir={tmp_path}", "--", "sh", "-c", f"echo $$ > {started}; exec sleep 60"],
+        stderr=subprocess.PIPE,
+        env=os.environ | {"TOKENTEE_LEDGER": f"sqlite:///{tmp_path}/ledger.db", "TMPDIR": str(tmp_path)},
+    ) as run:  # fmt: skip
+        glob = f"{leftovers.PREFIX}*/*.pem" if moment == "the proxy starts" else started.name
+        assert rows.eventually(lambda: bool(list(tmp_path.glob(glob))), 60)
+        run.send_signal(signal.SIGHUP)
+        if moment == "the proxy starts":  # before the signal's handler is there
+            assert run.wait(60) in (1, -signal.SIGHUP)
+            assert not started.exists()
+        else:
+            assert run.wait(60) == 128 + signal.SIGHUP
+            assert not Path(f"/proc/{started.read_text().strip()}").exists()
+    leftovers.remove_leftovers(tmp_path)
+    assert not list(tmp_path.glob(f"{leftovers.PREFIX}*"))

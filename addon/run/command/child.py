@@ -56,23 +56,42 @@ def cannot_start(command: Sequence[str], error: OSError | ValueError) -> Command
 
 
 async def run_command(
-    command: Sequence[str], environment: Mapping[str, str], *, on_start: Callable[[int], None]
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    inherits: int,
+    on_start: Callable[[int], None],
 ) -> int:
     """Run the command to its end. Returns its exit code, or 128 + N if signal N ended it.
 
-    `on_start` gets its process id. Raises CannotStartError. If it is cancelled, it ends
-    the command.
+    `inherits`: the descriptor of a lock; `on_start` gets its process id. Raises
+    CommandCannotStartError. If it is cancelled, it ends the command.
     """
+    loop = asyncio.get_running_loop()
+    process: asyncio.subprocess.Process | None = None
+    early: list[signal.Signals] = []
+
+    def pass_on(number: signal.Signals) -> None:
+        if process is None:
+            early.append(number)
+        else:
+            _send(process, number)
+
+    # Before the command starts: a signal would end us, and leave it behind a closed port. The
+    # terminal sends Ctrl-C to the command, too. The command decides, and we end when it ends.
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    for number in PASSED_ON:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, for the command too
+            loop.add_signal_handler(number, pass_on, number)
     try:
-        process = await asyncio.create_subprocess_exec(*command, env=dict(environment))
+        process = await asyncio.create_subprocess_exec(
+            *command, env=dict(environment), pass_fds=(inherits,)
+        )
     except (OSError, ValueError) as error:
         raise cannot_start(command, error) from error
     on_start(process.pid)
-    loop = asyncio.get_running_loop()
-    # The terminal sends Ctrl-C to the command, too. The command decides, and we end when it ends.
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    for number in PASSED_ON:
-        loop.add_signal_handler(number, _pass_on, process, number)
+    for number in early:
+        _send(process, number)
     try:
         code = await process.wait()
     except asyncio.CancelledError:  # the proxy has stopped
@@ -81,17 +100,17 @@ async def run_command(
     return code if code >= 0 else 128 - code
 
 
-def _pass_on(process: asyncio.subprocess.Process, number: int) -> None:
+def _send(process: asyncio.subprocess.Process, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    _pass_on(process, signal.SIGTERM)
+    _send(process, signal.SIGTERM)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), END_SECONDS_MAX)
         return
-    _pass_on(process, signal.SIGKILL)
+    _send(process, signal.SIGKILL)
 
 
 def environment_for(
