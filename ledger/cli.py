@@ -8,12 +8,13 @@ imported when the command is called: importing SQLAlchemy alone takes longer tha
 may.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledger.model.errors import LedgerError, WrongCallError
-from ledger.text.hints import missing_extra
+from ledger.text.hints import as_typed, missing_extra
 from ledger.text.printable import printable, without_passwords
 
 
@@ -97,5 +98,6 @@ def run(app: Callable[[], None]) -> None:
 
 def fail(text: str, exit_code: int) -> None:
     """Print one line and exit."""
-    print(f"tokentee: {printable(without_passwords(text))}", file=sys.stderr)  # noqa: T201  # the one place that prints it
+    text = as_typed(printable(without_passwords(text)), os.environ)
+    print(f"tokentee: {text}", file=sys.stderr)  # noqa: T201  # the one place that prints it
     sys.exit(exit_code)

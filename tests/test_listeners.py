@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LISTENS = re.compile(r"\bstart_server\(|HTTPServer\)|uvicorn\.Server\(|\.listen\([A-Z]")
+LISTENS = re.compile(r"\bstart_server\(|HTTPServer(?:\)|\(\()|uvicorn\.Server\(|\.listen\([A-Z]")
 TESTED = {
     "addon/telemetry/endpoint.py": "tests/addon/telemetry/test_endpoint.py",
     "ledger/pages/live/server.py": "tests/ledger/pages/live/test_server.py",
     "addon/recordings/serving.py": "tests/addon/recordings/test_serving.py",
     "addon/run/command/socks_bridge.py": "tests/addon/run/command/test_socks_bridge.py",
-    "addon/demo/traffic.py": "tests/addon/demo/test_show.py",  # asked by the demo's own client
+    "addon/demo/traffic.py": "tests/addon/demo/test_story.py",  # asked by the demo's own client
 }
 """Module that listens -> the test of its bounds."""
 

@@ -40,7 +40,6 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
     ("addon/commands/deploy.py", "_check_wheel"): (
         re.compile(r"tokentee-[\w.+!]+-py3-none-any\.whl"),
     ),
-    ("addon/demo/traffic.py", "play"): (re.compile(r"content-length: (\d+)"),),
     ("addon/dialects/routes.py", "template_of"): tuple(
         pattern
         for row in (*ROWS, *WEBSOCKET_ROWS)

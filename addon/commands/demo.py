@@ -1,16 +1,9 @@
 """Wiring. `tokentee demo`."""
 
-from typing import Annotated
-
 import typer
 
 
-def demo_command(
-    *,
-    seeds: Annotated[
-        bool, typer.Option("--seeds", help="Five gateways instead, in all their ways to answer.")
-    ] = False,
-) -> None:
+def demo_command() -> None:
     """An agent, a team and a bill: what a client saw, and what the ledger has.
 
     A real recording proxy on this machine, in front of fake providers; without network or key. The
@@ -18,4 +11,4 @@ def demo_command(
     """
     from addon.demo import story
 
-    raise typer.Exit(story.demo(story.seeds if seeds else story.story))
+    raise typer.Exit(story.demo())

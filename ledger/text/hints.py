@@ -1,7 +1,8 @@
-"""Pure. What an error suggests: the nearest known word, or the package to install, as in
-`pip install 'tokentee[parquet]'`."""
+"""Pure. What an error suggests: the nearest known word, the package to install, as in
+`pip install 'tokentee[parquet]'`, or the command to type."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 WORD_CHARACTERS_MAX = 60
@@ -19,6 +20,18 @@ EXTRAS = {
     "mcp": "mcp",
 }
 """Package -> the extra that installs it."""
+
+
+_COMMAND = re.compile(r"\btokentee (?!there\b|for\b|has\b)(?=--help|[a-z])")
+"""A command in a text; not the product's name in a sentence."""
+
+
+def as_typed(text: str, environment: Mapping[str, str]) -> str:
+    """A text in which each command `tokentee …` is one that runs where it is read: in a checkout it
+    begins with `uv run`."""
+    if "UV_RUN_RECURSION_DEPTH" not in environment:  # uv sets it for what it runs
+        return text
+    return _COMMAND.sub("uv run tokentee ", text)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

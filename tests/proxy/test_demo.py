@@ -73,28 +73,6 @@ def test_the_demo_is_one_story_on_one_screen(tmp_path: Path) -> None:
     assert len(asked.stdout.splitlines()) >= 5 + 3
 
 
-def test_the_seeds(tmp_path: Path) -> None:
-    shown = shown_by_demo(tmp_path, "--seeds")
-    for response_id in (
-        *("ilbs_demo2", "chatcmpl-1", "sansa-demo-1", "stream:chat:demo-1", "gen-demo2"),
-        *("msg_demo2", "gemini-demo-1"),
-    ):
-        assert response_id in shown
-    assert "unpriced" in shown
-
-    (ledger,) = re.findall(r"The ledger: (\S+)", shown)
-    assert Path(ledger).is_relative_to(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {Path(ledger).parent.name}
-    queries = re.findall(r"^  (\S+ -m sqlite3 .+)$", shown, re.MULTILINE)
-    assert len(queries) == 2
-    for query in queries:
-        answered = subprocess.run(
-            shlex.split(query), cwd=REPOSITORY, capture_output=True, text=True, check=True
-        )
-        assert answered.stdout.count("\n") >= 5, answered
-    assert len(rows.query(Path(ledger), "SELECT * FROM requests")) == 39
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_interrupted_it_leaves_no_process(tmp_path: Path, how: signal.Signals) -> None:
     demo = start_demo(tmp_path)

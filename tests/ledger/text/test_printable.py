@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.text.hints import missing_extra, suggestion
+from ledger.text.hints import as_typed, missing_extra, suggestion
 from ledger.text.origins import listen_address, shown_origin, stored_origin
 from ledger.text.printable import (
     mistyped_url,
@@ -241,3 +241,10 @@ def test_what_is_no_origin_stays(origin):
 )
 def test_addresses_to_listen_on(text, address):
     assert listen_address(text) == address
+
+
+def test_a_hint_is_what_can_be_typed_where_it_is_read():
+    text = "tokentee: 1 row; run `tokentee db upgrade`: this is tokentee for 0026; tokentee --help"
+    assert as_typed(text, {}) == text
+    typed = "tokentee: 1 row; run `uv run tokentee db upgrade`: this is tokentee for 0026; "
+    assert as_typed(text, {"UV_RUN_RECURSION_DEPTH": "1"}) == typed + "uv run tokentee --help"
