@@ -79,6 +79,8 @@ def run(app: Callable[[], None]) -> None:
             raise
         fail(text, 1)
     except OSError as error:
+        if error.filename is None and isinstance(error, FileNotFoundError):
+            fail("the current folder was removed: go to another one", 1)  # what getcwd raises
         if error.filename is None or error.strerror is None:
             raise
         fail(f"{error.filename}: {error.strerror}", 1)

@@ -63,7 +63,7 @@ def run_proxied(call: Call) -> int:
         _print(str(error))
         return _without_recorder(call)
     run_id = secrets.token_hex(4)
-    project, git_branch = child.workspace_of(Path.cwd())
+    project, git_branch = child.workspace_of()
     recorder = Recorder(tags={"run": run_id}, project=project, git_branch=git_branch)
     with run_folder() as folder:
         trusted, troubles = authorities.write_trusted(folder.path, os.environ)

@@ -5,7 +5,9 @@ Every such file is read here. So a path to a dump or a device is refused before 
 and all errors have the same wording.
 """
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
@@ -91,7 +93,11 @@ def read_text(
 
 
 def first_bytes(path: Path, bytes_max: int) -> bytes:
-    """The first bytes of a file. Raises OSError, and ValueError for a path with a zero byte."""
+    """The first bytes of a file. Raises OSError, also for a pipe whose writer may never come, and
+    ValueError for a path with a zero byte."""
+    is_open = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/"))  # as in `<(command)`
+    if not is_open and stat.S_ISFIFO(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe")
     with path.open("rb") as file:
         return file.read(bytes_max)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
 import os
 import secrets
 import sqlite3
@@ -35,6 +36,8 @@ from ledger.store.engines import sqlite_file, urls
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
+
+logger = logging.getLogger(__name__)
 
 SECRET_BYTES = 32
 FILE_BYTES_MAX = 4_096
@@ -202,6 +205,23 @@ def _made(path: Path, secret: bytes) -> bytes:
     return _read(path)
 
 
+def _make_private(path: Path) -> None:
+    """Remove the rights of others on a secret; LedgerError where that cannot be. Rights of a group
+    on a file that is not ours are meant: Kubernetes mounts secrets so."""
+    status = path.stat()
+    is_ours = status.st_uid == os.geteuid()
+    if not status.st_mode & (0o077 if is_ours else 0o007):
+        return
+    try:
+        path.chmod(0o600)
+    except OSError as error:
+        raise LedgerError(
+            f"others can read the {KIND} {path}, and its mode cannot be changed: {error.strerror}; "
+            "give it to this user alone"
+        ) from error
+    logger.warning("tokentee: others could read %s: its mode is 0600 now", path)
+
+
 def _replace(path: Path, secret: bytes) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         _write(file, secret)
@@ -221,6 +241,7 @@ def _write(file: IO[str], secret: bytes) -> None:
 
 def _read(path: Path) -> bytes:
     text = small_files.read_text(path, KIND, bytes_max=FILE_BYTES_MAX, advice=ADVICE)
+    _make_private(path)
     try:
         found = bytes.fromhex(text.strip())
     except ValueError as error:

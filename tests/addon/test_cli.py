@@ -1,8 +1,10 @@
 """The command line: what is answered at once, and that commands are imported when called."""
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from addon import cli
 from addon.proxy import options
 from addon.recordings.replay import ReplayJob, replay_here
+from addon.run.command.child import workspace_of
 from ledger import cli as ledger_cli
 from ledger.model.errors import LedgerError
 from ledger.store import db
@@ -234,3 +237,16 @@ def test_a_value_that_means_nothing_is_a_wrong_call(monkeypatch, capsys, tmp_pat
     assert (code, out) == (2, "")
     assert words[-1] in err
     assert "Traceback" not in err
+
+
+def test_a_current_folder_that_was_removed_is_said_in_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(SystemExit) as ended:
+        ledger_cli.run(lambda: os.chdir(Path.cwd()))
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        "tokentee: the current folder was removed: go to another one\n"
+    )
+    assert workspace_of() == (None, None)

@@ -157,14 +157,19 @@ def node_options(before: str, preload: str) -> str:
     return f'{before} --require "{quoted}"'.strip()
 
 
-def workspace_of(folder: Path) -> tuple[str | None, str | None]:
-    """The project that a folder is in, and its git branch. Never raises.
+def workspace_of(folder: Path | None = None) -> tuple[str | None, str | None]:
+    """The project that a folder is in, the current one if none is named, and its git branch. Never
+    raises; a current folder that was removed is in no project.
 
     The project is the name of the repository's folder; outside of one, of the folder itself. No
     branch: a commit is checked out, or there is no repository. Both are read from the folder and
     from `.git/HEAD`, without starting git: a repository can be prepared so that git runs an
     attacker's commands.
     """
+    try:
+        folder = folder or Path.cwd()
+    except FileNotFoundError:
+        return None, None
     for place in (folder, *folder.parents):
         head = _head_of(place / ".git")
         if head is not None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 SHOWN_CHARACTERS_MAX = 300
 """Characters that an error repeats of a text."""
 PORT_MAX = 65_535
+SQLITE_OPTIONS = frozenset(
+    {"cache", "cached_statements", "mode", "nolock", "timeout", "uri", "vfs"}
+)
 _ORDINARY = re.compile(r"(?:sqlite(?:\+pysqlite)?:///)?([\w.~/+-]+)", re.ASCII)
 """A path without characters that a URL escapes."""
 
@@ -82,6 +85,12 @@ def parse_url(url: str | URL) -> URL:
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or parsed.database == ":memory:" or "mode=memory" in url:
             raise LedgerError(f"a ledger in memory keeps nothing: {_given(url)}; name a file")
+        if not SQLITE_OPTIONS.issuperset(parsed.query):
+            raise LedgerError(
+                f"not a ledger URL: {_given(url)}; {next(iter(parsed.query))[:20]!r} is no "
+                "option of SQLite; a name with ? is written as a path that ends in .db, without "
+                "sqlite:"
+            )
         return parsed.set(drivername="sqlite")
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         if find_spec("psycopg") is None:
@@ -103,6 +112,8 @@ def shown(url: URL | str) -> str:
     if isinstance(url, str) and (ordinary := _ordinary_path(url)):
         return f"sqlite:///{ordinary}"
     parsed = parse_url(url)
+    if parsed.drivername == "sqlite" and "?" in (parsed.database or ""):
+        return str(parsed.database)  # as it can be named: a URL ends at the question mark
     if parsed.database is not None and not parsed.database.isascii():
         # A path may hold bytes that are no UTF-8; SQLAlchemy cannot write them.
         parsed = parsed.set(database=parsed.database.encode("utf-8", "replace").decode("utf-8"))

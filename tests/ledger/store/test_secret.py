@@ -1,6 +1,9 @@
 """The secret of key fingerprints lies apart from the ledger. Ledgers of two secrets: one key would have
 two fingerprints, and sync says so."""
 
+import errno
+import os
+
 import pytest
 import sqlalchemy as sa
 import typer
@@ -192,3 +195,42 @@ def test_a_shared_ledger_gives_its_secret(of_machine, new_postgres, new_sqlite):
     other = new_sqlite("other")
     assert not sync(source, other, with_secret=True).has_two_secrets
     assert secret_of(other) == of_machine("team")
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o644, 0o640, 0o604, 0o601, 0o600, 0o400])
+def test_a_secret_that_others_may_read_is_made_private_with_a_line(path, mode, caplog):
+    made = secret.of_machine()
+    path.chmod(mode)
+    assert secret.of_machine() == made
+    is_private = not mode & 0o077
+    assert path.stat().st_mode & 0o777 == (mode if is_private else 0o600)
+    assert [record.message for record in caplog.records] == (
+        [] if is_private else [f"tokentee: others could read {path}: its mode is 0600 now"]
+    )
+
+
+@pytest.mark.parametrize(("mode", "is_refused"), [(0o644, True), (0o602, True), (0o440, False)])
+def test_a_secret_of_another_user_that_all_may_read_is_refused(path, monkeypatch, mode, is_refused):
+    made = secret.of_machine()
+    path.chmod(mode)
+
+    def refused(*_, **__):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    monkeypatch.setattr(type(path), "chmod", refused)
+    if is_refused:
+        with pytest.raises(
+            LedgerError, match=r"others can read .* Operation not permitted; give it"
+        ):
+            secret.of_machine()
+    else:
+        assert secret.of_machine() == made
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_as_secret_is_not_waited_for(path):
+    path.parent.mkdir()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(LedgerError, match=r"cannot read the secret of key .*: it is a pipe"):
+        secret.of_machine()

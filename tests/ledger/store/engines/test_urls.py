@@ -61,6 +61,19 @@ def test_urls_of_ledgers(url, drivername):
     assert urls.parse_url(url).drivername == drivername
 
 
+def test_the_password_of_the_user_part_wins():
+    both = urls.parse_url("postgresql://u:first@h:65535/d?password=second")
+    assert (both.password, dict(both.query), both.port) == ("first", {}, 65_535)
+    assert urls.parse_url("postgresql://u@h/d?password=second").password == "second"
+
+
+def test_a_name_with_a_question_mark_is_named_as_it_can_be_given(tmp_path):
+    path = f"{tmp_path}/a?b=c.db"
+    db.ensure(path).dispose()
+    assert [file.name for file in tmp_path.iterdir()] == ["a?b=c.db"]
+    assert urls.sqlite_path(urls.shown(path)) == urls.sqlite_path(path) == Path(path)
+
+
 def test_a_path_is_a_url():
     assert urls.parse_url("/srv/a b.sqlite3") == urls.parse_url("sqlite:////srv/a b.sqlite3")
     assert urls.parse_url("a.db") == urls.parse_url("sqlite:///a.db")
@@ -77,6 +90,8 @@ def test_a_path_is_a_url():
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
         ("sqlite:///file:x?mode=memory&uri=true", "in memory"),
+        ("sqlite:////srv/a?b=c.db", "'b' is no option of SQLite; a name with ?"),
+        ("postgresql://h:65536/d", "its port is not in 1 to 65535"),
         ("mysql://u:secret@h/d", "cannot live in 'mysql': mysql://u:***@h/d"),
         ("postgresql+psycopg2://h/d", "cannot live in 'postgresql+psycopg2'"),
         ("postgresql://h:port/d", "not a ledger URL"),

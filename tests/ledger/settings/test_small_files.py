@@ -1,0 +1,50 @@
+"""Files of operators are asked what they are, and read whole up to a bound."""
+
+import os
+
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.settings import small_files
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused_and_one_that_is_open_already_is_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(LedgerError, match=r"cannot read the names file .*pipe: it is a pipe"):
+        small_files.read_text(pipe, "names file")
+    reader, writer = os.pipe()
+    os.write(writer, b"text")
+    os.close(writer)
+    try:
+        path = type(pipe)(f"/dev/fd/{reader}")
+        assert small_files.read_text(path, "names file") == "text"
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"12345678", None),
+        (b"123456789", "larger than 8 bytes; look again"),
+        (b"\xff", "not UTF-8"),
+    ],
+)
+def test_a_file_is_read_up_to_its_bound(tmp_path, content, said):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    if said is None:
+        assert small_files.read_text(path, "kind", bytes_max=8) == content.decode()
+    else:
+        with pytest.raises(LedgerError, match=said):
+            small_files.read_text(path, "kind", bytes_max=8, advice="look again")
+
+
+@pytest.mark.parametrize("name", ["gone", "folder", "zero\0byte"])
+def test_what_cannot_be_read_is_one_line(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LedgerError, match="cannot read the kind") as caught:
+        small_files.read_bytes(tmp_path / name, "kind")
+    assert "\n" not in str(caught.value)
