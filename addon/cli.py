@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from addon.run.imports import uncollected_imports
 from ledger import cli as ledger_cli
 from ledger.cli import Command, commands_in
+from ledger.text.hints import as_typed
 
 if TYPE_CHECKING:
     import typer
@@ -55,6 +56,13 @@ COMMANDS = (
         ("path", "run", "path_command", 'Print the script\'s path: mitmdump -s "$(tokentee path)"'),
     ),
 )
+GROUPS = {
+    "Record": "run demo path replay import rebuild config",
+    "Look": "report requests show serve top statusline limits context cache digest mcp",
+    "Money": "prices reprice what-if budget names reconcile export",
+    "Operate": "sync db verify deploy",
+}
+"""What the overview shows under each heading."""
 BY_NAME = {command.name: command for command in COMMANDS}
 ABOUT = "A tee for LLM token streams: records usage and cost of every request that passes."
 COMPLETION_WORDS = ("--install-completion", "--show-completion")
@@ -127,14 +135,18 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
 def overview() -> str:
     """The text of `tokentee --help`."""
     width = max(map(len, BY_NAME)) + 2
-    rows = "".join(f"  {each.name:<{width}}{each.summary}\n" for each in COMMANDS)
+    groups = "".join(
+        f"\n{heading}:\n"
+        + "".join(f"  {name:<{width}}{BY_NAME[name].summary}\n" for name in names.split())
+        for heading, names in GROUPS.items()
+    )
     return (
-        f"Usage: tokentee COMMAND [OPTIONS] ...\n\n{ABOUT}\n\nCommands:\n{rows}\n"
+        f"Usage: tokentee COMMAND [OPTIONS] ...\n\n{ABOUT}\n{groups}\n"
         "Options:\n"
         "  --version             Print the version.\n"
         "  -h, --help            Print this; after a command, what it does.\n"
         "  --install-completion  Let your shell complete commands and options.\n"
-        "\nTry: tokentee demo\n"
+        f"\nTry: {as_typed('tokentee demo', os.environ)}\n"
     )
 
 

@@ -210,6 +210,32 @@ class TestInstalled:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.proxy
+@pytest.mark.timeout(600)
+def test_the_way_in_of_the_readme(tmp_path: Path):
+    """Its commands, as written, in a home that has nothing."""
+    block = (ROOT / "README.md").read_text().partition("## Try it")[2].split("```")[1]
+    lines = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+    assert lines[0] == "pip install uv"
+    script = "\n".join(["set -e", *lines[1:], 'mitmdump -s "$(tokentee path)" -nr /dev/null'])
+    uv = Path(uv_command(tmp_path)[0])
+    left_out = ("VIRTUAL_ENV", "XDG_", "TOKENTEE_", "UV_RUN", "PYTHON")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    cache = subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500,
+        env=inherited | {
+            "HOME": str(tmp_path),
+            "PATH": f"{tmp_path}/.local/bin:{uv.parent}:/usr/bin:/bin",
+            "UV_CACHE_DIR": cache.stdout.strip(),
+            "UV_PYTHON": sys.executable,
+        },
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tokentee serve --open" in done.stdout
+    assert "tokentee: ledger " in done.stdout
+
+
 @pytest.mark.clients
 @pytest.mark.timeout(600)
 class TestExtras:

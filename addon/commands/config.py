@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -44,7 +44,7 @@ def check(file: File = None) -> None:
 def show(
     file: File = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f")] = "text",  # noqa: A002  # the option's name
 ) -> None:
     """Show the settings in force, and the source of each.
 
@@ -63,7 +63,7 @@ def show(
         for option in config_file.options_of(settings, path, os.environ)
     ]
     rows += [("mode", mode, str(path)) for mode in config_file.modes_of(settings)]
-    if as_json:
+    if format == "json":
         document = [{"name": name, "value": value, "from": source} for name, value, source in rows]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return

@@ -26,7 +26,7 @@ def deploy(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Make the image from this wheel (`uv build`), not from a package index.",
+            help="Copy this wheel (`uv build --wheel` makes it), from which the image is made.",
         ),
     ] = None,
     force: Annotated[

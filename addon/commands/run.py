@@ -21,7 +21,6 @@ SCRIPT = Path(__file__).parent.parent / "tee.py"
 HELP = """\
 Usage: tokentee run [OPTIONS] [--] COMMAND ...  record what a command sends
        tokentee run [OPTIONS]                   a recording proxy, until Ctrl-C
-       tokentee run --live                      in a second terminal: what runs
 
 Around a command: the command is led through a proxy on loopback that answers it
 alone. Connections to LLM hosts are decrypted and recorded, all others are
@@ -55,35 +54,32 @@ Options:
   --mode SPEC            Without a command:
                          reverse:https://api.openai.com@8080, regular,
                          upstream:http://proxy:3128, ...
-  --set NAME=VALUE       An option of the recorder or of mitmproxy:
-                           ledger_url=sqlite:///FILE|postgresql+psycopg://...
+  --ledger URL           sqlite:///FILE or postgresql+psycopg://...
+  --tag NAME=VALUE       On every request; may be given again.
+  --prices FILE          Your own prices.
+  --capture FOLDER       Keep whole exchanges there, without credentials.
+  --set NAME=VALUE       A further option of the recorder or of mitmproxy:
                            ledger_commit=before_end|async
                            tee_hosts=HOST[:PORT][=PROVIDER],...
                            tee_inject=auto|always|never
-                           tee_tags=NAME=VALUE,...
-                           tee_capture=FOLDER
-                           tee_prices=FILE
                            tee_metrics=[HOST:]PORT, tee_otlp=URL
                            tee_log=exchanges, tee_log_format=json
                            tee_client_tags=allow|ignore
                            tee_segments=on|off
                            tee_fast=auto|yes|no, tee_wrap=yes|no
-  --live                 Show what runs now, tokens a second and today's cost,
-                         live, of the ledger that this call would record into.
-                         Takes --config and --set ledger_url; tokentee top has
-                         more.
   -s FILE, -w FILE, -q, -v, --proxyauth, --ssl-insecure, ...
                          As for mitmdump.
   -h, --help             Print this.
 
 Example:
   tokentee run -- python my_agent.py
+In a second terminal, what runs now: tokentee top
 """
 
 
 def run(words: Sequence[str]) -> int:
     """Run `tokentee run` with these words; returns the exit code. Raises LedgerError."""
-    from addon.run.call.arguments import parse, set_options
+    from addon.run.call.arguments import parse
 
     if sys.stderr is sys.__stderr__:
         sys.stderr = patient_stderr()
@@ -93,11 +89,6 @@ def run(words: Sequence[str]) -> int:
         return 0
     given = dict(os.environ)
     call = _with_config(call, given)
-    if call.live:
-        from ledger.commands.now import top
-
-        top(ledger=set_options(call.options).get("ledger_url"))
-        return 0
     if call.workers is not None and not call.command:
         from addon.run.workers.supervisor import run_workers
 

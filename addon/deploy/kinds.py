@@ -19,7 +19,6 @@ from pathlib import Path
 from ledger.settings.small_files import first_bytes
 
 type Text = Callable[[], str]
-EXTRAS = "[postgresql,otel]"
 HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108  # ProtectHome, PrivateTmp
 """Folders that the unit hides from its service."""
 GRID_COLUMNS = 24
@@ -96,6 +95,11 @@ def _version() -> str:
         return "0"
 
 
+def _wheel() -> str:
+    """The file that `uv build` makes of this version."""
+    return f"tokentee-{_version()}-py3-none-any.whl"
+
+
 def _template(name: str) -> Text:
     def text() -> str:
         text = _file(name)
@@ -119,7 +123,7 @@ def _program() -> str:
 
 
 _VALUES: Mapping[str, Text] = {
-    "@INSTALL@": lambda: f'RUN pip install "tokentee{EXTRAS}=={_version()}"',
+    "@WHEEL@": _wheel,
     "@BUDGETS@": lambda: textwrap.indent(_file("budgets.toml").rstrip("\n"), " " * 4),
     "@PROGRAM@": _program,
     "@VERSION@": _version,
@@ -163,6 +167,7 @@ KINDS: Mapping[str, Mapping[str, Text]] = {
 
 NEXT_STEPS: Mapping[str, str] = {
     "docker": """\
+uv build --wheel --out-dir "$PWD" CLONE    # makes @WHEEL@; --wheel FILE copies one
 tokentee config check tokentee.toml
 docker build -t tokentee .
 docker run --read-only --tmpfs /tmp -v tokentee:/var/lib/tokentee \\
@@ -171,6 +176,7 @@ curl http://127.0.0.1:9464/readyz
 # Clients use http://127.0.0.1:8001 as their base URL.
 """,
     "compose": """\
+uv build --wheel --out-dir "$PWD" CLONE    # makes @WHEEL@; --wheel FILE copies one
 cp env.example .env    # and set both passwords in it
 tokentee config check tokentee.toml
 docker compose up --build --detach
@@ -178,7 +184,7 @@ docker compose ps
 # Clients use http://127.0.0.1:8001 as their base URL; Grafana is at http://127.0.0.1:3000.
 """,
     "systemd": """\
-test -x @PROGRAM@ || sudo pipx install --global 'tokentee[postgresql,otel]'
+test -x @PROGRAM@ || sudo pipx install --global 'CLONE[postgresql,otel]'    # or a wheel of uv build
 tokentee config check tokentee.toml
 sudo install -D --mode 644 --target-directory /etc/tokentee tokentee.toml budgets.toml
 sudo install --mode 644 tokentee.service /etc/systemd/system/
@@ -206,7 +212,7 @@ prometheus --config.file=prometheus/prometheus.yml
 
 def next_steps(kind: str) -> str:
     """The commands that come next, for this installation."""
-    return NEXT_STEPS[kind].replace("@PROGRAM@", _program())
+    return NEXT_STEPS[kind].replace("@PROGRAM@", _program()).replace("@WHEEL@", _wheel())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,18 +239,12 @@ def write(
 
     An existing file with the same content is left alone. One with other content raises `Occupied`,
     before anything is written, unless `force` is set. `wheel` is copied beside the Dockerfile,
-    which then installs it instead of a package of an index. Raises OSError.
+    which installs it. Raises OSError.
     """
     texts = {folder / name: text() for name, text in KINDS[kind].items()}
     if wheel is not None:
         dockerfile = folder / "Dockerfile"
-        lines = texts[dockerfile].splitlines(keepends=True)
-        texts[dockerfile] = "".join(
-            f'COPY {wheel.name} /tmp/{wheel.name}\nRUN pip install "/tmp/{wheel.name}{EXTRAS}"\n'
-            if line.startswith("RUN pip install")
-            else line
-            for line in lines
-        )
+        texts[dockerfile] = texts[dockerfile].replace(_wheel(), wheel.name)
     there = {path for path, text in texts.items() if path.exists() and _differs(path, text)}
     if there and not force:
         raise Occupied(sorted(there))

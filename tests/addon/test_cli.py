@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from addon import cli
 from addon.proxy import options
 from addon.recordings.replay import ReplayJob, replay_here
+from addon.run.call.arguments import SHORT_FOR
 from addon.run.command.child import workspace_of
 from ledger import cli as ledger_cli
 from ledger.model.errors import LedgerError
@@ -37,8 +38,10 @@ def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 def test_the_overview_names_every_command(monkeypatch, capsys, words: list[str]):
     code, out, err = called(monkeypatch, capsys, *words)
     assert (code, err) == (0, "")
-    for command in cli.COMMANDS:
-        assert f"  {command.name} " in out
+    grouped = [name for names in cli.GROUPS.values() for name in names.split()]
+    assert sorted(grouped) == sorted(cli.BY_NAME)
+    for name in grouped:
+        assert out.count(f"\n  {name} ") == 1
     assert max(map(len, out.splitlines())) <= 81
 
 
@@ -98,7 +101,11 @@ def test_every_row_names_a_command(command: ledger_cli.Command):
 
 def test_the_help_of_run_names_every_option(monkeypatch, capsys):
     _, out, _ = called(monkeypatch, capsys, "run", "-h")
-    assert [name for name in options.HELP if f" {name}=" not in out] == []
+    named = {
+        **{name: f" {name}=" for name in options.HELP},
+        **{v: f" {k} " for k, v in SHORT_FOR.items()},
+    }
+    assert [text for text in named.values() if text not in out] == []
     assert max(map(len, out.splitlines())) <= 80
 
 

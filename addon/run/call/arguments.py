@@ -32,10 +32,15 @@ VALUES = frozenset(
     }
 )  # fmt: skip
 """mitmdump's options with a value."""
-OUR_VALUES = frozenset({"--listen", "--config", "--workers", "--expect"})
-OUR_FLAGS = frozenset(
-    {"--everything", "--live", "--unrecorded-ok", "--expect-update", "--help", "-h"}
-)
+SHORT_FOR = {
+    "--ledger": "ledger_url",
+    "--prices": "tee_prices",
+    "--capture": "tee_capture",
+    "--tag": "tee_tags",
+}
+"""Options as other commands name them -> options of the recorder."""
+OUR_VALUES = frozenset({"--listen", "--config", "--workers", "--expect", *SHORT_FOR})
+OUR_FLAGS = frozenset({"--everything", "--unrecorded-ok", "--expect-update", "--help", "-h"})
 OURS = OUR_VALUES | OUR_FLAGS
 FILTER_SIGNS = "~!("
 """First characters of mitmproxy's filter expressions; no command begins with them."""
@@ -68,8 +73,6 @@ class Call:
     """The file with what the command is expected to use; None: nothing is expected."""
     expect_update: bool = False
     """Write that file."""
-    live: bool = False
-    """Show the requests that are running."""
     is_help: bool = False
 
 
@@ -97,7 +100,12 @@ def parse(words: Sequence[str]) -> Call:
         elif word in OUR_FLAGS:
             flags.add(word)
         elif name in OUR_VALUES:
-            ours[name] = value if equals else _value_of(word, rest)
+            value = value if equals else _value_of(word, rest)
+            if name == "--tag":  # each names one more
+                value = ",".join(filter(None, (set_options(options).get("tee_tags"), value)))
+            if name in SHORT_FOR:
+                options += ["--set", f"{SHORT_FOR[name]}={value}"]
+            ours[name] = value
         elif taken := _mitmproxys(word, rest):
             options += taken
         elif word.startswith("-") and word != "-":
@@ -116,7 +124,6 @@ def parse(words: Sequence[str]) -> Call:
         unrecorded_ok="--unrecorded-ok" in flags,
         expect=ours.get("--expect"),
         expect_update="--expect-update" in flags,
-        live="--live" in flags,
         is_help=bool({"--help", "-h"} & flags),
     )
     _refuse_contradictions(call)
@@ -136,10 +143,6 @@ def _refuse_contradictions(call: Call) -> None:
         raise WrongCallError(
             "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "
             "and then point the command at it"
-        )
-    if call.live and (call.command or call.listen or call.workers or call.everything):
-        raise WrongCallError(
-            "--live shows what runs already, in a second terminal; start the run itself without it"
         )
 
 
@@ -178,8 +181,6 @@ def _address(text: str) -> tuple[str, int | None]:
 def _nearest(name: str) -> str:
     if name in FLAGS | OUR_FLAGS:
         return " with a value: it takes none"
-    if name == "--ledger":  # as every other command has it
-        return "; --set ledger_url=URL or TOKENTEE_LEDGER names the ledger"
     known = [word for word in FLAGS | VALUES | OURS if word.startswith("--") or len(name) == 2]
     found = get_close_matches(name, sorted(known), 1, cutoff=0.7)
     if found:

@@ -94,7 +94,7 @@ def plan_of(call: Call, folder: Path, *, held: tuple[str, ...] = ()) -> WorkerPl
     ):
         raise WrongCallError(
             "save_stream_file (-w) does not go with --workers: all workers would write one file; "
-            "--set tee_capture=FOLDER keeps whole exchanges of all workers"
+            "--capture FOLDER keeps whole exchanges of all workers"
         )
     if not opts.server:
         raise WrongCallError("--no-server does not go with --workers: there is nothing to share")

@@ -1,4 +1,4 @@
-"""`tokentee run`: settings, workers, and what runs now."""
+"""`tokentee run`: settings and workers."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 from addon.commands import run as module
 from addon.commands.run import run
 from addon.run.call.arguments import parse
-from ledger.store import db
 
 
 @pytest.fixture(autouse=True)
@@ -18,26 +17,6 @@ def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"TOKENTEE_{name}", "")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
-
-
-def test_live_is_top_of_the_ledger_that_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    url = f"sqlite:///{tmp_path}/l.sqlite3"
-    db.ensure(url).dispose()
-    assert run(["--live", "--set", f"ledger_url={url}"]) == 0
-    assert capsys.readouterr().out.startswith("tokentee top, ")
-
-
-def test_live_takes_the_ledger_of_the_config_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("TOKENTEE_CONFIG", "tokentee.toml")  # by itself it is not trusted
-    url = f"sqlite:///{tmp_path}/l.sqlite3"
-    db.ensure(url).dispose()
-    (tmp_path / "tokentee.toml").write_text(f'ledger = "{url}"\nworkers = 3\n')
-    assert run(["--live"]) == 0
-    assert capsys.readouterr().out.startswith("tokentee top, ")
 
 
 def test_where_the_number_of_workers_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

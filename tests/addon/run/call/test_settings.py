@@ -186,11 +186,9 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
         ("--worker 2", "did you mean --workers?"),
         ("--expect costs.toml", "--expect is for a command"),
         ("--expect-update -- true", "--expect-update writes the file that --expect names"),
-        ("--live -- true", "--live shows what runs already"),
-        ("--live --workers 2", "--live shows what runs already"),
-        ("--liv", "did you mean --live?"),
         ("--quiet=1 -- ls", "run has no option --quiet with a value: it takes none"),
-        ("--ledger sqlite:///x.db -- true", "--set ledger_url=URL or TOKENTEE_LEDGER"),
+        ("--legder sqlite:///x.db -- true", "did you mean --ledger?"),
+        ("--ledger", "--ledger needs a value"),
     ],
 )
 def test_a_wrong_call_is_refused(words: str, named: str):
@@ -200,6 +198,14 @@ def test_a_wrong_call_is_refused(words: str, named: str):
 
 
 def test_what_the_call_sets():
-    call = parse(["--live", "--set", "a=1", "--set", "ab=2", "-s", "file", "--set", "a=3=4"])
-    assert call.live
+    call = parse(["--set", "a=1", "--set", "ab=2", "-s", "file", "--set", "a=3=4"])
     assert set_options(call.options) == {"a": "3=4", "ab": "2"}
+    words = "--ledger=sqlite:///x --prices p.toml --capture c --tag a=b --tag c=d=e -- ls --tag x"
+    call = parse(words.split())
+    assert set_options(call.options) == {
+        "ledger_url": "sqlite:///x",
+        "tee_prices": "p.toml",
+        "tee_capture": "c",
+        "tee_tags": "a=b,c=d=e",
+    }
+    assert call.command == ("ls", "--tag", "x")
