@@ -33,7 +33,7 @@ from ledger.figures.figures import plus
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, remarked
 from ledger.model.exchange import Billing, Exchange, Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
@@ -175,7 +175,8 @@ def read_again(
             tally.same += 1
             further = None
         else:
-            further = reading, charge(exchange, reading, book)
+            lines = charge(exchange, reading, book)
+            further = remarked(reading, lines), lines
             model = printable(exchange.model or "(none)")
             tally.changes[exchange.dialect, model] += _change(booked, *further)
         tally.has_limits = tally.has_limits or bool(limits)

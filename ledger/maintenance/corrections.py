@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from msgspec.structs import asdict, replace
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.charge import Charge
+from ledger.model.charge import DIFFERS, Charge
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Quota, Reading, State
 from ledger.store import db
@@ -100,7 +100,10 @@ def _booked(connection: Connection, row: Any) -> Booked | None:
 
 def differences(booked: Reading, reading: Reading) -> dict[str, tuple[Any, Any]]:
     """The figures that differ from the booked ones: name -> (booked, now)."""
-    before, now = _values(booked), _values(reading)
+    # What the provider's own figure differs from was remarked when it was priced.
+    remarks = tuple(each for each in booked.usage.remarks if not each.startswith(DIFFERS))
+    before = _values(replace(booked, usage=replace(booked.usage, remarks=remarks)))
+    now = _values(reading)
     return {name: (before[name], now[name]) for name in _FIGURES if before[name] != now[name]}
 
 

@@ -6,12 +6,16 @@ from datetime import datetime
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.exchange import COVERED, UsageSource
+from ledger.model.exchange import COVERED, Reading, UsageSource
 
 PROVIDER = "provider"
 """The price source of a cost that the provider reports."""
+DIFFERS = "the provider's own figure differs"
+"""Begins the reason of a charge, and the remark of a request, whose cost the provider states and
+whose list value is another by more than a thousandth: one of the two is wrong, or the seller's."""
 
 
 class Charge(Struct, frozen=True, kw_only=True):
@@ -40,6 +44,16 @@ class Charge(Struct, frozen=True, kw_only=True):
     reason: Annotated[
         str | None, Column("Why there is no price, or why it was priced again", TEXT_CHARACTERS_MAX)
     ] = None
+
+
+def remarked(reading: Reading, lines: Iterable[Charge]) -> Reading:
+    """The reading with a remark if the provider's own figure differs from ours."""
+    for line in lines:
+        if line.reason and line.reason.startswith(DIFFERS):
+            remark = line.reason.partition("; ")[0]
+            usage = replace(reading.usage, remarks=(*reading.usage.remarks, remark))
+            return replace(reading, usage=usage)
+    return reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

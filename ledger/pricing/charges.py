@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ledger.model.charge import PROVIDER, Charge
+from ledger.model.charge import DIFFERS, PROVIDER, Charge
 from ledger.model.exchange import COVERED, Exchange, Reading
 from ledger.model.money import AMOUNT_MAX, usd_text
 from ledger.model.usage import REFUSAL, REFUSED, Usage
@@ -92,6 +92,9 @@ def charge(
         lines = [
             replace(line, unit_picousd=None, amount_picousd=None, reason=BEYOND) for line in lines
         ]
+    if lines and not is_covered and (difference := _difference(lines, usage, own)):
+        reason = "; ".join(filter(None, (difference, lines[0].reason)))
+        lines[0] = replace(lines[0], reason=reason)
     bill = None if is_covered else _bill(usage, own)
     if bill is not None:
         return _reported(bill, usage, _list_value(lines, own), at)
@@ -129,15 +132,37 @@ def _bill(usage: Usage, sheet: Sheet) -> int | None:
     return bill if bill is not None and bill <= AMOUNT_MAX else None
 
 
+def _listed(lines: list[Charge], sheet: Sheet) -> tuple[int | None, bool]:
+    """What the lines cost at the list price, without the provider's own unit, and whether that is
+    all; None: no price is known."""
+    amounts = [line.amount_picousd for line in lines if line.line != sheet.bill]
+    known = [amount for amount in amounts if amount is not None]
+    return (sum(known) if known else None), len(known) == len(amounts) and not sheet.partial
+
+
 def _list_value(lines: list[Charge], sheet: Sheet) -> str:
-    """What the lines cost at the list price, for the reason of a line with the provider's bill."""
-    lines = [line for line in lines if line.line != sheet.bill]
-    known = [line.amount_picousd for line in lines if line.amount_picousd is not None]
-    if not known:
-        return f"the provider's own bill; {lines[0].reason if lines else 'no list value'}"
-    part = "" if len(known) == len(lines) and not sheet.partial else "at least "
-    sources = ", ".join(dict.fromkeys(line.price_source for line in lines))
-    return f"the provider's own bill; list value {part}{usd_text(sum(known))} ({sources})"
+    """The list value, for the reason of a line with the provider's bill."""
+    listed, is_whole = _listed(lines, sheet)
+    reason = lines[0].reason if lines else None
+    if listed is None:
+        return f"the provider's own bill; {reason or 'no list value'}"
+    of = (each.price_source for each in lines if each.line != sheet.bill)
+    sources = ", ".join(dict.fromkeys(of))
+    value = f"list value {'' if is_whole else 'at least '}{usd_text(listed)} ({sources})"
+    begin = f"{reason.partition('; ')[0]}; " if reason and reason.startswith(DIFFERS) else ""
+    return f"{begin}the provider's own bill; {value}"
+
+
+def _difference(lines: list[Charge], usage: Usage, sheet: Sheet) -> str | None:
+    """How the provider's own figure differs from the list value, by more than a thousandth."""
+    theirs = reported_picousd(usage) if sheet.bill in ("", REPORTED_BILL) else _bill(usage, sheet)
+    ours, is_whole = _listed(lines, sheet)
+    is_known = not usage.is_byok or usage.reported_upstream_cost_picousd is not None
+    if theirs is None or ours is None or not (is_whole and is_known):
+        return None
+    if abs(theirs - ours) * 1000 <= theirs:
+        return None
+    return f"{DIFFERS}: ${usd_text(theirs)}, and the list value is ${usd_text(ours)}"
 
 
 def reported_picousd(usage: Usage) -> int | None:

@@ -13,7 +13,7 @@ import orjson
 from msgspec.structs import replace
 
 from ledger.model import door
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, remarked
 from ledger.model.exchange import Exchange, Reading, Source
 from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import SetAside, shown
@@ -135,6 +135,7 @@ class Batches:
             job.row = batch_insert.open_row(exchange, self._node)
         else:
             lines = self._charges(exchange, reading)
+            reading = remarked(reading, lines)
             node = self._node if exchange.source is Source.LIVE else None
             job.row = batch_insert.settled_row(exchange, reading, lines, node)
 

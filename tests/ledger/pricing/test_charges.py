@@ -6,8 +6,10 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from ledger.model.exchange import UsageSource
+from ledger.model.charge import remarked
+from ledger.model.exchange import Billing, UsageSource
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.charges import charge, reported_picousd
@@ -194,6 +196,48 @@ def test_the_providers_figure_is_never_added_to_ours():
         exchange(), reading(output_tokens=10, reported_cost_picousd=170_000_000), Book()
     )
     assert amounts(charges) == {"output": (10, 15_000_000, 150_000_000)}
+
+
+@pytest.mark.parametrize("bill", ["", "reported"])
+@pytest.mark.parametrize(
+    ("figure", "differs"),
+    # 10 out at $15 a million: 150 000 000 pico-USD
+    [
+        (150_000_000, False),
+        (150_150_000, False),
+        (150_151_000, True),
+        (149_850_000, True),
+        (0, True),
+    ],
+)
+def test_a_figure_of_the_provider_that_differs_by_more_than_a_thousandth_is_remarked(
+    bill, figure, differs
+):
+    read = reading(output_tokens=10, reported_cost_picousd=figure)
+    charges = charge(exchange(), read, Book(own=Sheet(RATES, "", bill=bill)))
+    assert cost(charges) == (figure if bill else 150_000_000)
+    remarks = remarked(read, charges).usage.remarks
+    assert bool(remarks) is differs
+    assert all(
+        each.startswith("the provider's own figure differs: ") and each.endswith("is $0.00015")
+        for each in remarks
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tool_units": {"unlisted": 1}},
+        {"is_byok": True},
+        {},
+        {"output_tokens": None, "input_tokens": None},
+    ],
+    ids=["the-list-value-is-not-whole", "the-upstream-bills-beside", "covered", "no-usage"],
+)
+def test_figures_that_cannot_be_compared_do_not_differ(more):
+    read = reading(**{"output_tokens": 10, "reported_cost_picousd": 7, **more})
+    read = replace(read, billing=Billing.PLAN) if more == {} else read
+    assert remarked(read, charge(exchange(), read, Book())).usage.remarks == ()
 
 
 @pytest.mark.parametrize(
