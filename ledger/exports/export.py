@@ -26,7 +26,7 @@ from ledger.settings.rates import Currency
 from ledger.store.adding_up import SPLIT, charged
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import REQUEST_COLUMNS, Scope, as_text, conditions, requests, snapshot
-from ledger.store.tables import charges
+from ledger.store.tables import current_charges
 from ledger.text.origins import host_of
 
 type Rows = Iterator[tuple[date, tuple[Any, ...]]]
@@ -102,8 +102,11 @@ def count_unpriced_charges(engine: Engine, scope: Scope) -> int:
     with engine.connect() as connection:
         return connection.execute(
             sa.select(sa.func.count())
-            .select_from(charged(charges))
-            .where(charges.c.amount_picousd.is_(None), *conditions(scope, connection.dialect.name))
+            .select_from(charged())
+            .where(
+                current_charges.c.amount_picousd.is_(None),
+                *conditions(scope, connection.dialect.name),
+            )
         ).scalar_one()
 
 
@@ -120,13 +123,15 @@ def _requests(connection: Connection, scope: Scope, _: Wanted) -> Rows:
 def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
     query = (
         sa.select(
-            *(charges.c[name] for name in CHARGE_COLUMNS if name != "model"),
-            sa.func.coalesce(charges.c.model, requests.c.model).label("priced_model"),
+            *(current_charges.c[name] for name in CHARGE_COLUMNS if name != "model"),
+            sa.func.coalesce(current_charges.c.model, requests.c.model).label("priced_model"),
             *(as_text(requests.c[name]).label(name) for name in ATTRIBUTION),
         )
-        .select_from(charged(charges))
+        .select_from(charged())
         .where(*conditions(scope, connection.dialect.name))
-        .order_by(charges.c.opened_at, charges.c.exchange_id, charges.c.ordinal)
+        .order_by(
+            current_charges.c.opened_at, current_charges.c.exchange_id, current_charges.c.ordinal
+        )
     )
     for row in connection.execute(query):
         known = row._mapping
@@ -142,7 +147,7 @@ def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
 
 
 def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -> Rows:
-    r, c = requests.c, charges.c
+    r, c = requests.c, current_charges.c
     is_postgresql = connection.dialect.name == "postgresql"
     hour: sa.ColumnElement[Any] = (
         sa.func.date_trunc("hour", r.opened_at, "UTC", type_=Instant())
@@ -176,7 +181,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
             sa.func.sum(c.amount_picousd // SPLIT).label("high"),
             sa.func.sum(c.amount_picousd % SPLIT).label("low"),
         )
-        .select_from(charged(charges))
+        .select_from(charged())
         .where(
             c.amount_picousd.is_not(None),
             r.usage_source != "estimated",  # part of no total

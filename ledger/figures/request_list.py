@@ -21,10 +21,9 @@ from ledger.figures.sums import extent
 from ledger.model.errors import WrongCallError
 from ledger.model.exchange import COVERED
 from ledger.pricing.price_lines import is_token_line
-from ledger.store.schema.charged import current_charge
 from ledger.store.schema.sums import CONDITIONS
 from ledger.store.scope import Scope, conditions, requests
-from ledger.store.tables import charges
+from ledger.store.tables import current_charges
 from ledger.text.period import INSTANT
 
 LISTED_MAX = 200
@@ -204,13 +203,12 @@ def _lines_of(
     keys = [(row.opened_at, row.id) for row in rows if row.reading_id is not None]
     if not keys:
         return found
-    c = charges.c
+    c = current_charges.c
     query = (
-        sa.select(charges)
+        sa.select(current_charges)
         .where(
             # One condition per key: SQLite does not use the index for a list of pairs.
-            sa.or_(*((c.opened_at == at) & (c.exchange_id == name) for at, name in keys)),
-            current_charge(charges),
+            sa.or_(*((c.opened_at == at) & (c.exchange_id == name) for at, name in keys))
         )
         .order_by(c.exchange_id, c.reading_id, c.ordinal)
     )

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -17,11 +17,15 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.maintenance.promises import PROMISES, Promise
+from ledger.maintenance.reprice import line_digest
+from ledger.model.charge import Charge, pricing_of
+from ledger.model.exchange import UsageSource
 from ledger.store.keys import instant_text
+from ledger.store.schema.charged import KEPT, LINE, PAST
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import snapshot
-from ledger.store.tables import charges, readings
-from ledger.store.writing.batch_insert import CHARGE_COLUMNS, READING_COLUMNS
+from ledger.store.tables import pricings, readings
+from ledger.store.writing.batch_insert import CHARGE_COLUMNS, PRICING, READING_COLUMNS
 from ledger.sync.merging import reason_of
 
 SHOWN_MAX = 20
@@ -73,28 +77,17 @@ _COLUMNS_0_1 = (
     "reason",
 )
 """In which order version 0.1 made its ids."""
-_CHARGE_COLUMNS_0_1 = (
-    "line",
-    "model",
-    "quantity",
-    "unit_picousd",
-    "amount_picousd",
-    "price_source",
-    "priced_at",
-    "reason",
-)
-_REPRICED = ("line", "model", "quantity", "unit_picousd", "price_source")
-"""What the id of a charge is a digest of that was added by `reprice`."""
 _FORMS = tuple(
     dict.fromkeys(
         (
-            (tuple(READING_COLUMNS), tuple(CHARGE_COLUMNS)),
-            (tuple(name for name in READING_COLUMNS if name != "billing"), tuple(CHARGE_COLUMNS)),
-            (_COLUMNS_0_1, _CHARGE_COLUMNS_0_1),
+            tuple(READING_COLUMNS),
+            tuple(name for name in READING_COLUMNS if name != "billing"),
+            _COLUMNS_0_1,
         )
     )
 )
 """The orders of columns that ids were made with, the latest first."""
+_LINE = tuple(name for name, _ in LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,83 +178,65 @@ def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str
     """The readings opened since then whose id is not the digest of their columns and charges, each
     after its exchange.
 
-    The id of a reading covers its first charges, too, so a change of any of their columns shows.
-    This is the one promise for which every row passes through Python: in the order of the tables,
-    holding one reading at a time. The id of a reading that the database stored only without its
-    charges includes these charges, so a reading without charges is not checked.
+    The id of a reading covers its own charges, too, so a change of any of their columns shows. This
+    is the one promise for which every row passes through Python, one at a time. The id of a reading
+    that the database stored only without its charges includes these charges, so a reading without
+    charges is not checked.
     """
     connection = connection.execution_options(yield_per=ROWS_AT_A_TIME)
-    charged = _Charges(connection, since)
     rows = connection.execute(
-        sa.select(readings)
-        .where(readings.c.opened_at >= since, readings.c.revision >= 1)
-        .order_by(
-            readings.c.opened_at,
-            _by_bytes(connection, readings.c.exchange_id),
-            _by_bytes(connection, readings.c.id),
-        )
+        sa.select(readings).where(readings.c.opened_at >= since, readings.c.revision >= 1)
     )
     for row in rows.mappings():
-        lines = charged.of((row["opened_at"], row["exchange_id"], row["id"]))
-        first = [line for line in lines if line["id"] == f"{row['id']}.{line['ordinal']}"]
-        later = [line for line in lines if line["id"] != f"{row['id']}.{line['ordinal']}"]
-        if (first and not _is_as_written(row, first)) or not all(map(_is_as_priced, later)):
+        lines = orjson.loads(row["charges"])
+        if (lines and not _is_as_written(row, lines)) or not _adds_up(row, lines):
             yield row["exchange_id"], row["id"]
-
-
-class _Charges:
-    """The charges of each reading, in the order in which readings are asked for."""
-
-    def __init__(self, connection: Connection, since: datetime) -> None:
-        rows = connection.execute(
-            sa.select(charges)
-            .where(charges.c.opened_at >= since)
-            .order_by(
-                charges.c.opened_at,
-                _by_bytes(connection, charges.c.exchange_id),
-                _by_bytes(connection, charges.c.reading_id),
-                charges.c.ordinal,
-            )
-        ).mappings()
-        self._groups = groupby(
-            rows, lambda row: (row["opened_at"], row["exchange_id"], row["reading_id"])
+    query = (
+        sa.select(pricings, readings.c.usage_source)
+        .join(
+            readings,
+            (readings.c.opened_at == pricings.c.opened_at)
+            & (readings.c.exchange_id == pricings.c.exchange_id)
+            & (readings.c.id == pricings.c.reading_id),
         )
-        self._next: tuple[Any, list[Any]] | None = None
-        self._step()
-
-    def of(self, key: tuple[Any, ...]) -> list[Any]:
-        """The charges of a reading."""
-        while self._next is not None and self._next[0] < key:
-            self._step()  # of a reading that is not there: another promise
-        if self._next is None or self._next[0] != key:
-            return []
-        lines = self._next[1]
-        self._step()
-        return lines
-
-    def _step(self) -> None:
-        found = next(self._groups, None)
-        self._next = None if found is None else (found[0], list(found[1]))
+        .where(pricings.c.opened_at >= since)
+    )
+    for row in connection.execute(query).mappings():
+        if not _is_as_priced(row, orjson.loads(row["charges"])):
+            yield row["exchange_id"], row["reading_id"]
 
 
-def _by_bytes(connection: Connection, column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-    """A text in the order of Python's, whatever the database's own order of texts is."""
-    return column if connection.dialect.name == "sqlite" else column.collate("C")
+def _is_as_priced(row: Any, lines: Sequence[list[Any]]) -> bool:
+    """Whether a further pricing is what its id says, and each of its own lines what the line's
+    does."""
+    own: list[str] = []
+    for values in lines:
+        line = dict(zip(_LINE, values, strict=True))
+        name = f"{line['ordinal']}.{line['revision']}.{line_digest(SimpleNamespace(**line))}"
+        if line["place"] != KEPT:
+            own.append(name)
+        if line["place"] != KEPT and line["id"] != f"{row['reading_id']}.{name}":
+            return False
+    is_named = row["id"] == f"{row['revision']}:{','.join(own)}"
+    return is_named and _adds_up(row, [values for values in lines if values[-1] != PAST])
 
 
-def _is_as_priced(line: Any) -> bool:
-    """Whether a charge that was added by pricing again is what its id says."""
-    content = "|".join(str(line[name]) for name in _REPRICED)
-    digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-    return bool(line["id"] == f"{line['reading_id']}.{line['ordinal']}.{line['revision']}.{digest}")
+def _adds_up(row: Any, lines: Sequence[list[Any]]) -> bool:
+    """Whether the figures of a pricing are those of its lines."""
+    charges = [
+        Charge(**dict(zip(CHARGE_COLUMNS, values[: len(CHARGE_COLUMNS)], strict=True)))
+        for values in lines
+    ]
+    found = pricing_of(charges, UsageSource(row["usage_source"]))
+    return all(row[name] == getattr(found, name) for name in PRICING)
 
 
-def _is_as_written(row: Any, lines: Sequence[Any]) -> bool:
+def _is_as_written(row: Any, lines: Sequence[list[Any]]) -> bool:
     """Whether the id of a reading is the digest of its columns and charges, in a known form."""
-    for columns, charge_columns in _FORMS:
+    charged = orjson.dumps(lines)
+    for columns in _FORMS:
         if "billing" not in columns and row["billing"] is not None:
             continue
-        charged = orjson.dumps([[_plain(line[name]) for name in charge_columns] for line in lines])
         for usage_json in _spellings(row["usage_json"]):
             values = [usage_json if name == "usage_json" else _plain(row[name]) for name in columns]
             content = orjson.dumps([row["exchange_id"], *values]) + charged

@@ -19,8 +19,8 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Quota, Reading, State
 from ledger.store import db
 from ledger.store.keys import exchange_of, reading_of
-from ledger.store.schema.charged import READING_ORDER, current_charge
-from ledger.store.tables import charges, exchanges, quotas, readings
+from ledger.store.schema.charged import READING_ORDER
+from ledger.store.tables import current_charges, exchanges, quotas, readings
 from ledger.store.writing import batch_insert
 from ledger.sync.merging import REFUSALS, reason_of
 
@@ -76,13 +76,13 @@ def _booked(connection: Connection, row: Any) -> Booked | None:
     if not found or found[0].revision == 0:
         return None
     current = found[0]
+    c = current_charges.c
     amounts = connection.scalars(
-        sa.select(charges.c.amount_picousd).where(
-            charges.c.opened_at == row.opened_at,
-            charges.c.exchange_id == row.id,
-            charges.c.reading_id == current.id,
-            charges.c.amount_picousd.is_not(None),
-            current_charge(charges),
+        sa.select(c.amount_picousd).where(
+            c.opened_at == row.opened_at,
+            c.exchange_id == row.id,
+            c.reading_id == current.id,
+            c.amount_picousd.is_not(None),
         )
     ).all()
     # The placeholder of a lost exchange, which has revision 0, has no version.
@@ -143,22 +143,7 @@ def add_reading(
     if not differences(reading_of(current._mapping), reading):
         return None
     added = replace(reading, revision=current.revision + 1)
-    values = _values(added)
-    key = {"exchange_id": added.exchange_id, "opened_at": added.opened_at}
-    reading_id = batch_insert.reading_id(added, lines)
-    connection.execute(sa.insert(readings).values(id=reading_id, **key, **values))
-    for ordinal, line in enumerate(lines):
-        facts = asdict(line)
-        connection.execute(
-            sa.insert(charges).values(
-                id=f"{reading_id}.{ordinal}",
-                reading_id=reading_id,
-                ordinal=ordinal,
-                revision=1,
-                **key,
-                **dict(zip(facts, batch_insert.cleaned(list(facts.values())), strict=True)),
-            )
-        )
+    connection.execute(sa.insert(readings).values(batch_insert.reading_row(added, lines)))
     return added
 
 

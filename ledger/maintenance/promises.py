@@ -27,12 +27,7 @@ CURRENT_READINGS = """(
       PARTITION BY opened_at, exchange_id ORDER BY revision DESC, read_at, id) AS place
     FROM readings WHERE opened_at >= :since) ranked
   WHERE place = 1)"""
-CURRENT_CHARGES = """(
-  SELECT * FROM (
-    SELECT charges.*, ROW_NUMBER() OVER (
-      PARTITION BY opened_at, exchange_id, reading_id, ordinal ORDER BY revision DESC, id) AS place
-    FROM charges WHERE opened_at >= :since) ranked
-  WHERE place = 1)"""
+CURRENT_CHARGES = "(SELECT * FROM current_charges WHERE opened_at >= :since)"
 CHARGE_OF_READING = (
     "c.opened_at = r.opened_at AND c.exchange_id = r.exchange_id AND c.reading_id = r.id"
 )
@@ -185,18 +180,18 @@ WHERE e.opened_at >= :since AND e.state <> 'open' AND NOT EXISTS (
     ),
     Promise(
         "belonging",
-        "every reading is of an exchange, and every charge of a reading",
+        "every reading is of an exchange, and every pricing of a reading",
         """
 SELECT r.exchange_id AS id, 'reading ' || r.id AS detail FROM readings r
 WHERE r.opened_at >= :since AND NOT EXISTS (
   SELECT 1 FROM exchanges e
   WHERE e.opened_at >= :since AND e.opened_at = r.opened_at AND e.id = r.exchange_id)
 UNION ALL
-SELECT c.exchange_id, 'charge ' || c.id FROM charges c
-WHERE c.opened_at >= :since AND NOT EXISTS (
+SELECT p.exchange_id, 'pricing ' || p.id FROM pricings p
+WHERE p.opened_at >= :since AND NOT EXISTS (
   SELECT 1 FROM readings r
-  WHERE r.opened_at >= :since AND r.opened_at = c.opened_at AND r.exchange_id = c.exchange_id
-    AND r.id = c.reading_id)""",
+  WHERE r.opened_at >= :since AND r.opened_at = p.opened_at AND r.exchange_id = p.exchange_id
+    AND r.id = p.reading_id)""",
     ),
     Promise(
         "lines",

@@ -1,9 +1,9 @@
-"""Database. Prices booked readings again: superseding charges are added, nothing is changed.
+"""Database. Prices booked readings again: a pricing is added, nothing is changed.
 
 A line whose quantity, model or unit price differs gets a charge of the next revision, which names
-the one it replaces and the reason. A line that is the same gets none, even if its price now comes
-from another source, so repricing twice adds nothing. Reports take the highest revision;
-the old figures stay where they were.
+the one it replaces and the reason. A line that is the same is kept, even if its price now comes
+from another source, so repricing twice adds nothing. Reports take the newest pricing; the old
+figures stay where they were.
 """
 
 import hashlib
@@ -13,21 +13,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange
+from ledger.model.charge import Charge, pricing_of
+from ledger.model.exchange import Exchange, UsageSource
 from ledger.model.money import sum_of_known
 from ledger.pricing.charges import NO_SOURCE, charge
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.keys import reading_of
+from ledger.store.schema.charged import KEPT, OWN
 from ledger.store.scope import Scope, conditions, requests, within
-from ledger.store.tables import charges, readings
+from ledger.store.tables import current_charges, pricings, readings
+from ledger.store.writing import batch_insert
 
 BATCH = 1000
 """Exchanges read and written at once: a transaction of some milliseconds beside a live proxy."""
@@ -36,6 +39,7 @@ UNPRICED_MAX = 10_000
 """Kinds of unpriced requests that are looked up, the most frequent first."""
 
 _FIGURES = ("line", "model", "quantity", "unit_picousd", "amount_picousd")
+_SOURCE = ("price_source", "priced_at", "reason")
 
 _PRICED_BY = (
     "id",
@@ -78,9 +82,8 @@ def changes(
     """What would change, by model; writes nothing."""
     found: dict[str | None, RepriceChange] = defaultdict(RepriceChange)
     with engine.connect() as connection:
-        for repriced in _all(connection, book, scope, now, only_unpriced=only_unpriced):
-            if repriced.appended:
-                found[repriced.model] += repriced.change
+        for repriced in _all(connection, book, scope, now, "", only_unpriced=only_unpriced):
+            found[repriced.model] += repriced.change
     return dict(found)
 
 
@@ -93,19 +96,17 @@ def apply(
     reason: str,
     only_unpriced: bool = False,
 ) -> int:
-    """Append the superseding charges; how many there were."""
+    """Append the pricings; how many lines changed."""
     added = 0
     with engine.connect() as reader:
         batch: list[Row] = []
-        for repriced in _all(reader, book, scope, now, only_unpriced=only_unpriced):
-            batch += [
-                {**row, "reason": f"{reason}; {row['reason']}" if row["reason"] else reason}
-                for row in repriced.appended
-            ]
+        for repriced in _all(reader, book, scope, now, reason, only_unpriced=only_unpriced):
+            added += repriced.change.lines
+            batch.append(repriced.pricing)
             if len(batch) >= BATCH:
-                added += _append(engine, batch)
+                _append(engine, batch)
                 batch = []
-        added += _append(engine, batch)
+        _append(engine, batch)
     return added
 
 
@@ -144,16 +145,29 @@ def unpriced_questions(
 class _Repriced:
     model: str | None
     change: RepriceChange
-    appended: list[Row]
+    pricing: Row
 
 
 def _all(
-    connection: Connection, book: PriceBook, scope: Scope, now: datetime, *, only_unpriced: bool
+    connection: Connection,
+    book: PriceBook,
+    scope: Scope,
+    now: datetime,
+    reason: str,
+    *,
+    only_unpriced: bool,
 ) -> Iterator[_Repriced]:
+    """The readings whose charges differ now."""
     for batch in _batches(connection, scope, only_unpriced=only_unpriced):
-        booked = _booked(connection, batch)
+        booked, revisions = _booked(connection, batch)
         for row in batch:
-            yield _reprice(row, booked[row["reading_id"]], book, now)
+            of = row["reading_id"]
+            exchange = Exchange(**{name: row[f"exchange_{name}"] for name in _PRICED_BY})
+            lines = charge(exchange, reading_of(row), book, priced_at=now)
+            lines += tuple(_gone(lines, booked[of][len(lines) :], now))
+            repriced = _reprice(row, booked[of], lines, revisions.get(of, 1) + 1, reason)
+            if repriced is not None:
+                yield repriced
 
 
 def _batches(
@@ -188,42 +202,67 @@ def _batches(
         rows = connection.execute(rest).mappings().all()
 
 
-def _booked(connection: Connection, batch: Sequence[Row]) -> dict[str, list[Row]]:
-    """The current charges of each reading, in their order."""
-    c = charges.c
-    query = (
-        sa.select(c.id, c.reading_id, c.ordinal, c.revision, *(c[name] for name in _FIGURES))
-        .where(c.opened_at.between(batch[0]["opened_at"], batch[-1]["opened_at"]))
-        .order_by(c.reading_id, c.ordinal, c.revision.desc(), c.id)
-    )
+def _booked(
+    connection: Connection, batch: Sequence[Row]
+) -> tuple[dict[str, list[Row]], dict[str, int]]:
+    """The current charges of each reading, in order, and the newest of its further pricings."""
+    c, p = current_charges.c, pricings.c
+    span = batch[0]["opened_at"], batch[-1]["opened_at"]
     wanted = {row["reading_id"] for row in batch}
     found: dict[str, list[Row]] = defaultdict(list)
+    query = sa.select(current_charges).where(c.opened_at.between(*span)).order_by(c.ordinal)
     for row in connection.execute(query).mappings():
-        lines = found[row["reading_id"]]
-        if row["reading_id"] in wanted and len(lines) == row["ordinal"]:
-            lines.append(row)
-    return found
+        if row["reading_id"] in wanted:
+            found[row["reading_id"]].append(row)
+    newest = sa.select(p.reading_id, sa.func.max(p.revision)).where(p.opened_at.between(*span))
+    revisions = connection.execute(newest.group_by(p.reading_id))
+    return found, {row[0]: row[1] for row in revisions}
 
 
-def _reprice(row: Row, booked: list[Row], book: PriceBook, now: datetime) -> _Repriced:
-    exchange = Exchange(**{name: row[f"exchange_{name}"] for name in _PRICED_BY})
-    worked_out = charge(exchange, reading_of(row), book, priced_at=now)
-    lines = [*worked_out, *_gone(worked_out, booked[len(worked_out) :], now)]
-    appended = []
-    for ordinal, line in enumerate(lines):
+def _reprice(
+    reading: Row, booked: list[Row], now: Sequence[Charge], revision: int, reason: str
+) -> _Repriced | None:
+    """The pricing of this revision; None: every line is as booked."""
+    lines: list[Charge] = []
+    documents: list[list[Any]] = []
+    own: list[str] = []
+    for ordinal, line_now in enumerate(now):
+        line = line_now
         old = booked[ordinal] if ordinal < len(booked) else None
-        if old is None or any(getattr(line, name) != old[name] for name in _FIGURES):
-            appended.append(_row(row, ordinal, line, old))
+        if old is not None and all(getattr(line, name) == old[name] for name in _FIGURES):
+            line = replace(line, **{name: old[name] for name in _SOURCE})
+            place = [old["id"], ordinal, old["revision"], old["supersedes"], KEPT]
+        else:
+            # Of the content, so that a ledger merged with one that was repriced alike is the same.
+            line_revision = old["revision"] + 1 if old else 1
+            own.append(f"{ordinal}.{line_revision}.{line_digest(line)}")
+            name = f"{reading['reading_id']}.{own[-1]}"
+            place = [name, ordinal, line_revision, old and old["id"], OWN]
+            line = replace(line, reason=f"{reason}; {line.reason}" if line.reason else reason)
+        lines.append(line)
+        documents.append([*batch_insert.charge_values(line), *place])
+    if not own:
+        return None
+    usage_source = UsageSource(reading["usage_source"])
+    pricing = {
+        "id": f"{revision}:{','.join(own)}",
+        "exchange_id": reading["exchange_id"],
+        "opened_at": reading["opened_at"],
+        "reading_id": reading["reading_id"],
+        "revision": revision,
+        **asdict(pricing_of(lines, usage_source)),
+        "charges": orjson.dumps(documents).decode(),
+    }
     change = RepriceChange(
         requests=1,
-        lines=len(appended),
+        lines=len(own),
         before_picousd=sum_of_known(old["amount_picousd"] for old in booked),
         after_picousd=sum_of_known(line.amount_picousd for line in lines),
     )
-    return _Repriced(row["model"], change, appended)
+    return _Repriced(reading["model"], change, pricing)
 
 
-def _gone(worked_out: tuple[Charge, ...], old: list[Row], now: datetime) -> Iterator[Charge]:
+def _gone(worked_out: Sequence[Charge], old: list[Row], now: datetime) -> Iterator[Charge]:
     """Charges of zero for booked lines that today's pricing no longer has."""
     first = worked_out[0] if worked_out else None
     is_priced = any(line.amount_picousd is not None for line in worked_out)
@@ -244,27 +283,14 @@ def _gone(worked_out: tuple[Charge, ...], old: list[Row], now: datetime) -> Iter
         )
 
 
-def _row(reading: Row, ordinal: int, line: Charge, old: Row | None) -> Row:
-    revision = old["revision"] + 1 if old else 1
+def line_digest(line: Any) -> str:
+    """The end of the id of a line that was priced again: a digest of what it costs."""
     content = f"{line.line}|{line.model}|{line.quantity}|{line.unit_picousd}|{line.price_source}"
-    digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-    return {
-        # Of the content, so that a ledger merged with one that was repriced alike stays the same.
-        "id": f"{reading['reading_id']}.{ordinal}.{revision}.{digest}",
-        "exchange_id": reading["exchange_id"],
-        "opened_at": reading["opened_at"],
-        "reading_id": reading["reading_id"],
-        "ordinal": ordinal,
-        "revision": revision,
-        **asdict(line),
-        "supersedes": old["id"] if old else None,
-    }
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
-def _append(engine: Engine, rows: Sequence[Row]) -> int:
-    if not rows:
-        return 0
-    insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert(charges)
-    with db.writing(engine) as connection:
-        connection.execute(insert.on_conflict_do_nothing(), list(rows))
-    return len(rows)
+def _append(engine: Engine, rows: Sequence[Row]) -> None:
+    if rows:
+        insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert(pricings)
+        with db.writing(engine) as connection:
+            connection.execute(insert.on_conflict_do_nothing(), list(rows))

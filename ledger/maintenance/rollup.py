@@ -69,7 +69,7 @@ _TRIGGERS = (
     "exchanges_changed_late",
     "exchanges_dropped",
     "readings_added_late",
-    "charges_added_late",
+    "pricings_added_late",
 )
 
 type Values = Mapping[str, Any]
@@ -138,7 +138,7 @@ def _close_days(engine: Engine, today: date) -> bool:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
             connection.exec_driver_sql(
-                "LOCK TABLE exchanges, readings, charges IN SHARE ROW EXCLUSIVE MODE"
+                "LOCK TABLE exchanges, readings, pricings IN SHARE ROW EXCLUSIVE MODE"
             )
         days = _days_with_rows(connection, _end_of_what_is_over(connection), midnight(today))
         if end is None and not days:

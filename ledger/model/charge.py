@@ -1,4 +1,5 @@
-"""Pure. A charge: one priced line of a reading. Charges are append-only."""
+"""Pure. A charge: one priced line of a reading; a pricing: all lines of one reading, and what they
+add up to. Both are append-only."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,6 +55,86 @@ def remarked(reading: Reading, lines: Iterable[Charge]) -> Reading:
             usage = replace(reading.usage, remarks=(*reading.usage.remarks, remark))
             return replace(reading, usage=usage)
     return reading
+
+
+class Pricing(Struct, frozen=True):
+    """What the charges of one reading add up to. Reports add up millions of requests, and reading
+    the lines of each costs 25 µs on SQLite, its whole row 1 µs (measured)."""
+
+    cost_state: Annotated[
+        str | None,
+        Column(
+            "priced, partial (some lines have no price), unpriced, or reported (the provider's own "
+            "figure); NULL: no usage to price"
+        ),
+    ]
+    amount_picousd: Annotated[int | None, Column("Sum of the lines; NULL: none is priced")]
+    list_value_picousd: Annotated[
+        int | None, Column("The same without the provider's own figures, which are no list price")
+    ]
+    saved_picousd: Annotated[
+        int | None,
+        Column("What the cached tokens would have cost as uncached input, less their cost"),
+    ]
+    extra_input_tokens: Annotated[
+        int | None, Column("Input tokens of further iterations, billed beside input_tokens")
+    ]
+    extra_output_tokens: Annotated[
+        int | None, Column("Output tokens of further iterations, billed beside output_tokens")
+    ]
+
+
+_CACHED = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h", "cache_write_12h")
+_INPUT = ("uncached_input", "cache_", "input_")
+_OUTPUT = ("output", "reasoning", "citation")
+_UNITS_MAX = 10**9
+"""No real line has more, and no token costs a thousandth of a USD. Upstream figures are untrusted:
+larger ones are left out where a product would exceed 64 bits."""
+_TOTAL_MAX = 9 * 10**18
+"""64 bits just hold it; a larger total is not known."""
+
+
+def pricing_of(lines: Iterable[Charge], usage_source: UsageSource) -> Pricing:
+    """What the lines of a pricing add up to."""
+    count = priced = reported = amount = listed = cached_amount = 0
+    cached: int | None = None
+    uncached_unit: int | None = None
+    extra_input: int | None = None
+    extra_output: int | None = None
+    for line in lines:
+        count += 1
+        name, is_bounded = line.line, line.quantity <= _UNITS_MAX
+        if line.amount_picousd is not None:
+            priced += 1
+            amount += line.amount_picousd
+            is_reported = line.price_source == PROVIDER
+            reported += is_reported
+            listed += 0 if is_reported else line.amount_picousd
+            if name in _CACHED and is_bounded:
+                cached = (cached or 0) + line.quantity
+                cached_amount += line.amount_picousd
+            elif name == "uncached_input":
+                uncached_unit = line.unit_picousd
+        if "." in name and is_bounded:
+            part = name.rpartition(".")[2]
+            if part.startswith(_INPUT):
+                extra_input = (extra_input or 0) + line.quantity
+            elif part.startswith(_OUTPUT):
+                extra_output = (extra_output or 0) + line.quantity
+    state = "partial" if priced < count else "reported" if reported == count else "priced"
+    if not priced:
+        state = "unpriced"
+    saved = None
+    if cached is not None and uncached_unit is not None and uncached_unit <= _UNITS_MAX:
+        saved = cached * uncached_unit - cached_amount
+    return Pricing(
+        state if count or usage_source is not UsageSource.NONE else None,
+        amount if priced and amount <= _TOTAL_MAX else None,
+        listed if priced > reported and listed <= _TOTAL_MAX else None,
+        saved,
+        extra_input,
+        extra_output,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

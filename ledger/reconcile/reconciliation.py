@@ -31,7 +31,7 @@ from ledger.store.adding_up import SPLIT, charged
 from ledger.store.keys import midnight
 from ledger.store.schema.charged import IS_BILLED
 from ledger.store.scope import Scope, conditions, dimension, requests, snapshot, time_of
-from ledger.store.tables import charges
+from ledger.store.tables import current_charges
 from ledger.text.origins import host_of
 
 _RULES_IN = re.compile(r" x([0-9.]+) rule ([^ ]+)")
@@ -138,17 +138,17 @@ def _charged(
         dialect = connection.dialect.name
         names = [
             *(dimension(word, dialect) for word in words),
-            charges.c.line,
+            current_charges.c.line,
             *(further(dialect) if further else ()),
         ]
         sums = [
             sa.func.sum(part)
-            for column in (charges.c.quantity, charges.c.amount_picousd)
+            for column in (current_charges.c.quantity, current_charges.c.amount_picousd)
             for part in (column // SPLIT, column % SPLIT)
         ]
         return connection.execute(
             sa.select(*names, *sums)
-            .select_from(charged(charges))
+            .select_from(charged())
             .where(sa.text(IS_BILLED.format("requests")), *conditions(scope, dialect))
             .group_by(*names)
             .limit(rows_max)
@@ -177,7 +177,11 @@ def _groups(
             for moment in (requests.c.opened_at, requests.c.settled_at)
         )
         is_late = sa.func.coalesce(opened < settled, False)
-        return is_late, charges.c.price_source, charges.c.amount_picousd.is_not(None)
+        return (
+            is_late,
+            current_charges.c.price_source,
+            current_charges.c.amount_picousd.is_not(None),
+        )
 
     rows = _charged(engine, around, words, further, causes.GROUPS_MAX + 1)
     for hour, model, origin, tier, key, project, outcome, line, late, source, priced, *sums in rows:

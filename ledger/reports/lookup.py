@@ -11,7 +11,7 @@ from ledger.reports.explain import ExplainedExchange, Facts
 from ledger.reports.layout import Column, Table, unique_beginning
 from ledger.store.schema.charged import READING_ORDER
 from ledger.store.scope import requests, snapshot
-from ledger.store.tables import charges, exchanges, quotas, readings
+from ledger.store.tables import charges, current_charges, exchanges, quotas, readings
 
 PREFIX_LENGTH_MIN = 4
 """A shorter prefix matches too much and is probably a slip."""
@@ -127,16 +127,12 @@ def _pick(rows: list[Facts], word: str) -> Facts:
 def _found(connection: Connection, exchange: Facts) -> ExplainedExchange:
     here = {"opened_at": exchange["opened_at"], "exchange_id": exchange["id"]}
     read = _of(connection, readings, here, sa.text(READING_ORDER.format("readings")))
-    lines = _of(connection, charges, here)
-    lines.sort(key=lambda row: (row["ordinal"], -row["revision"], row["id"]))
-    current: list[Facts] = []
-    past: list[Facts] = []
-    seen: set[int] = set()
-    for line in lines:
-        is_current = line["reading_id"] == read[0]["id"] and line["ordinal"] not in seen
-        (current if is_current else past).append(line)
-        if is_current:
-            seen.add(line["ordinal"])
+    c = current_charges.c
+    of_reading = here | {"reading_id": read[0]["id"]}
+    current = _of(connection, current_charges, of_reading, c.ordinal)
+    counting = {line["id"] for line in current}
+    past = [line for line in _of(connection, charges, here) if line["id"] not in counting]
+    past.sort(key=lambda row: (row["ordinal"], -row["revision"], row["id"]))
     again = connection.execute(
         sa.select(exchanges.c.id)
         .where(
@@ -156,7 +152,10 @@ def _found(connection: Connection, exchange: Facts) -> ExplainedExchange:
 
 
 def _of(
-    connection: Connection, table: sa.Table, here: Mapping[str, Any], *order: sa.TextClause
+    connection: Connection,
+    table: sa.Table,
+    here: Mapping[str, Any],
+    *order: sa.ColumnElement[Any] | sa.TextClause,
 ) -> list[dict[str, Any]]:
     query = sa.select(table).where(*(table.c[name] == value for name, value in here.items()))
     query = query.order_by(*order)

@@ -148,11 +148,12 @@ def drop(engine: Engine, those: sa.ColumnElement[bool]) -> int:
             _allow(connection, allowed=True)
             keys = [(instant_text(row.opened_at), row.id) for row in rows]
             existing = set(sa.inspect(connection).get_table_names())
-            for table in OF_EXCHANGES:
-                if table.name in existing:
-                    key = "id" if table is exchanges else "exchange_id"
+            # Until schema 0018, `charges` is a table.
+            for table in ("charges", *(each.name for each in OF_EXCHANGES)):
+                if table in existing:
+                    key = "id" if table == exchanges.name else "exchange_id"
                     which = f"(opened_at, {key}) IN ({chosen(connection.dialect.name)})"
-                    statement = sa.text(f"DELETE FROM {table.name} WHERE {which}")
+                    statement = sa.text(f"DELETE FROM {table} WHERE {which}")
                     connection.execute(statement, parameters(keys))
             _allow(connection, allowed=False)
             _note_dropped_until(connection, rows[-1].opened_at)

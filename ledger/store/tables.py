@@ -1,14 +1,14 @@
 """Database. The schema, one MetaData for SQLite and PostgreSQL.
 
 exchanges   one row per HTTP exchange; `open` when its request goes upstream, settled once
-readings    what the meter read; append-only, the highest revision counts
-charges     priced lines of a reading; append-only, the highest revision of each line counts
+readings    what the meter read, with its first pricing; append-only, the highest revision counts
+pricings    further pricings of a reading; append-only, the highest revision counts
 daily, daily_by, hourly_usage, hourly, unpriced_lines, stale_days   sums of days that are over
             (`rollup.py`)
 segments    sizes and hashes of the parts of a chat request; dropped before the others
 meta, learned, nodes, outbox, set_aside   internal state of the ledger
 
-Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions all three tables by
+Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions the large tables by
 time, a distributed one spreads them by exchange, and rows of one exchange lie together in either.
 `opened_at` comes first, so that new rows go to one end of each index and a report over a period
 reads adjacent rows.
@@ -25,14 +25,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, Pricing
 from ledger.model.exchange import QUOTA_KEY, Exchange, Reading
 from ledger.model.usage import TOKENS, Usage
-from ledger.store.schema.columns import Instant, sql_columns
+from ledger.store.schema.columns import Instant, JsonText, sql_columns
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
 from ledger.store.schema.views import HOURLY, UNPRICED
 
-PARTITIONED = ("exchanges", "readings", "charges")
+PARTITIONED = ("exchanges", "readings")
 """Tables that PostgreSQL keeps in one partition a month."""
 
 metadata = sa.MetaData(
@@ -95,6 +95,15 @@ def _reference(columns: list[str], referred: list[str]) -> sa.ForeignKeyConstrai
     constraint = sa.ForeignKeyConstraint(columns, referred)
     constraint.ddl_if(dialect="sqlite")
     return constraint
+
+
+def _pricing() -> list[sa.Column[Any]]:
+    """The lines of a pricing, and what they add up to."""
+    lines = "Its lines, a JSON array each, in the order of `batch_insert.CHARGE_COLUMNS`"
+    return [
+        *sql_columns(Pricing),
+        _column("charges", JsonText, lines, nullable=False, server_default="[]"),
+    ]
 
 
 def _sortable(name: str) -> sa.CheckConstraint:
@@ -178,6 +187,7 @@ readings = sa.Table(
     _text("id", "Digest of the reading and its charges", nullable=False),
     *sql_columns(Reading),
     *sql_columns(Usage),
+    *_pricing(),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "id"),
     _reference(["opened_at", "exchange_id"], ["exchanges.opened_at", "exchanges.id"]),
     _check("usage_source IN ('reported', 'partial', 'estimated', 'none')", "usage_source"),
@@ -189,40 +199,53 @@ readings = sa.Table(
         "reported_cost_picousd",
         "reported_upstream_cost_picousd",
     ),
-    *_valid_json("tool_units", "further", "remarks", "usage_json"),
+    *_valid_json("tool_units", "further", "remarks", "usage_json", "charges"),
     comment="What the meter read from an exchange; append-only",
 )
 
-charges = sa.Table(
-    "charges",
+pricings = sa.Table(
+    "pricings",
     metadata,
-    _text("id", "Digest of the charge", nullable=False),
+    _text("id", "Digests of its own lines", nullable=False),
     _text("exchange_id", "The exchange that is charged", nullable=False),
     _instant("opened_at", "The exchange's opened_at", nullable=False),
     _text("reading_id", "The reading that is priced", nullable=False),
-    _column("ordinal", sa.Integer, "The line's place in its reading, from 0", nullable=False),
     _column(
         "revision",
         sa.Integer,
-        "1 when first priced; of one reading and ordinal the highest counts, of equal ones the "
-        "one with the smallest id",
+        "From 2; of one reading the highest counts, of equal ones the one with the smallest id",
         nullable=False,
     ),
-    *sql_columns(Charge),
-    sa.PrimaryKeyConstraint("opened_at", "exchange_id", "reading_id", "ordinal", "revision", "id"),
+    *_pricing(),
+    sa.PrimaryKeyConstraint("opened_at", "exchange_id", "reading_id", "revision", "id"),
     _reference(
         ["opened_at", "exchange_id", "reading_id"],
         ["readings.opened_at", "readings.exchange_id", "readings.id"],
     ),
-    *_not_negative("ordinal", "quantity", "unit_picousd", "amount_picousd"),
-    _check("revision >= 1", "revision_from_1"),
-    _check("(revision = 1) = (supersedes IS NULL)", "revisions_supersede"),
-    _check("(unit_picousd IS NULL) = (amount_picousd IS NULL)", "priced_or_not"),
-    _check("amount_picousd = quantity * unit_picousd", "amount_is_exact"),
-    comment="Priced lines of a reading; append-only",
-    # Clustered by its key: the four lines of an exchange lie together, without a second index.
+    _check("revision >= 2", "revision_from_2"),
+    *_valid_json("charges"),
+    comment="Further pricings of a reading, each with all of its lines; append-only",
     sqlite_with_rowid=False,
 )
+
+
+def _lines(view: str) -> sa.Table:
+    """A view of single lines, which is not in `metadata`."""
+    return sa.Table(
+        view,
+        sa.MetaData(),
+        _text("id", "Digest of the charge", nullable=False),
+        _text("exchange_id", "The exchange that is charged", nullable=False),
+        _instant("opened_at", "The exchange's opened_at", nullable=False),
+        _text("reading_id", "The reading that is priced", nullable=False),
+        _column("ordinal", sa.Integer, "The line's place in its reading, from 0", nullable=False),
+        _column("revision", sa.Integer, "1 when first priced", nullable=False),
+        *sql_columns(Charge),
+    )
+
+
+charges = _lines("charges")
+current_charges = _lines("current_charges")
 
 segments = sa.Table(
     "segments",
@@ -261,23 +284,9 @@ quotas = sa.Table(
     sqlite_with_rowid=False,
 )
 
-OF_EXCHANGES = (segments, quotas, charges, readings, exchanges)
+OF_EXCHANGES = (segments, quotas, pricings, readings, exchanges)
 """The tables with rows of an exchange, in the order in which these can be dropped. A copy of a
 ledger with an older schema does not have all of them."""
-
-# Index of the rare lines, so that the views find quickly that an ordinary reading has none.
-for _name, _rule in (
-    ("ix_charges_revised", charges.c.revision > 1),
-    ("ix_charges_further", charges.c.line.like("%.%")),
-    ("ix_charges_unpriced", charges.c.amount_picousd.is_(None)),
-):
-    sa.Index(
-        _name,
-        charges.c.opened_at,
-        charges.c.exchange_id,
-        charges.c.reading_id,
-        sqlite_where=_rule,
-    )
 
 daily = sa.Table(
     "daily",

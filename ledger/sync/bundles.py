@@ -5,7 +5,7 @@ target database parses it. Python passes the text on and reads no row, so a ship
 event loop nearly nothing, and each database needs one statement to read and one to write, whatever
 the other database is.
 
-Writing a bundle is idempotent, and the order of bundles does not matter: readings and charges have
+Writing a bundle is idempotent, and the order of bundles does not matter: readings and pricings have
 digests of their content as keys, and an exchange keeps the later state of open, lost and settled.
 Links depend on the set of exchanges alone (`schema/links.py`). They are computed after the facts
 are written, so the later of two writers sees both members of a pair.
@@ -23,7 +23,7 @@ from sqlalchemy.engine import Connection
 from ledger.store.keys import Key, chosen, parameters
 from ledger.store.schema import links
 from ledger.store.schema.columns import Instant
-from ledger.store.tables import charges, exchanges, quotas, readings, segments
+from ledger.store.tables import exchanges, pricings, quotas, readings, segments
 from ledger.store.writing import batch_insert
 
 LINK_LOCK = 0x746F6B656E6C6E6B
@@ -33,7 +33,7 @@ that two processes agree on a group."""
 _SENT = {
     exchanges: batch_insert.EXCHANGE_COLUMNS,
     readings: tuple(readings.c.keys()),
-    charges: tuple(charges.c.keys()),
+    pricings: tuple(pricings.c.keys()),
     segments: tuple(segments.c.keys()),
     quotas: tuple(quotas.c.keys()),
 }
@@ -45,24 +45,23 @@ type Bundle = list[tuple[sa.Table, tuple[str, ...], str]]
 def read(connection: Connection, keys: Sequence[Key]) -> Bundle:
     """Everything that a ledger knows of these exchanges."""
     bundle: Bundle = []
-    for table in _SENT:
-        if names := _columns(connection, table):
-            statement = _reading(connection.dialect.name, table, names)
-            rows = connection.execute(statement, parameters(keys)).scalar_one()
-            if rows != "[]":
-                bundle.append((table, names, rows))
+    for table, names in _SENT.items():
+        statement = _reading(connection.dialect.name, table, names)
+        rows = connection.execute(statement, parameters(keys)).scalar_one()
+        if rows != "[]":
+            bundle.append((table, names, rows))
     return bundle
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a ledger has of an exchange. Readings and charges are append-only, and their ids are
+    """What a ledger has of an exchange. Readings and pricings are append-only, and their ids are
     digests of their content, so equal ids are equal facts."""
 
     state: str
     readings: str | None
     """Their ids, with spaces between."""
-    charges: str | None
+    pricings: str | None
     quotas: str | None = None
 
     def covers(self, other: "Known") -> bool:
@@ -70,7 +69,7 @@ class Known:
         return self == other or (
             _STATES.index(self.state) >= _STATES.index(other.state)
             and _are_in(other.readings, self.readings)
-            and _are_in(other.charges, self.charges)
+            and _are_in(other.pricings, self.pricings)
             and _are_in(other.quotas, self.quotas)
         )
 
@@ -103,7 +102,7 @@ def known_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Known]:
 
 
 def _known(connection: Connection, condition: str, values: dict[str, Any]) -> dict[Key, Known]:
-    """Key, state, ids of readings, of charges and of what was stated of limits."""
+    """Key, state, ids of readings, of further pricings and of what was stated of limits."""
     if connection.dialect.name == "sqlite":
         opened_at, ids = "e.opened_at", "group_concat"  # in the order of the primary key
     else:
@@ -111,8 +110,11 @@ def _known(connection: Connection, condition: str, values: dict[str, Any]) -> di
     its = "WHERE opened_at = e.opened_at AND exchange_id = e.id"
     of_tables = ", ".join(
         f"(SELECT {ids}({one}, ' ') FROM {table} {its})"
-        for table, one in ((readings, "id"), (charges, "id"), (quotas, 'kind || "window"'))
-        if table is not quotas or _columns(connection, table)  # a copy of an older schema
+        for table, one in (
+            (readings, "id"),
+            (pricings, "reading_id || id"),
+            (quotas, 'kind || "window"'),
+        )
     )
     query = f"SELECT {opened_at}, e.id, e.state, {of_tables} FROM exchanges e WHERE {condition}"
     rows = connection.execute(sa.text(query), values)
@@ -138,18 +140,6 @@ def link(connection: Connection, keys: Sequence[Key]) -> None:
     if connection.execute(sa.text(f"{have_company} LIMIT 1"), values).first() is not None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LINK_LOCK)))
         connection.execute(sa.text(f"SELECT {links.FUNCTION}(CAST(:keys AS jsonb))"), values)
-
-
-def _columns(connection: Connection, table: sa.Table) -> tuple[str, ...]:
-    """The columns that both this version and the ledger have: an older ledger has fewer."""
-    if connection.dialect.name == "sqlite":
-        # Asked with each bundle: reflection took a fifth of the CPU of a turn (measured).
-        there = set(connection.scalars(_COLUMNS, {"table": table.name}))
-    elif (inspected := sa.inspect(connection)).has_table(table.name):
-        there = {column["name"] for column in inspected.get_columns(table.name)}
-    else:
-        there = set()
-    return tuple(name for name in _SENT[table] if name in there)
 
 
 def _storable(rows: str) -> str:
@@ -214,6 +204,3 @@ def _writing(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
         f"INSERT INTO {table.name} ({quoted}) SELECT {values} FROM {source} "
         f"WHERE true ON CONFLICT {conflict}"
     )
-
-
-_COLUMNS = sa.text("SELECT name FROM pragma_table_info(:table)")

@@ -4,16 +4,20 @@ Order, repetition and interruption do not matter (`bundles.py`). A bundle whose 
 refuses is halved until the rows at fault stand alone; they are set aside and the rest goes in.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db, retention, secret
-from ledger.store.engines import urls
+from ledger.store.engines import migration, sqlite_file, urls
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.keys import Key
 from ledger.store.tables import exchanges
 from ledger.sync import bundles
@@ -75,7 +79,7 @@ def sync(
         if with_secret:
             _carry_secret(source, target)
         ids = secret.id_in(source), secret.id_in(target)
-        with source.connect() as reader:
+        with _of_this_schema(source) as current, current.connect() as reader:
             total = reader.execute(sa.select(sa.func.count()).select_from(exchanges)).scalar_one()
             months: set[date] = set()
             for batch in _batches(reader):
@@ -95,6 +99,27 @@ def sync(
         refused=tuple(refused),
         has_two_secrets=None not in ids and ids[0] != ids[1],
     )
+
+
+@contextmanager
+def _of_this_schema(source: Engine) -> Iterator[Engine]:
+    """A source to read from: itself, or a migrated copy of an older file, which is not changed."""
+    found = migration.revision_of(source)
+    path = urls.file_of(source.url)
+    if found == REVISION:
+        yield source
+    elif path is None:
+        raise LedgerError(
+            f"{urls.shown(source.url)} has the schema {found}, this is tokentee for {REVISION}: "
+            "run `tokentee db upgrade` on it first"
+        )
+    else:
+        with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
+            copy = Path(folder) / path.name
+            sqlite_file.copy(path, copy)
+            with db.disposing(db.open_engine(f"sqlite:///{copy}")) as engine:
+                migration.upgrade(engine, is_copy=True)
+                yield engine
 
 
 def _carry_secret(source: Engine, target: Engine) -> None:

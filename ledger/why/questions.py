@@ -23,7 +23,7 @@ from ledger.store.adding_up import charged
 from ledger.store.keys import instant_text
 from ledger.store.schema.charged import sum_of
 from ledger.store.scope import Scope, as_text, conditions, requests, snapshot
-from ledger.store.tables import charges, segments
+from ledger.store.tables import current_charges, segments
 from ledger.why.cache import Asked, Judge, Verdict
 from ledger.why.context import Context
 from ledger.why.simulation import Breakpoints, Simulation
@@ -242,12 +242,12 @@ def context(engine: Engine, scope: Scope, session: str | None) -> Filled:
 
 def _input_amounts(engine: Engine, scope: Scope) -> dict[str, int]:
     """What the input of each request was charged, of those with a price."""
-    c, of = charges.alias("c"), requests.c
+    c, of = current_charges.c, requests.c
     query = (
-        sa.select(of.id, sa.literal_column(sum_of("c.amount_picousd"), sa.BigInteger))
-        .select_from(charged(c))
+        sa.select(of.id, sa.literal_column(sum_of("current_charges.amount_picousd"), sa.BigInteger))
+        .select_from(charged())
         .where(*conditions(scope, engine.dialect.name))
-        .where(c.c.line.in_(INPUT_LINES), c.c.amount_picousd.is_not(None))
+        .where(c.line.in_(INPUT_LINES), c.amount_picousd.is_not(None))
         .group_by(of.id)
     )
     with snapshot(engine) as connection:

@@ -48,6 +48,7 @@ SPELLINGS = {
         "moment": "strftime('%Y-%m-%d %H:%M:%f', julianday(:begin) + n * :step / 86400.0, "
         "'+' || ({0} / 1000.0) || ' seconds') || '000Z'",
         "hex": "printf('%016x', {0})",
+        "text": "{0}",
         "json": "TEXT",
         "true": "1",
         "false": "0",
@@ -57,6 +58,7 @@ SPELLINGS = {
         "moment": "date_trunc('milliseconds', CAST(:begin AS timestamptz) "
         "+ (n * :step + {0} / 1000.0) * interval '1 second')",
         "hex": "lpad(to_hex({0}), 16, '0')",
+        "text": "to_char({0} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US\"Z\"')",
         "json": "JSON",
         "true": "true",
         "false": "false",
@@ -118,8 +120,17 @@ FROM drawn"""
 READINGS = """
 INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source,
   input_tokens, cache_read_tokens, output_tokens, reasoning_tokens, tool_units, further, remarks,
-  usage_json, read_at)
-{drawn}
+  usage_json, read_at, cost_state, amount_picousd, list_value_picousd, saved_picousd, charges)
+{drawn}, counted AS (
+  SELECT drawn.*, CASE WHEN usage_source <> 'estimated' THEN cached END AS read,
+    {uncached_input} AS uncached_unit, {cache_read} AS cached_unit, {output} AS output_unit FROM drawn),
+priced AS (
+  SELECT counted.*, input_tokens - COALESCE(read, 0) AS uncached,
+    (input_tokens - COALESCE(read, 0)) * uncached_unit + COALESCE(read, 0) * cached_unit
+      + output_tokens * output_unit AS amount,
+    CASE WHEN output_unit IS NULL THEN '"none","' ELSE '"genai-prices 0.2.3","' END
+      || {settled_text} || CASE WHEN output_unit IS NULL THEN '","no price is known"]'
+        ELSE '",null]' END AS source FROM counted)
 SELECT 'r' || n, 'e' || n, {opened}, 1, '0.1.0', usage_source,
   CASE WHEN usage_source <> 'none' THEN input_tokens END,
   CASE WHEN usage_source IN ('reported', 'partial') THEN cached END,
@@ -128,23 +139,20 @@ SELECT 'r' || n, 'e' || n, {opened}, 1, '0.1.0', usage_source,
   CAST('{{}}' AS {json}), CAST('[]' AS {json}), CAST('[]' AS {json}),
   CASE WHEN usage_source IN ('reported', 'partial') THEN
     CAST('{{"prompt_tokens":' || input_tokens || ',"completion_tokens":' || output_tokens
-      || ',"prompt_tokens_details":{{"cached_tokens":' || cached || '}}}}' AS {json}) END, {settled}
-FROM drawn"""
-CHARGES = """
-INSERT INTO charges (id, exchange_id, opened_at, reading_id, ordinal, revision, line, quantity,
-  unit_picousd, amount_picousd, price_source, priced_at, reason)
-SELECT id, exchange_id, opened_at, reading_id, ordinal, 1, line, quantity, unit, quantity * unit,
-  CASE WHEN unit IS NULL THEN 'none' ELSE 'genai-prices 0.2.3' END, priced_at,
-  CASE WHEN unit IS NULL THEN 'no price is known' END
-FROM ({drawn}
-  SELECT 'r' || n || '.' || o AS id, 'e' || n AS exchange_id, {opened} AS opened_at,
-    'r' || n AS reading_id, o AS ordinal, {settled} AS priced_at,
-    CASE o WHEN 0 THEN 'uncached_input' WHEN 1 THEN 'cache_read' ELSE 'output' END AS line,
-    CASE o WHEN 0 THEN input_tokens - CASE WHEN usage_source <> 'estimated' THEN cached ELSE 0 END
-      WHEN 1 THEN cached ELSE output_tokens END AS quantity,
-    {unit} AS unit
-  FROM drawn CROSS JOIN (SELECT 0 AS o UNION ALL SELECT 1 UNION ALL SELECT 2) ordinals
-  WHERE usage_source <> 'none' AND NOT (o = 1 AND usage_source = 'estimated')) lines"""
+      || ',"prompt_tokens_details":{{"cached_tokens":' || cached || '}}}}' AS {json}) END, {settled},
+  CASE WHEN usage_source = 'none' THEN NULL WHEN amount IS NULL THEN 'unpriced' ELSE 'priced' END,
+  CASE WHEN usage_source <> 'none' THEN amount END,
+  CASE WHEN usage_source <> 'none' THEN amount END,
+  CASE WHEN usage_source <> 'none' THEN read * (uncached_unit - cached_unit) END,
+  CAST(CASE WHEN usage_source = 'none' THEN '[]' ELSE
+    '[["uncached_input",null,' || uncached || ','
+      || COALESCE(uncached_unit || ',' || (uncached * uncached_unit), 'null,null') || ',' || source
+    || COALESCE(',["cache_read",null,' || read || ','
+      || COALESCE(cached_unit || ',' || (read * cached_unit), 'null,null') || ',' || source, '')
+    || ',["output",null,' || output_tokens || ','
+      || COALESCE(output_unit || ',' || (output_tokens * output_unit), 'null,null') || ',' || source
+    || ']' END AS {json})
+FROM priced"""
 
 
 def fill(engine: Engine, rows: int, *, last: int | None = None) -> float:
@@ -166,7 +174,7 @@ def fill(engine: Engine, rows: int, *, last: int | None = None) -> float:
             if not _is_postgresql(engine):
                 connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
                 connection.exec_driver_sql("PRAGMA cache_size = -200000")
-            for text in (EXCHANGES, READINGS, CHARGES):
+            for text in (EXCHANGES, READINGS):
                 connection.execute(sa.text(_escaped(text.format(**words))), bounds)
     _analyze(engine)
     return time.perf_counter() - started
@@ -178,7 +186,7 @@ def _is_postgresql(engine: Engine) -> bool:
 
 def _escaped(text: str) -> str:
     """SQLAlchemy takes `:word` for a parameter, also in a literal."""
-    for literal in ("https:", '":', "%H:", "%M:"):
+    for literal in ("https:", '":', "%H:", "%M:", "HH24:", "MI:"):
         text = text.replace(literal, literal.replace(":", "\\:"))
     return text.replace("\\\\:", "\\:")
 
@@ -210,14 +218,15 @@ def _words(dialect: str) -> dict[str, str]:
         "hex_m": digits.format("m * 2654435761"),
         "hex_key": digits.format("(w % 60 + 1) * 2654435761 * 1009"),
         "hex_session": digits.format("session * 2654435761"),
-        "unit": _units(),
+        "settled_text": spelling["text"].format(moment.format("whole_ms")),
+        **_units(),
     }
     return words | {"drawn": DRAWN.format(**words)}
 
 
-def _units() -> str:
-    """Unit prices by model and line, as the price list has them."""
-    cases = []
+def _units() -> dict[str, str]:
+    """Line -> its unit prices by model, as the price list has them."""
+    cases: dict[str, str] = {}
     for number, (provider, origin, dialect, model) in enumerate(MODELS):
         about = {"origin": origin, "provider": provider, "dialect": dialect}
         exchange = opened("e", at=BEGIN, response_model=model, **about)
@@ -225,8 +234,6 @@ def _units() -> str:
             exchange, usage=Usage(input_tokens=1000, cache_read_tokens=400, output_tokens=100)
         )
         for line in charge(exchange, read, PriceBook(), priced_at=BEGIN):
-            place = {"uncached_input": 0, "cache_read": 1, "output": 2}[line.line]
-            cases.append(
-                f"WHEN model = {number} AND o = {place} THEN {line.unit_picousd or 'NULL'}"
-            )
-    return f"CASE {' '.join(cases)} END"
+            case = f" WHEN {number} THEN {line.unit_picousd or 'NULL'}"
+            cases[line.line] = cases.get(line.line, "CASE model") + case
+    return {line: f"{case} END" for line, case in cases.items()}

@@ -15,11 +15,11 @@ from typing import Any
 import orjson
 import pytest
 import sqlalchemy as sa
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy.engine import Engine
 
 from ledger import recording
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, pricing_of
 from ledger.model.exchange import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db, tables
@@ -204,21 +204,44 @@ def put(place: Engine | str, *entries: Entry) -> None:
 
 
 def charge_again(
-    place: Engine | str, exchange_id: str, ordinal: int, unit: int | None, **more: Any
+    place: Engine | str,
+    exchange_id: str,
+    ordinal: int,
+    unit: int | None,
+    *,
+    name: str | None = None,
+    revision: int = 2,
 ) -> None:
-    """Append another revision of a charge, at another price."""
-    c = tables.charges.c
-    first = (c.exchange_id == exchange_id, c.ordinal == ordinal, c.revision == 1)
+    """Append another pricing, in which one line has another price."""
+    c, names = tables.current_charges.c, batch_insert.CHARGE_COLUMNS
     with on(place) as engine, db.writing(engine) as connection:
-        old = connection.execute(sa.select(tables.charges).where(*first)).one()
-        values = {
-            "id": f"{exchange_id}.{ordinal}.again",
-            "revision": 2,
-            "supersedes": old.id,
-            "unit_picousd": unit,
-            "amount_picousd": None if unit is None else unit * old.quantity,
-        }
-        connection.execute(sa.insert(tables.charges).values({**old._mapping, **values, **more}))
+        query = sa.select(tables.current_charges).where(c.exchange_id == exchange_id)
+        booked = connection.execute(query.order_by(c.ordinal)).all()
+        lines = [Charge(**{name: getattr(old, name) for name in names}) for old in booked]
+        old = lines[ordinal]
+        amount = None if unit is None else unit * old.quantity
+        lines[ordinal] = replace(old, unit_picousd=unit, amount_picousd=amount)
+        name = name or f"{exchange_id}.{ordinal}.again"
+        own = [name, ordinal, revision, booked[ordinal].id, None]
+        places = [
+            [old.id, at, old.revision, old.supersedes, "kept"] for at, old in enumerate(booked)
+        ]
+        places[ordinal] = own
+        documents = [
+            [*batch_insert.charge_values(line), *where]
+            for line, where in zip(lines, places, strict=True)
+        ]
+        connection.execute(
+            sa.insert(tables.pricings).values(
+                id=name,
+                exchange_id=exchange_id,
+                opened_at=booked[0].opened_at,
+                reading_id=booked[0].reading_id,
+                revision=revision,
+                **asdict(pricing_of(lines, UsageSource.REPORTED)),
+                charges=orjson.dumps(documents).decode(),
+            )
+        )
 
 
 def key_of(entry: Entry) -> Key:
@@ -236,16 +259,7 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
     exchange, read, lines = entry
     key = key_of(entry)
     facts = batch_insert._exchange_row(exchange, None)[: len(batch_insert.EXCHANGE_COLUMNS)]
-    read_rows: list[Any] = []
-    charged: list[Any] = []
-    if read is not None:
-        identity = batch_insert.reading_id(read, lines)
-        read_rows = [[identity, exchange.id, key[0], *batch_insert.reading_values(read)]]
-        for ordinal, line in enumerate(lines):
-            figures = [getattr(line, name) for name in batch_insert.CHARGE_COLUMNS]
-            charged.append(
-                [f"{identity}.{ordinal}", exchange.id, key[0], identity, ordinal, 1, *figures]
-            )
+    of_reading = batch_insert.reading_row(read, lines) if read is not None else {}
     kept = [[key[0], exchange.id, exchange.segments]] if exchange.segments else []
     holder = exchange.account or exchange.key_fingerprint or ""
     beside = (exchange.provider, exchange.key_fingerprint, exchange.account, holder)
@@ -253,16 +267,10 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
         [key[0], exchange.id, *beside, key[0], *figures]
         for figures in orjson.loads(batch_insert.quota_rows(exchange.quotas) or "[]")
     ]
-    names = ("id", "exchange_id", "opened_at")
     of_quotas = ("opened_at", "exchange_id", "provider", "key_fingerprint", "account", "holder")
     sent = (
         (tables.exchanges, batch_insert.EXCHANGE_COLUMNS, [facts]),
-        (tables.readings, (*names, *batch_insert.READING_COLUMNS), read_rows),
-        (
-            tables.charges,
-            (*names, "reading_id", "ordinal", "revision", *batch_insert.CHARGE_COLUMNS),
-            charged,
-        ),
+        (tables.readings, tuple(of_reading), [list(of_reading.values())] if of_reading else []),
         (tables.segments, ("opened_at", "exchange_id", "packed"), kept),
         (tables.quotas, (*of_quotas, "observed_at", *batch_insert.QUOTA_COLUMNS), stated),
     )

@@ -33,8 +33,9 @@ def revision_of(engine: Engine) -> str | None:
         return _revision(connection)
 
 
-def upgrade(engine: Engine) -> str | None:
-    """Migrate a ledger to this code's schema; the name of the copy made before, if any."""
+def upgrade(engine: Engine, *, is_copy: bool = False) -> str | None:
+    """Migrate a ledger to this code's schema; the name of the copy made before, if any. None is
+    made of what is a copy itself."""
     try:
         with migrating(engine) as connection:
             found = _revision(connection)
@@ -42,7 +43,7 @@ def upgrade(engine: Engine) -> str | None:
                 return None
             path = urls.file_of(engine.url)
             copy = None
-            if path and found:
+            if path and found and not is_copy:
                 copy = sqlite_file.copy_before(path, found, new_revision=REVISION)
             if path and found is None:
                 _create(connection)

@@ -16,7 +16,7 @@ from ledger.model.errors import LedgerError
 from ledger.store.engines import urls
 from ledger.store.schema import guards, views
 
-REVISION = "0017"
+REVISION = "0018"
 """The migration that this code needs; a test compares it with the newest one."""
 BUSY_MS_MAX = 4_000
 """How long a statement waits for another process's write: far longer than a batch takes, and
@@ -169,21 +169,26 @@ def copies_of(path: Path) -> list[Path]:
 def copy_before(path: Path, revision: str, *, new_revision: str) -> Path:
     """Copy a ledger to a file beside it. Each migration step has one file name: a retry replaces
     the copy of the last attempt."""
-    copy = path.with_name(f"{path.name}.before-{new_revision}-from-{revision}")
-    part = copy.with_name(f"{copy.name}.part")
+    name = path.with_name(f"{path.name}.before-{new_revision}-from-{revision}")
+    part = name.with_name(f"{name.name}.part")
     part.unlink(missing_ok=True)
+    copy(path, part)
+    part.replace(name)
+    return name
+
+
+def copy(path: Path, to: Path) -> None:
+    """Copy a ledger to a new file. LedgerError if there is no place."""
     try:
-        create(part)
+        create(to)
         with (
             contextlib.closing(sqlite3.connect(path)) as source,
-            contextlib.closing(sqlite3.connect(part)) as target,
+            contextlib.closing(sqlite3.connect(to)) as target,
         ):
             source.backup(target)
-        part.replace(copy)
     except (OSError, sqlite3.Error) as error:
-        part.unlink(missing_ok=True)
+        to.unlink(missing_ok=True)
         raise LedgerError(
             f"cannot copy the ledger {path} before its migration: {error}; it is as it was: "
-            "free some disk space for a copy beside it"
+            f"free some disk space for a copy in {to.parent}"
         ) from error
-    return copy

@@ -1,26 +1,22 @@
-"""Database. What a charged request is: the one definition of its current reading and charges, its
-cost, its state and its further tokens, as SQL for both databases.
+"""Database. What a charged request is: the one definition of its current reading and pricing, its
+cost and its lines, as SQL for both databases.
 
     reading   the highest revision, of equal ones the earliest, of those the smallest id
-    charge    of one reading and ordinal: the highest revision, of equal ones the smallest id
+    pricing   the reading's own, or of its further ones (`pricings`) the highest revision, of equal
+              ones the smallest id
 
-The view `requests` asks each term of one request; the sums of days, reports and pages ask the same
-terms of all requests of a period at once (`ledger.store.adding_up`). `tokentee verify` states the
-rules a second time, on purpose, to compare.
+A pricing is one value: its lines, as JSON, and what they add up to (`ledger.model.charge.Pricing`).
+The view `charges` has all lines that were ever booked, `current_charges` those of the pricing of
+each reading that counts. `tokentee verify` states the rules a second time, on purpose, to compare.
 
-`c` is a current charge, `e` an exchange, `r` its current reading.
+`e` is an exchange, `r` its current reading, `p` the further pricing of it that counts, if any.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from ledger.model.charge import PROVIDER
+from ledger.model.charge import Pricing
+from ledger.model.columns import columns_of
 from ledger.model.exchange import COVERED
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 READING_ORDER = "{0}.revision DESC, {0}.read_at, {0}.id"
 """Readings of one exchange in the order in which they count; {0} names the table."""
@@ -47,9 +43,6 @@ PART = 10**9
 """A sum is the sum of its upper and lower part, so that no amount from an upstream overflows."""
 PARTS_MAX = 9 * 10**9
 """Beyond 9.0e18, which 64 bits just hold, a sum is NULL: unknown."""
-TOKENS_MAX = 10**9
-"""No real request has more, and no token costs a thousandth of a USD. Upstream figures are
-untrusted: larger ones are left out where a product would overflow 64 bits."""
 
 NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 """Neither reported nor estimated; {0} names what has the column."""
@@ -62,19 +55,36 @@ IS_REPORTED = "{0}.usage_source <> 'estimated'"
 IS_BILLED = f"{IS_REPORTED} AND {{0}}.billing NOT IN ({_COVERED})"
 """Its charges are part of its cost: its usage was reported, and is billed by tokens."""
 
-# Lines of a further iteration: its kind, a dot, the line. The first condition selects an index.
-FURTHER_INPUT = (
-    "c.line LIKE '%.%' AND "
-    "(c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')"
+PRICING = tuple(columns_of(Pricing))
+FURTHER_PRICING = """LEFT JOIN pricings p
+  ON p.opened_at = r.opened_at AND p.exchange_id = r.exchange_id AND p.reading_id = r.id
+  AND NOT EXISTS (
+    SELECT 1 FROM pricings n
+    WHERE n.opened_at = p.opened_at AND n.exchange_id = p.exchange_id
+      AND n.reading_id = p.reading_id
+      AND (n.revision > p.revision OR (n.revision = p.revision AND n.id < p.id)))"""
+"""A join of a reading `r` with its further pricing that counts."""
+
+LINE = (
+    ("line", "text"),
+    ("model", "text"),
+    ("quantity", "bigint"),
+    ("unit_picousd", "bigint"),
+    ("amount_picousd", "bigint"),
+    ("price_source", "text"),
+    ("priced_at", "instant"),
+    ("reason", "text"),
+    ("id", "text"),
+    ("ordinal", "integer"),
+    ("revision", "integer"),
+    ("supersedes", "text"),
+    ("place", "text"),
 )
-FURTHER_OUTPUT = (
-    "c.line LIKE '%.%' AND "
-    "(c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')"
-)
-_CACHED = (
-    "c.line IN ('cache_read', 'cache_write', 'cache_write_5m', 'cache_write_1h', 'cache_write_12h')"
-    f" AND c.amount_picousd IS NOT NULL AND c.quantity <= {TOKENS_MAX}"
-)
+"""Name and type of each value of a line's array. A reading's own lines end with the reason: their
+ids are made of the reading's and their ordinals. `place`: `kept` of a line of an earlier
+pricing that still counts, `past` of one that does not count any more (version 0.2 priced single
+lines again); NULL: it is of this pricing, and counts."""
+OWN, KEPT, PAST = None, "kept", "past"
 
 
 def joined_reading(dialect: str, condition: str = "true") -> str:
@@ -82,62 +92,79 @@ def joined_reading(dialect: str, condition: str = "true") -> str:
     return _JOINED_READING[dialect].format(condition)
 
 
-def is_current_charge(name: str) -> str:
-    """The condition that a charge is current; `name` is the table's name or alias."""
-    # A first revision has no equal: its id is its reading's digest, which covers its charges. Later
-    # ones have an index of their own, since most charges are never superseded.
-    return f"""NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = {name}.opened_at AND n.exchange_id = {name}.exchange_id
-      AND n.reading_id = {name}.reading_id AND n.ordinal = {name}.ordinal AND n.revision > 1
-      AND (n.revision > {name}.revision OR (n.revision = {name}.revision AND n.id < {name}.id)))"""
+def pricing(name: str) -> str:
+    """A figure of the pricing that counts, of a reading `r` and `p`."""
+    return f"CASE WHEN p.id IS NULL THEN r.{name} ELSE p.{name} END"
 
 
-def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
-    """The same as an expression on `charges` or an alias of it."""
-    import sqlalchemy as sa  # not above: a recording proxy makes the views, without SQLAlchemy
+def _line(dialect: str, name: str) -> str:
+    """A field of a line `l`."""
+    at, kind = next((at, kind) for at, (each, kind) in enumerate(LINE) if each == name)
+    if dialect == "sqlite" or kind == "text":
+        return f"(l.value ->> {at})"
+    return f"(l.value ->> {at})::{'timestamptz' if kind == 'instant' else kind}"
 
-    name: Any = getattr(charge, "name")  # noqa: B009  # a FromClause that has one: table or alias
-    return sa.literal_column(f"({is_current_charge(name)})", sa.Boolean)
+
+def _lines_of(dialect: str, charges: str) -> tuple[str, str]:
+    """The rows `l` of a pricing's lines, and the place of each, from 0."""
+    if dialect == "sqlite":
+        return f"json_each({charges}) l", "l.key"
+    return (
+        f"json_array_elements({charges}) WITH ORDINALITY l(value, number)",
+        "l.number::integer - 1",
+    )
+
+
+def has_wrong_line(dialect: str, charges: str) -> str:
+    """The condition that one of these lines is not a quantity times a unit price."""
+    line, quantity, unit, amount, source, at = (
+        _line(dialect, LINE[number][0]) for number in (0, 2, 3, 4, 5, 6)
+    )
+    most = 2**63 - 1  # a text sorts behind it
+    kind = "l.type" if dialect == "sqlite" else "json_typeof(l.value)"
+    rows, _ = _lines_of(dialect, charges)
+    return f"""EXISTS (SELECT 1 FROM {rows} WHERE CASE WHEN {kind} = 'array'
+    THEN {quantity} BETWEEN 0 AND {most} AND {line} IS NOT NULL AND {source} IS NOT NULL
+      AND {at} IS NOT NULL AND CASE WHEN {unit} IS NULL THEN {amount} IS NULL
+        ELSE {unit} BETWEEN 0 AND {most} AND {amount} = {quantity} * {unit} END
+    END IS NOT TRUE)"""
+
+
+def line_views(dialect: str) -> Iterator[str]:
+    """The views `charges` and `current_charges`."""
+    own, place = _lines_of(dialect, "r.charges")
+    further, _ = _lines_of(dialect, "p.charges")
+    current, _ = _lines_of(dialect, "COALESCE(p.charges, r.charges)")
+    names = [name for name, _ in LINE[:7]]
+    facts = ", ".join(f"{_line(dialect, name)} AS {name}" for name in names)
+    key = "r.exchange_id, r.opened_at, r.id AS reading_id"
+    of, reason = {name: _line(dialect, name) for name, _ in LINE}, _line(dialect, "reason")
+    yield f"""
+CREATE VIEW charges AS
+SELECT r.id || '.' || ({place}) AS id, {key}, {place} AS ordinal, 1 AS revision,
+  {facts}, NULL AS supersedes, {reason} AS reason
+FROM readings r CROSS JOIN {own}
+UNION ALL
+SELECT {of["id"]}, p.exchange_id, p.opened_at, p.reading_id, {of["ordinal"]}, {of["revision"]},
+  {facts}, {of["supersedes"]}, {reason}
+FROM pricings p CROSS JOIN {further}
+WHERE COALESCE({of["place"]}, '') <> '{KEPT}'
+"""
+    yield f"""
+CREATE VIEW current_charges AS
+SELECT COALESCE({of["id"]}, r.id || '.' || ({place})) AS id, {key},
+  COALESCE({of["ordinal"]}, {place}) AS ordinal, COALESCE({of["revision"]}, 1) AS revision,
+  {facts}, {of["supersedes"]} AS supersedes, {reason} AS reason
+FROM readings r {FURTHER_PRICING}
+CROSS JOIN {current}
+WHERE COALESCE({of["place"]}, '') <> '{PAST}'
+"""
 
 
 def sum_of(term: str) -> str:
     """The sum of a term, which cannot overflow."""
     high, low = f"SUM({term} / {PART})", f"SUM({term} % {PART})"
     return f"CASE WHEN {high} < {PARTS_MAX} THEN {high} * {PART} + {low} END"
-
-
-def _tokens(condition: str) -> str:
-    return f"SUM(CASE WHEN {condition} AND c.quantity <= {TOKENS_MAX} THEN c.quantity END)"
-
-
-TERMS: Mapping[str, str] = {
-    "lines": "COUNT(*)",
-    "priced_lines": "COUNT(c.amount_picousd)",
-    "provider_lines": f"COUNT(CASE WHEN c.price_source = '{PROVIDER}' THEN 1 END)",
-    "amount_picousd": sum_of("c.amount_picousd"),
-    # A provider's own figure is no list price.
-    "list_value_picousd": sum_of(
-        f"CASE WHEN c.price_source <> '{PROVIDER}' THEN c.amount_picousd END"
-    ),
-    # What the cached tokens would have cost as uncached input, less what they cost.
-    "saved_picousd": f"SUM(CASE WHEN {_CACHED} THEN c.quantity END) * MAX(CASE WHEN c.line = "
-    f"'uncached_input' AND c.unit_picousd <= {TOKENS_MAX} THEN c.unit_picousd END) "
-    f"- SUM(CASE WHEN {_CACHED} THEN c.amount_picousd END)",
-    "extra_input_tokens": _tokens(FURTHER_INPUT),
-    "extra_output_tokens": _tokens(FURTHER_OUTPUT),
-}
-"""Name -> aggregate over the current charges of one reading."""
-
-
-def cost_state(lines: str, priced: str, provider: str, no_usage: str) -> str:
-    """priced, partial, unpriced or reported, from the counts of lines; NULL: no usage to price."""
-    return f"""CASE
-     WHEN COALESCE({lines}, 0) = 0 THEN CASE WHEN {no_usage} THEN NULL ELSE 'unpriced' END
-     WHEN {priced} = 0 THEN 'unpriced'
-     WHEN {priced} < {lines} THEN 'partial'
-     WHEN {provider} = {lines} THEN 'reported'
-     ELSE 'priced' END"""
 
 
 def without_usage(exchange: str, reading: str) -> str:

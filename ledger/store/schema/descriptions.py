@@ -13,11 +13,14 @@ from sqlalchemy.engine import Connection
 from ledger.model.usage import TOKENS
 from ledger.store.tables import charges, exchanges, metadata, readings
 
-PUBLIC_TABLES = ("exchanges", "readings", "charges")
+PUBLIC_TABLES = ("exchanges", "readings", "pricings")
+LINES = ("charges", "current_charges")
 
 VIEWS = {
     "requests": "One row per exchange that counts, with its current reading and charges: ended, "
     "and not a duplicate",
+    "charges": "Priced lines of readings, all that were ever booked",
+    "current_charges": "The lines of each reading that count: those of its newest pricing",
     "usage_daily": "Requests by UTC day, provider, model and key",
     "unpriced": "Lines without a price, of readings that count",
     "completeness": "Exchanges by the hour in which they were opened, and their states",
@@ -37,8 +40,6 @@ _DERIVED: dict[str, dict[str, str]] = {
         },
         "estimated_input_tokens": "Estimate of the input where no usage was reported",
         "estimated_output_tokens": "Estimate of the output that was not reported",
-        "extra_input_tokens": "Input tokens of further iterations, billed beside input_tokens",
-        "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
         "cost_picousd": "Sum of the priced lines of reported usage that is billed by tokens, in "
         "pico-USD; NULL: none is priced, the usage is an estimate, or billing is plan or free",
         "estimated_cost_picousd": "The same of estimated usage; part of no total",
@@ -46,8 +47,6 @@ _DERIVED: dict[str, dict[str, str]] = {
         "then it counts as billed by tokens",
         "list_value_picousd": "What the reported tokens cost at list prices, in pico-USD, whoever "
         "pays them: beside cost_picousd, never to be added to it; NULL: no price is known",
-        "cost_state": "priced, partial (some lines have no price), unpriced, or reported (the "
-        "provider's own figure); NULL: no usage to price",
         "reading_id": "The current reading",
         "reading_revision": "Revision of the current reading",
     },
@@ -141,13 +140,15 @@ def description_of(relation: str, column: str) -> str:
     """The description of a column."""
     if relation in PUBLIC_TABLES:
         return metadata.tables[relation].c[column].comment or ""
+    if relation in LINES:
+        return charges.c[column].comment or ""
     if column in _DERIVED[relation]:
         return _DERIVED[relation][column]
     if column.endswith("_usd"):
         return f"{column.removesuffix('_usd')}_picousd in USD"
     if relation == "usage_daily" and column in _SUMMED:
         return _SUMMED[column]
-    for table in (exchanges, readings, charges):
+    for table in (exchanges, readings):
         if column in table.c:
             return table.c[column].comment or ""
     raise LookupError(f"{relation}.{column} is not described")

@@ -1,4 +1,4 @@
-"""Database. The views: requests, unpriced, usage_daily, completeness, for both databases.
+"""Database. The views: requests, charges, unpriced, usage_daily, completeness, for both databases.
 
 One text; a `Spelling` holds the few expressions that differ between the databases. Sums have two
 parts, so that no amount from an upstream can overflow the sum of a day.
@@ -17,12 +17,9 @@ from ledger.model.exchange import Exchange, Reading
 from ledger.model.usage import Usage
 from ledger.store.schema import charged
 from ledger.store.schema.charged import (
+    FURTHER_PRICING,
     IS_ERROR,
     IS_ESTIMATED,
-    NO_USAGE,
-    TERMS,
-    cost_state,
-    is_current_charge,
     joined_reading,
     sum_of,
 )
@@ -36,6 +33,8 @@ VIEWS = (
     "unpriced",
     "live_unpriced",
     "requests",
+    "current_charges",
+    "charges",
 )
 """In an order in which they can be dropped."""
 
@@ -91,9 +90,6 @@ SPELLINGS = {
     ),
 }
 
-CHARGES = f"""FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
-      AND {is_current_charge("c")}"""
 IS_COUNTED = "e.state <> 'open' AND e.duplicate_of IS NULL"
 MODEL = "COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))"
 UNCACHED = "r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0)"
@@ -139,7 +135,8 @@ def statements(dialect: str) -> Iterator[str]:
     spelling = SPELLINGS[dialect]
     yield from (f"DROP VIEW IF EXISTS {view}" for view in VIEWS)
     yield requests(dialect)
-    yield from _unpriced(dialect, spelling)
+    yield from charged.line_views(dialect)
+    yield from _unpriced(spelling)
     yield from _sums(dialect, spelling)
 
 
@@ -163,14 +160,14 @@ REQUEST_COLUMNS = tuple(
     request_bytes response_bytes client_bytes removed_bytes events
     id_unstable id_collision node capture
     project git_branch agent parent_session_id tool_calls request_digest
-    purpose cache_diagnosis account retry_after_ms
+    purpose cache_diagnosis account retry_after_ms saved_picousd
     """.split()  # noqa: SIM905  # a list literal would have a line for each of 85 names
 )
 """The columns of `requests`, in their order; a new one goes to the end."""
 
 
 def requests(dialect: str) -> str:
-    """One row per exchange that counts, its current reading and the sum of its charges."""
+    """One row per exchange that counts, with its current reading and what its charges add up to."""
     computed = _computed(SPELLINGS[dialect])
     of_reading = {**columns_of(Reading), **columns_of(Usage)}.keys() - columns_of(Exchange)
     columns = ",\n  ".join(
@@ -183,31 +180,21 @@ SELECT
   {columns}
 FROM exchanges e
 LEFT {joined_reading(dialect)}
+{FURTHER_PRICING}
 WHERE {IS_COUNTED}
 """
 
 
 def _computed(spelling: Spelling) -> dict[str, str]:
     """The columns of `requests` that are no column of an exchange or a reading."""
-
-    def of_charges(term: str, index: str = "") -> str:
-        return f"(SELECT {TERMS[term]} {CHARGES}{index})"
-
     is_estimate = IS_ESTIMATED.format("r")
-    state = cost_state(
-        TERMS["lines"], TERMS["priced_lines"], TERMS["provider_lines"], NO_USAGE.format("r")
-    )
-    # Few lines are of further iterations, and an index has them.
-    further = " AND c.line LIKE '%.%'"
-    amount, value = of_charges("amount_picousd"), of_charges("list_value_picousd")
+    amount, value = charged.pricing("amount_picousd"), charged.pricing("list_value_picousd")
     amounts = {
         "cost": charged.cost(amount, "r"),
         "estimated_cost": charged.estimated_cost(amount, "r"),
         "list_value": charged.reported(value, "r"),
     }
-    integers = {f"{name}_picousd": term for name, term in amounts.items()} | {
-        name: of_charges(name, further) for name in ("extra_input_tokens", "extra_output_tokens")
-    }
+    integers = {f"{name}_picousd": term for name, term in amounts.items()}
     amounts["reported_cost"] = "r.reported_cost_picousd"
     return {
         "model": MODEL,
@@ -221,9 +208,12 @@ def _computed(spelling: Spelling) -> dict[str, str]:
         "estimated_input_tokens": f"CASE WHEN {is_estimate} THEN r.input_tokens END",
         "estimated_output_tokens": f"CASE WHEN {is_estimate} THEN r.output_tokens "
         "ELSE r.estimated_output_tokens END",
-        **{name: spelling.integer.format(term) for name, term in integers.items()},
+        **integers,
         **{f"{name}_usd": spelling.usd.format(term) for name, term in amounts.items()},
-        "cost_state": f"(SELECT {state} {CHARGES})",
+        **{
+            name: charged.pricing(name)
+            for name in ("cost_state", "saved_picousd", "extra_input_tokens", "extra_output_tokens")
+        },
         "billing": charged.BILLING.format("r"),
         "reading_id": "r.id",
         "reading_revision": "r.revision",
@@ -243,37 +233,20 @@ _UNPRICED = ", ".join(("opened_at", "exchange_id", *UNPRICED))
 _FRESH = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
 
 
-def _unpriced(dialect: str, spelling: Spelling) -> list[str]:
-    """One row per line without a price, and per reading with usage and no line at all.
-
-    For a period the database finds the lines first, so the moment is that of the lines. Lines are
-    looked up for each reading: of NOT EXISTS, PostgreSQL without statistics would make a walk
-    through all charges.
-    """
-    charges, exchanges = (
-        f"FROM {spelling.spans}\n{spelling.of_span.format(table, alias)}"
-        for table, alias in (("charges", "c"), ("exchanges", "e"))
-    )
+def _unpriced(spelling: Spelling) -> list[str]:
+    """One row per line without a price, and per reading with usage and no line at all."""
     return [
         f"""
 CREATE VIEW live_unpriced AS
 SELECT
-  s.day AS stale_day, c.opened_at, c.exchange_id, c.ordinal, e.response_id, e.provider,
-  COALESCE(c.model, {MODEL}) AS model, e.service_tier, c.line, c.quantity, c.reason
-{charges}
-JOIN exchanges e ON e.opened_at = c.opened_at AND e.id = c.exchange_id
-{joined_reading(dialect, "r.id = c.reading_id")}
-WHERE c.amount_picousd IS NULL AND {is_current_charge("c")} AND {IS_COUNTED}
-UNION ALL
-SELECT
-  s.day, e.opened_at, e.id, -1, e.response_id, e.provider, {MODEL}, e.service_tier, NULL, NULL,
-  'no line was charged'
-{exchanges}
-{joined_reading(dialect)}
-WHERE r.usage_source <> 'none' AND {IS_COUNTED}
-  AND (SELECT 1 FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id LIMIT 1)
-  IS NULL
+  s.day AS stale_day, e.opened_at, e.id AS exchange_id, COALESCE(c.ordinal, -1) AS ordinal,
+  e.response_id, e.provider, COALESCE(c.model, e.model) AS model, e.service_tier, c.line,
+  c.quantity, CASE WHEN c.line IS NULL THEN 'no line was charged' ELSE c.reason END AS reason
+FROM {spelling.spans}
+{spelling.of_span.format("requests", "e")}
+LEFT JOIN current_charges c ON c.opened_at = e.opened_at AND c.exchange_id = e.id
+  AND c.reading_id = e.reading_id AND c.amount_picousd IS NULL
+WHERE e.cost_state IN ('unpriced', 'partial')
 """,
         f"""
 CREATE VIEW unpriced AS

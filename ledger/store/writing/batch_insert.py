@@ -24,9 +24,9 @@ from types import NoneType
 from typing import Any, get_args, get_origin
 
 import orjson
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, Pricing, pricing_of
 from ledger.model.columns import TEXT_CHARACTERS_MAX, columns_of
 from ledger.model.exchange import Exchange, Quota, Reading
 from ledger.model.usage import Usage
@@ -47,11 +47,13 @@ READING_COLUMNS = tuple(
     if name not in ("exchange_id", "opened_at")
 )
 CHARGE_COLUMNS = tuple(name for name in columns_of(Charge) if name != "supersedes")
+PRICING = Pricing.__struct_fields__
 
 INTAKE_COLUMNS = (
     *EXCHANGE_COLUMNS,
     "reading_id",
     *(f"reading_{name}" for name in READING_COLUMNS),
+    *PRICING,
     "charges",
     "segments",
     "quotas",
@@ -62,7 +64,7 @@ _NO_ROW: Row = [None] * len(INTAKE_COLUMNS)
 
 opened_at_of = itemgetter(EXCHANGE_COLUMNS.index("opened_at"))
 """The moment of a row, as text that sorts."""
-_CHARGES = INTAKE_COLUMNS.index("charges")
+_CHARGED = INTAKE_COLUMNS.index(PRICING[0])
 _NODE = EXCHANGE_COLUMNS.index("node")
 _DEGRADED = EXCHANGE_COLUMNS.index("degraded")
 
@@ -111,11 +113,11 @@ def settled_row(
     """The row of an exchange with its reading and charges."""
     values = reading_values(reading)
     charged = _charged(lines)
-    found = _digest(reading.exchange_id, values, charged)
     return [
         *_exchange_row(exchange, node),
-        found,
+        _digest(reading.exchange_id, values, charged),
         *values,
+        *astuple(pricing_of(lines, reading.usage_source)),
         charged.decode(),
         exchange.segments,
         quota_rows(exchange.quotas),
@@ -123,9 +125,19 @@ def settled_row(
     ]
 
 
-def reading_id(reading: Reading, lines: Sequence[Charge]) -> str:
-    """A digest of the reading and its charges: the same wherever they are written."""
-    return _digest(reading.exchange_id, reading_values(reading), _charged(lines))
+def reading_row(reading: Reading, lines: Sequence[Charge]) -> dict[str, Any]:
+    """The row of a reading alone, by column, with its moments as such. Its id is a digest of it and
+    of its charges: the same wherever they are written."""
+    values, charged = reading_values(reading), _charged(lines)
+    return {
+        "id": _digest(reading.exchange_id, values, charged),
+        "exchange_id": reading.exchange_id,
+        **dict(zip(READING_COLUMNS, cleaned(values), strict=True)),
+        "opened_at": reading.opened_at,
+        "read_at": reading.read_at,
+        **asdict(pricing_of(lines, reading.usage_source)),
+        "charges": charged.decode(),
+    }
 
 
 def cleaned(row: Row) -> Row:
@@ -138,7 +150,10 @@ def cleaned(row: Row) -> Row:
 
 def uncharged(row: Row) -> Row:
     """The row without its charges: an unpriced row is better than none."""
-    return [value if at != _CHARGES or value is None else "[]" for at, value in enumerate(row)]
+    if row[_CHARGED + len(PRICING)] is None:
+        return row
+    unpriced = ["unpriced", *[None] * (len(PRICING) - 1), "[]"]
+    return [*row[:_CHARGED], *unpriced, *row[_CHARGED + len(unpriced) :]]
 
 
 def note(row: Row, reason: str) -> None:
@@ -177,7 +192,7 @@ def _digest(exchange_id: str, values: Row, charged: bytes) -> str:
 
 
 def _charged(lines: Sequence[Charge]) -> bytes:
-    return _dumps([_charge_values(line) for line in lines])
+    return _dumps([charge_values(line) for line in lines])
 
 
 def quota_rows(quotas: Sequence[Quota]) -> str | None:
@@ -225,7 +240,8 @@ def _instant(moment: datetime) -> str:
 
 
 _exchange_values = _values_of({name: kind for name, (kind, _) in columns_of(Exchange).items()})
-_charge_values = _values_of({name: columns_of(Charge)[name][0] for name in CHARGE_COLUMNS})
+charge_values = _values_of({name: columns_of(Charge)[name][0] for name in CHARGE_COLUMNS})
+"""The values of `CHARGE_COLUMNS` of a charge."""
 reading_values = _values_of(
     {
         f"usage.{name}" if name in columns_of(Usage) else name: kind
@@ -242,7 +258,7 @@ def setup(*, spooling: bool) -> list[str]:
     programs = {
         # An open row is only inserted; everything else is done at its end (a sixth less, measured).
         "NEW.state = 'open'": [_UPSERT, *noting],
-        "NEW.state <> 'open'": [_UPSERT, _READ, _CHARGE_LINES, _SEGMENTS, _QUOTAS, _LINK, *noting],
+        "NEW.state <> 'open'": [_UPSERT, _READ, _SEGMENTS, _QUOTAS, _LINK, *noting],
     }
     return [
         *links.sqlite_linking(_LINKING),
@@ -276,24 +292,13 @@ _READING_VALUES = ", ".join(
     for name in READING_COLUMNS
 )
 _READ = f"""
-INSERT INTO readings (id, exchange_id, opened_at, {", ".join(READING_COLUMNS)})
-SELECT NEW.reading_id, NEW.id, NEW.opened_at, {_READING_VALUES}
+INSERT INTO readings (id, exchange_id, opened_at, {", ".join(READING_COLUMNS)},
+  {", ".join(PRICING)}, charges)
+SELECT NEW.reading_id, NEW.id, NEW.opened_at, {_READING_VALUES},
+  {", ".join(f"NEW.{name}" for name in PRICING)}, NEW.charges
 WHERE NEW.reading_id IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM readings
   WHERE opened_at = NEW.opened_at AND exchange_id = NEW.id AND revision >= 1)
-"""
-
-_LINE_VALUES = ", ".join(f"line.value ->> {at}" for at in range(len(CHARGE_COLUMNS)))
-_CHARGE_LINES = f"""
-INSERT INTO charges (id, exchange_id, opened_at, reading_id, ordinal, revision,
-  {", ".join(CHARGE_COLUMNS)})
-SELECT NEW.reading_id || '.' || line.key, NEW.id, NEW.opened_at, NEW.reading_id, line.key, 1,
-  {_LINE_VALUES}
-FROM json_each(NEW.charges) AS line
-WHERE EXISTS (
-  SELECT 1 FROM readings
-  WHERE opened_at = NEW.opened_at AND exchange_id = NEW.id AND id = NEW.reading_id)
-ON CONFLICT DO NOTHING
 """
 
 _SEGMENTS = """

@@ -204,7 +204,7 @@ def test_what_the_database_refuses_is_said(engine, book_misread, rebuild, tmp_pa
     book_misread("one", "two")
     with db.writing(engine) as connection:
         connection.exec_driver_sql(
-            "CREATE TRIGGER refuse BEFORE INSERT ON charges WHEN NEW.exchange_id = 'one' "
+            "CREATE TRIGGER refuse BEFORE INSERT ON readings WHEN NEW.exchange_id = 'one' "
             "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
         )
     done = rebuild(captures(tmp_path / "captures", recording("one"), recording("two")))

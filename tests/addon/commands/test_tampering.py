@@ -26,7 +26,7 @@ from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.scope import Scope
-from ledger.store.tables import charges, exchanges, readings
+from ledger.store.tables import exchanges, pricings, readings
 from ledger.sync import merging
 from tests.addon.recorded_exchanges import (
     HANDED,
@@ -297,7 +297,7 @@ def postgres_copy(
         checks = connection.exec_driver_sql(
             "SELECT conrelid::regclass::text, conname FROM pg_constraint "
             "WHERE contype = 'c' AND conparentid = 0 AND coninhcount = 0 "
-            "AND conrelid::regclass::text IN ('exchanges', 'readings', 'charges')"
+            "AND conrelid::regclass::text IN ('exchanges', 'readings', 'pricings')"
         )
         for table, name in checks.all():
             connection.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
@@ -341,7 +341,7 @@ def with_changed(
 
 COLUMNS = [
     pytest.param(table, column.name, id=f"{table.name}.{column.name}")
-    for table in (exchanges, readings, charges)
+    for table in (exchanges, readings, pricings)
     for column in table.c
 ]
 

@@ -1,4 +1,5 @@
--- A ledger of the first schema: settled, still open, lost, and a response seen twice.
+-- A ledger of the first schema: settled, still open, lost, and a response seen twice; lines that
+-- were priced again.
 -- One statement a line. What follows `-- after:` holds once the ledger is migrated, whatever comes
 -- after this schema.
 
@@ -11,11 +12,16 @@ INSERT INTO readings (opened_at, exchange_id, id, revision, meter_version, usage
 INSERT INTO readings (opened_at, exchange_id, id, revision, meter_version, usage_source, tool_units, further, remarks, read_at) VALUES ('2026-02-01 02:00:00.000000Z', 'd', 'lost.d', 0, 'none', 'none', '{}', '[]', '[]', '2026-02-01 02:00:05.000000Z')
 INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.0', 0, 1, 'uncached_input', 60, 10, 600, 'list 1', '2026-02-01 00:00:01.000000Z')
 INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.1', 1, 1, 'output', 20, NULL, NULL, 'list 1', '2026-02-01 00:00:01.000000Z')
+INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at, supersedes, reason) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.0.2.bb', 0, 2, 'uncached_input', 60, 11, 660, 'list 2', '2026-03-01 00:00:01.000000Z', 'ra.0', 'dearer')
+INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at, supersedes, reason) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.0.2.aa', 0, 2, 'uncached_input', 60, 9, 540, 'list "3" ü', '2026-03-02 00:00:01.000000Z', 'ra.0', 'merged')
+INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at, supersedes, reason) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.0.3.cc', 0, 3, 'uncached_input', 60, 12, 720, 'list 4', '2026-03-03 00:00:01.000000Z', 'ra.0.2.aa', NULL)
+INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at, supersedes, reason) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.2.1.dd', 2, 1, 'searches', 1, 5, 5, 'list 4', '2026-03-03 00:00:01.000000Z', NULL, 'new')
 INSERT INTO meta (key, value) VALUES ('secret', '00ff')
 INSERT INTO learned (origin, path, verdict, learned_at, expires_at) VALUES ('https://api.example.com:443', '/v1/chat/completions', 'opt_in', '2026-01-01 00:00:00.000000Z', '2026-02-01 00:00:00.000000Z')
 
--- after: SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests -> 2, 100, 600
+-- after: SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests -> 2, 100, 725
 -- after: SELECT cost_state, CAST(usage_json AS text) FROM requests WHERE id = 'a' -> partial, {"in": 100,  "out": 20}
+-- after: SELECT SUM(amount_picousd), COUNT(*), MAX(id) FROM current_charges -> 725, 3, ra.2.1.dd
 -- after: SELECT line, quantity FROM unpriced -> output, 20
 -- after: SELECT SUM(requests), SUM(input_tokens), SUM(unpriced) FROM usage_daily -> 2, 100, 1
 -- after: SELECT SUM(opened), SUM(still_open), SUM(settled), SUM(lost), SUM(duplicates) FROM completeness -> 4, 1, 2, 1, 1

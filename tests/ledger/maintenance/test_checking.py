@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import orjson
 import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -13,8 +14,11 @@ from ledger.maintenance.promises import PROMISES
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
-from ledger.store import retention
+from ledger.store import db, retention
+from ledger.store.keys import instant_text
 from ledger.store.scope import Scope
+from ledger.store.tables import current_charges, pricings
+from ledger.store.writing import batch_insert
 from tests.ledger.written import (
     COST,
     NOON,
@@ -69,9 +73,8 @@ def broken(engine, since=None):
 
 def without_checks(engine):
     """A ledger that something else has written: it takes what ours refuses."""
-    if engine.dialect.name == "postgresql":
-        for name in ("amount_is_exact", "priced_or_not", "revisions_supersede"):
-            alter(engine, f"ALTER TABLE charges DROP CONSTRAINT ck_charges_{name}")
+    if engine.dialect.name == "sqlite":
+        alter(engine, "DROP TRIGGER pricings_charges")
 
     @sa.event.listens_for(engine, "checkout")
     def ignore(connection, *_):
@@ -203,22 +206,62 @@ def test_charges_that_do_not_add_up(engine):
     }
 
 
+def pricing(engine, *lines, **more):
+    """Append a pricing that keeps the lines of a reading, and has these: amount, id, ordinal,
+    revision, what it supersedes, and its place."""
+    c = current_charges.c
+    with db.writing(engine) as connection:
+        booked = connection.execute(sa.select(current_charges).order_by(c.ordinal)).all()
+        documents = [
+            [getattr(old, name) for name in batch_insert.CHARGE_COLUMNS]
+            + [old.id, old.ordinal, 1, None, "kept"]
+            for old in booked
+        ]
+        at = instant_text(NOON)
+        documents += [["x", None, 3, 5, amount, "s", at, None, *place] for amount, *place in lines]
+        facts = {
+            "id": "x",
+            "exchange_id": booked[0].exchange_id,
+            "opened_at": booked[0].opened_at,
+            "reading_id": booked[0].reading_id,
+            "revision": 2,
+            "amount_picousd": COST,
+            "list_value_picousd": COST,
+            "charges": orjson.dumps(
+                documents, default=instant_text, option=orjson.OPT_PASSTHROUGH_DATETIME
+            ).decode(),
+        }
+        connection.execute(sa.insert(pricings).values({**facts, **more}))
+
+
+WRONG_LINES = {
+    "p": (16, "p", 3, 1, None, "past"),
+    "q": (None, "q", 4, 1, None, None),
+    "negative": (-15, "n", 4, 1, None, None),
+}
+
+
+@pytest.mark.parametrize("line", WRONG_LINES.values(), ids=WRONG_LINES)
+def test_a_line_that_does_not_add_up_is_refused(engine, line):
+    put(engine, whole(settled("a")))
+    with pytest.raises(sa.exc.IntegrityError, match="quantity times its unit price"):
+        pricing(engine, line)
+    with pytest.raises(sa.exc.DBAPIError, match=r"quantity times its unit price|JSON|json"):
+        pricing(engine, charges='[[1], 2, "x"]')
+
+
 def test_amounts_and_what_they_replace(engine):
     put(engine, whole(settled("a")))
     without_checks(engine)
-    copied = (
-        "INSERT INTO charges (id, exchange_id, opened_at, reading_id, ordinal, revision, line, "
-        "quantity, unit_picousd, amount_picousd, price_source, priced_at, supersedes) "
-        "SELECT '{id}', exchange_id, opened_at, reading_id, {ordinal}, {revision}, 'x', 3, 5, "
-        "{amount}, price_source, priced_at, {old} FROM charges WHERE ordinal = 0 AND revision = 1"
-    )
-    alter(
+    pricing(
         engine,
-        copied.format(id="p", ordinal=3, revision=1, amount=16, old="NULL"),
-        copied.format(id="q", ordinal=4, revision=1, amount="NULL", old="NULL"),
-        copied.format(id="r", ordinal=5, revision=2, amount=15, old="'nobody'"),
-        copied.format(id="s", ordinal=6, revision=2, amount=15, old="NULL"),
-        copied.format(id="t", ordinal=3, revision=2, amount=15, old="'p'"),
+        WRONG_LINES["p"],
+        WRONG_LINES["q"],
+        (15, "r", 5, 2, "nobody", None),
+        (15, "s", 6, 2, None, None),
+        (15, "t", 3, 2, "p", None),
+        amount_picousd=COST + 45,
+        list_value_picousd=COST + 45,
     )
     found = broken(engine)
     assert sorted(found.pop("amounts")) == [
@@ -241,11 +284,9 @@ def test_what_belongs_to_nothing(engine):
         "INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source, "
         "tool_units, further, remarks, read_at) SELECT 'stray', 'gone', opened_at, 1, '1', 'none', "
         "tool_units, further, remarks, read_at FROM readings",
-        "INSERT INTO charges (id, exchange_id, opened_at, reading_id, ordinal, revision, line, "
-        "quantity, price_source, priced_at) SELECT 'line', exchange_id, opened_at, 'no reading', "
-        "0, 1, 'x', 1, 'none', priced_at FROM charges WHERE ordinal = 0",
     )
-    assert broken(engine) == {"belonging": [("gone", "reading stray"), ("a", "charge line")]}
+    pricing(engine, reading_id="no reading")
+    assert broken(engine) == {"belonging": [("gone", "reading stray"), ("a", "pricing x")]}
 
 
 def test_duplicates(engine):
@@ -315,12 +356,13 @@ def test_sums_of_days_that_are_over(engine):
     named(
         {
             "cost": (
-                "SUM(c.amount_picousd %",
-                "MAX(c.amount_picousd %",
+                "THEN r.amount_picousd ELSE",
+                "THEN r.amount_picousd + 1 ELSE",
                 "cost",
                 (
                     "a",
-                    f"requests says 1000, its charges {COST}; list value {COST}, its charges {COST}",
+                    f"requests says {COST + 1}, its charges {COST}; "
+                    f"list value {COST}, its charges {COST}",
                 ),
             ),
             "counts": (

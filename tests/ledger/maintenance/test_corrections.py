@@ -195,9 +195,9 @@ def test_a_ledger_that_cannot_be_written_now(engine):
     alter(
         engine,
         (
-            "DROP TABLE charges CASCADE"
+            "DROP TABLE readings CASCADE"
             if engine.dialect.name == "postgresql"
-            else "DROP TABLE charges"
+            else "DROP TABLE readings"
         ),
     )
     read = reading(exchange, reason="x", usage=Usage(output_tokens=1))

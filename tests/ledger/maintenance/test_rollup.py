@@ -104,8 +104,8 @@ def test_an_empty_ledger_and_one_of_today_have_nothing_to_sum_up(engine):
 
 
 def test_without_its_triggers_nothing_is_summed_up(filled):
-    of = " ON charges" if filled.dialect.name == "postgresql" else ""
-    alter(filled, f"DROP TRIGGER charges_added_late{of}")
+    of = " ON pricings" if filled.dialect.name == "postgresql" else ""
+    alter(filled, f"DROP TRIGGER pricings_added_late{of}")
     assert rollup.roll(filled, now=TODAY) == 0
     assert shown(filled) == forgotten(filled)
 

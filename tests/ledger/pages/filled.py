@@ -17,11 +17,15 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
+from msgspec.structs import asdict
 from sqlalchemy.engine import Engine
 
 from ledger.maintenance import rollup
+from ledger.model.charge import Charge, pricing_of
+from ledger.model.exchange import UsageSource
 from ledger.store import db, retention
-from ledger.store.tables import charges, exchanges, readings
+from ledger.store.tables import exchanges, readings
+from ledger.store.writing import batch_insert
 
 BATCH_ROWS = 5_000
 END = datetime(2026, 11, 22, tzinfo=UTC)
@@ -122,7 +126,6 @@ def fill(
 class Row:
     exchange: dict[str, Any]
     reading: dict[str, Any]
-    charges: list[dict[str, Any]]
 
 
 def _row(chance: random.Random, number: int, at: datetime, *, strange: bool, dense: bool) -> Row:
@@ -150,7 +153,7 @@ def _row(chance: random.Random, number: int, at: datetime, *, strange: bool, den
     has_usage = source != "none"
     cached = int(tokens_in * model.cached * min(1, chance.random() * 1.5)) if has_usage else 0
     key = {"exchange_id": f"{number:08x}-7b1e-4c0a-9d52-{number:012x}", "opened_at": at}
-    exchange = {
+    exchange: dict[str, Any] = {
         "id": key["exchange_id"],
         "opened_at": at,
         "state": state,
@@ -217,23 +220,22 @@ def _row(chance: random.Random, number: int, at: datetime, *, strange: bool, den
             lines.append(("cache_read", cached, None if unit is None else unit // 10))
         lines.append(("output", tokens_out, model.output_unit))
     charged = [
-        {
-            "id": f"{reading['id']}.{ordinal}",
-            **key,
-            "reading_id": reading["id"],
-            "ordinal": ordinal,
-            "revision": 1,
-            "line": line,
-            "quantity": quantity,
-            "unit_picousd": unit,
-            "amount_picousd": None if unit is None else quantity * unit,
-            "price_source": "genai-prices 0.2.3",
-            "priced_at": exchange["settled_at"],
-            "reason": f"no price for {model.name!r}" if unit is None else None,
-        }
-        for ordinal, (line, quantity, unit) in enumerate(lines)
+        Charge(
+            line=line,
+            quantity=quantity,
+            unit_picousd=unit,
+            amount_picousd=None if unit is None else quantity * unit,
+            price_source="genai-prices 0.2.3",
+            priced_at=exchange["settled_at"],
+            reason=f"no price for {model.name!r}" if unit is None else None,
+        )
+        for line, quantity, unit in lines
     ]
-    return Row(exchange, reading, charged)
+    reading |= asdict(pricing_of(charged, UsageSource(source)))
+    reading["charges"] = orjson.dumps(
+        [batch_insert.charge_values(line) for line in charged]
+    ).decode()
+    return Row(exchange, reading)
 
 
 def _write(engine: Engine, batch: Sequence[Row]) -> None:
@@ -241,7 +243,6 @@ def _write(engine: Engine, batch: Sequence[Row]) -> None:
         for table, rows in (
             (exchanges, [row.exchange for row in batch]),
             (readings, [row.reading for row in batch]),
-            (charges, [line for row in batch for line in row.charges]),
         ):
             if rows:
                 connection.execute(sa.insert(table), rows)

@@ -45,13 +45,14 @@ type Columns = dict[str, list[str]]
 
 
 def columns(engine) -> Columns:
-    """The columns of each table, but for what belongs to the migrations."""
+    """The columns of each table, but for what belongs to the migrations. A partition has no row
+    that its table has not."""
     with engine.connect() as connection:
         inspector = sa.inspect(connection)
         return {
             table: [column["name"] for column in inspector.get_columns(table)]
             for table in inspector.get_table_names()
-            if table != "alembic_version"
+            if table != "alembic_version" and not table.endswith("_pdefault")
         }
 
 

@@ -18,6 +18,7 @@ from tests.ledger import priced
 from tests.ledger.written import (
     NOON,
     alter,
+    charge_again,
     on_postgres,
     on_sqlite,
     opened,
@@ -75,12 +76,12 @@ def test_on_sqlite_readings_and_charges_refer_to_what_they_are_of(engine):
     inspector = sa.inspect(engine)
     found = {
         table: [(key["referred_table"], key["constrained_columns"]) for key in keys]
-        for table in ("readings", "charges")
+        for table in ("readings", "pricings")
         if (keys := inspector.get_foreign_keys(table))
     }
     assert found == {
         "readings": [("exchanges", ["opened_at", "exchange_id"])],
-        "charges": [("readings", ["opened_at", "exchange_id", "reading_id"])],
+        "pricings": [("readings", ["opened_at", "exchange_id", "reading_id"])],
     }
 
 
@@ -209,12 +210,14 @@ def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
         *(whole(settled(name, at=at[name], quotas=quotas)) for name in at if name != "b"),
     )
     put(engine, (opened("b", at=at["b"]), None, ()))
+    for name in at.keys() - {"b"}:
+        charge_again(engine, name, 0, 7)
     assert retention.count_before(engine, at["f"]) == 4
     seen: list[int] = []
     assert retention.drop_before(engine, at["f"], on_progress=seen.append) == 4
     assert seen == [2, 4]
     assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("b",), ("f",), ("g",)]
-    for table in ("readings", "charges", "quotas"):
+    for table in ("readings", "pricings", "quotas"):
         assert rows(engine, f"SELECT DISTINCT exchange_id FROM {table} ORDER BY 1") == [
             ("f",),
             ("g",),
@@ -300,6 +303,7 @@ STATED = Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1)
 @pytest.fixture
 def filled(engine):
     put(engine, whole(settled("a", quotas=(STATED,))), (opened("b"), None, ()))
+    charge_again(engine, "a", 0, 7)
     return engine
 
 
@@ -311,12 +315,15 @@ def filled(engine):
         ("UPDATE exchanges SET tags = '{}' WHERE id = 'a'", "settled exchange does not change"),
         ("UPDATE exchanges SET id = 'x' WHERE id = 'b'", "id and opened_at"),
         ("UPDATE readings SET input_tokens = 0", "readings are append-only"),
-        ("UPDATE charges SET amount_picousd = 0, unit_picousd = 0", "charges are append-only"),
+        ("UPDATE readings SET charges = '[]'", "readings are append-only"),
+        ("UPDATE pricings SET charges = '[]'", "pricings are append-only"),
+        ("UPDATE charges SET amount_picousd = 0", "cannot (modify|update|change).*view"),
         ("UPDATE quotas SET used_ppm = 0", "quotas are append-only"),
         ("DELETE FROM quotas", "quotas are only dropped by retention"),
         ("DELETE FROM exchanges WHERE id = 'b'", "exchanges are only dropped by retention"),
         ("DELETE FROM readings", "readings are only dropped by retention"),
-        ("DELETE FROM charges", "charges are only dropped by retention"),
+        ("DELETE FROM pricings", "pricings are only dropped by retention"),
+        ("DELETE FROM charges", "cannot (modify|delete).*view"),
     ],
 )
 def test_refused(filled, statement, said):
@@ -344,7 +351,7 @@ def test_what_was_given_up_may_still_be_settled_but_not_reopened(engine):
 REPLACED = {
     "exchanges": "provider",
     "readings": "meter_version",
-    "charges": "price_source",
+    "pricings": "charges",
     "quotas": "window_name",
 }
 
@@ -354,6 +361,7 @@ REPLACED = {
 def test_replacing_a_row_leaves_it(engine, table):
     """SQLite's REPLACE deletes without asking the triggers that guard against it."""
     put(engine, whole(settled("a", quotas=(STATED,))))
+    charge_again(engine, "a", 0, 7)
     before = row(engine, f"SELECT * FROM {table} ORDER BY 1, 2 LIMIT 1")
     columns = [f'"{name}"' for name in before._fields]
     values = ["'forged'" if name == f'"{REPLACED[table]}"' else name for name in columns]
@@ -378,7 +386,7 @@ def test_truncating_is_refused(engine, table):
 def test_retention_may(filled):
     assert retention.drop_before(filled, NOON + timedelta(days=1)) == 1
     assert row(filled, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
-    for table in ("readings", "charges", "quotas"):
+    for table in ("readings", "pricings", "quotas"):
         assert row(filled, f"SELECT COUNT(*) FROM {table}") == (0,)
     with pytest.raises(sa.exc.DBAPIError):
         alter(filled, "DELETE FROM exchanges")

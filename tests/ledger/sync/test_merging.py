@@ -24,7 +24,7 @@ from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.engines import migration, urls
 from ledger.store.engines.sqlite_file import REVISION
-from ledger.store.tables import OF_EXCHANGES, charges, exchanges, quotas, readings
+from ledger.store.tables import OF_EXCHANGES, charges, exchanges, pricings, quotas, readings
 from ledger.sync import bundles, merging, spool
 from tests.ledger.duplicates_rule import Member, link, links_of
 from tests.ledger.written import (
@@ -48,7 +48,7 @@ from tests.ledger.written import (
     whole,
 )
 
-TABLES = (exchanges, readings, charges, quotas)
+TABLES = (exchanges, readings, pricings, quotas)
 
 
 @pytest.fixture
@@ -482,7 +482,9 @@ def test_an_open_exchange_is_settled_under_its_own_start(ledger_url, new_sqlite,
 def test_each_row_of_an_exchange_gets_its_start(ledger_url, new_sqlite, merge):
     quota = Quota(window="5h", window_name="primary", kind=QuotaKind.PLAN, used_ppm=1)
     fill(ledger_url, opened("a", at=EARLIER))
-    merge(part_of(new_sqlite, "part", settled("a", segments="packed", quotas=(quota,))))
+    part = part_of(new_sqlite, "part", settled("a", segments="packed", quotas=(quota,)))
+    charge_again(f"sqlite:///{part}", "a", 0, 7)
+    merge(part)
     with on(ledger_url) as engine, engine.connect() as connection:
         for table in OF_EXCHANGES:
             starts = connection.scalars(sa.select(table.c.opened_at).distinct()).all()

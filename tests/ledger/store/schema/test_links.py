@@ -48,7 +48,7 @@ def empty(engine) -> None:
             connection.exec_driver_sql("SET LOCAL tokentee.retention = 'on'")
         else:
             connection.exec_driver_sql("INSERT INTO meta VALUES ('retention', '')")
-        for table in ("charges", "readings", "exchanges"):
+        for table in ("pricings", "readings", "exchanges"):
             connection.exec_driver_sql(f"DELETE FROM {table}")
         connection.exec_driver_sql("DELETE FROM meta WHERE key = 'retention'")
 

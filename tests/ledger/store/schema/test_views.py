@@ -1,7 +1,6 @@
 """The public views, on both databases, against figures worked out by hand."""
 
 import random
-import sqlite3
 from datetime import timedelta
 from decimal import Decimal
 
@@ -9,13 +8,13 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.maintenance import rollup
+from ledger.model.charge import pricing_of
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.store import db
 from ledger.store.schema import descriptions
-from ledger.store.schema.charged import TERMS
 from ledger.store.scope import REQUEST_COLUMNS
 from tests.ledger.written import (
     COST,
@@ -164,12 +163,12 @@ def test_the_highest_revision_counts_and_of_equal_ones_the_earliest(engine):
 
 def test_superseding_charges_take_the_place_of_theirs(engine):
     put(engine, whole(settled("a"), [charge("output", 20, 5), charge("x", 1, 1)]))
-    charge_again(engine, "a", 0, 7, id="z")
+    charge_again(engine, "a", 0, 7, name="z")
     assert row(engine, "SELECT cost_picousd FROM requests") == (141,)
     # Another ledger priced it again as well, and the two were merged: one of them counts.
-    charge_again(engine, "a", 0, 6, id="y")
+    charge_again(engine, "a", 0, 6, name="y")
     assert row(engine, "SELECT cost_picousd FROM requests") == (121,)
-    charge_again(engine, "a", 0, None, id="w", revision=3)
+    charge_again(engine, "a", 0, None, name="w", revision=3)
     assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (1, "partial")
     assert rows(engine, "SELECT line, quantity FROM unpriced") == [("output", 20)]
 
@@ -329,21 +328,12 @@ def test_queries_know_the_type_of_every_column_of_the_view(new_postgres):
     assert found == REQUEST_COLUMNS
 
 
-CACHED_TEXT = [
-    line for line in INPUT_LINES if line == "cache_read" or line.startswith("cache_write")
-]
-
-
-@pytest.mark.parametrize("line", CACHED_TEXT)
+@pytest.mark.parametrize(
+    "line", [line for line in INPUT_LINES if line == "cache_read" or line.startswith("cache_write")]
+)
 def test_a_cached_line_saves_what_it_costs_less_than_uncached_input(line):
-    with sqlite3.connect(":memory:") as connection:
-        connection.execute("CREATE TABLE c (line, quantity, unit_picousd, amount_picousd)")
-        connection.executemany(
-            "INSERT INTO c VALUES (?, ?, ?, ?)",
-            [("uncached_input", 5, 100, 500), (line, 10, 40, 400), ("output", 7, 9, 63)],
-        )
-        (saved,) = connection.execute(f"SELECT {TERMS['saved_picousd']} FROM c").fetchone()
-    assert saved == 10 * (100 - 40)
+    lines = (charge("uncached_input", 5, 100), charge(line, 10, 40), charge("output", 7, 9))
+    assert pricing_of(lines, UsageSource.REPORTED).saved_picousd == 10 * (100 - 40)
 
 
 def test_every_column_of_every_table_and_view_is_described_and_no_other(engine):
