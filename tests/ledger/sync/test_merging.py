@@ -273,21 +273,30 @@ def test_rows_that_an_interrupted_sync_did_not_link_are_linked(two, monkeypatch)
     assert by_id(target, "duplicate_of") == [("a", None), ("b", "a")]
 
 
-def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
-    """A column that it lacks is what the target makes of it; its file is not migrated."""
-    source, target = new_sqlite("source"), new_sqlite("target")
-    put(source, whole(settled("a", service_tier="flex")))
-    with on(source) as engine:
-        alter(
-            engine,
-            *(f"DROP VIEW {view}" for view in sa.inspect(engine).get_view_names()),
-            "DROP TRIGGER exchanges_settled",
-            "ALTER TABLE exchanges DROP COLUMN service_tier",
-            "UPDATE alembic_version SET version_num = '0001'",
-        )
-        merging.sync(source, target)
-        assert totals(target) == (1, 100, 20, COST)
-        assert migration.revision_of(engine) == "0001"
+def test_an_older_source_is_read_from_a_migrated_copy(new_sqlite, tmp_path):
+    """The file itself is not migrated. What it holds comes as an upgrade would leave it."""
+    target = new_sqlite("target")
+    source = f"sqlite:///{tmp_path / 'older.sqlite3'}"
+    with db.disposing(db.create(source)) as engine:
+        with migration.migrating(engine) as connection:
+            migration.run_alembic("upgrade", connection, "0017")
+        filled = (Path(__file__).parents[1] / "filled" / "0001.sql").read_text()
+        alter(engine, *(line for line in filled.splitlines() if line[:6] == "INSERT"))
+        for _ in range(2):
+            assert merging.sync(source, target).refused == ()
+            assert totals(target) == (2, 100, 20, 725)
+        assert migration.revision_of(engine) == "0017"
+        names = [column["name"] for column in sa.inspect(engine).get_columns("charges")]
+        of_charges = f"SELECT {', '.join(names)} FROM charges ORDER BY id"
+        assert rows(target, of_charges) == rows(engine, of_charges)
+    assert [file.name for file in tmp_path.glob("older*") if "before" in file.name] == []
+
+
+@on_postgres
+def test_an_older_shared_source_is_named(ledger_url, engine, new_sqlite):
+    alter(engine, "UPDATE alembic_version SET version_num = '0017'")
+    with pytest.raises(LedgerError, match=r"has the schema 0017.*run `tokentee db upgrade`"):
+        merging.sync(ledger_url, new_sqlite())
 
 
 def test_what_is_no_source(new_sqlite, tmp_path):
