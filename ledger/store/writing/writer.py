@@ -240,10 +240,11 @@ class Ledger:
                 self._check_file()
             if self._waiting and (stopping or time.monotonic() >= retry_at):
                 self._waiting = self._flush(self._waiting)
-                failures = failures + 1 if self._waiting else 0
-                retry_at = time.monotonic() + pause_after(
-                    failures, first_seconds=RETRY_SECONDS, seconds_max=RETRY_SECONDS_MAX
-                )
+                failures, retry_at = failures + 1 if self._waiting else 0, 0.0
+                if failures:
+                    retry_at = time.monotonic() + pause_after(
+                        failures, first_seconds=RETRY_SECONDS, seconds_max=RETRY_SECONDS_MAX
+                    )
             if self._lessons:
                 self._keep(self._lessons)
                 self._lessons.clear()
