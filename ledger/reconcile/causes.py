@@ -3,15 +3,15 @@
 Charges of the ledger are grouped by all that a cause can depend on (`Alike`); the statement has
 an amount for each day and name (`Cells`). A cause multiplies some of the groups (a region, a tier,
 what is counted twice or left out), moves all of them to other days (a time zone), or is the amount
-of cells that the ledger has not at all. Causes of one set stack. A cause without a free figure
-counts for less than one whose factor is fitted, and the set that explains every cell with the least
-is the answer. One cause is tried on all cells; two on a few cells first, because two that work
-against each other bring no cell nearer alone. Where no such set explains everything, each step
-tries every cause on the best sets so far, and keeps those that explain a twentieth of the
-difference.
+of cells that the ledger has not at all. Causes of one set stack.
 
-Work is bounded: groups by `GROUPS_MAX`, pairs by `PAIRED_MAX`, visits by `VISITS_MAX`, sets by
-`CAUSES_MAX`.
+A step looks for one cause that explains every cell, then for two, the first of which explains
+something alone. A cause without a free figure counts for less than one whose factor is fitted, and
+the set that counts least is the answer. Where there is none, the cause that explains the most is
+applied, if that is a twentieth of the difference, and the next step begins.
+
+Work is bounded: groups by `GROUPS_MAX`, pairs by `PAIRED_MAX` and `VISITS_MAX`, sets
+by `CAUSES_MAX`.
 """
 
 from collections import defaultdict
@@ -41,14 +41,11 @@ GROUPS_MAX = 200_000
 """Groups of charges that are read."""
 MERGED_MAX = 20_000
 """Groups of a day, in which the search works."""
-VISITS_MAX = 4_000_000
-"""Groups that a step of the search looks at: about two seconds."""
-PAIRED_MAX = 400
-"""Causes that are tried in all pairs."""
-PROBES = 3
-"""Cells on which a pair is tried before the others."""
+VISITS_MAX = 20_000_000
+"""Groups that all pairs of a step look at: about four seconds."""
+PAIRED_MAX = 60
+"""Causes that are the first of a pair, those that explain the most."""
 CAUSES_MAX = 4
-BEAM_MAX = 16
 GAIN_MIN = 0.05
 """Of the difference, that a cause explains where the set leaves a rest."""
 
@@ -158,7 +155,7 @@ class _Search:
         self.start = self._judged(_State([float(each.picousd) for each in self.groups], rest))
         self.tries = list(unique(named(self.groups, last)))
         visits = sum(len(each.members) for each in self.tries) + len(self.groups) + 1
-        self.beam = max(2, min(BEAM_MAX, VISITS_MAX // visits))
+        self.firsts_max = max(2, min(PAIRED_MAX, VISITS_MAX // visits))
 
     def _judged(self, state: _State) -> _State:
         state.off = sum(abs(each) for each in state.rest.values())
@@ -166,135 +163,62 @@ class _Search:
         return state
 
     def run(self, dating: Cause | None = None, before: _State | None = None) -> _State:
-        """The best set; with `dating`, one that has it as its first cause."""
-        start = self.start
+        """The best set; with `dating`, one that has it as its first cause, unless that makes the
+        difference larger and no further cause or two explain the rest."""
+        state = self.start
         if dating is not None and before is not None:
-            start = replace(
+            state = replace(
                 self.start,
                 sums={},
                 causes=(_dated(dating, before, self.start),),
                 weight=NAMED,
                 tried=frozenset({dating.kind}),
             )
-        exact = self._exact(start)
-        if exact is not None:
-            return exact
-        if before is not None and start.off >= before.off:
-            return start
-        best, beam, whole = start, [start], start.off
-        for step in range(1, CAUSES_MAX + 1):
-            if not best.left and best.weight <= step * NAMED:
-                break
-            following: dict[frozenset[str], tuple[float, int, _State, Try]] = {}
-            for state in beam:
-                for each in (*self.tries, *self._fitted(state), *self._absent(state)):
-                    names = state.tried | {each.cause.what}
-                    gain = self._gain(state, each)
-                    if gain <= 0 or each.cause.what in state.tried:
-                        continue
-                    kept = following.get(names)
-                    if kept is None or state.off - gain < kept[0]:
-                        following[names] = (state.off - gain, state.weight, state, each)
-            ordered = sorted(following.values(), key=lambda one: (one[0], one[1] + one[3].weight))
-            named = [one for one in ordered if one[3].weight == NAMED][: self.beam]
-            others = [one for one in ordered if one[3].weight != NAMED][: self.beam // 2]
-            beam = [self._applied(state, each) for _, _, state, each in (*named, *others)]
-            for state in beam:
-                worth = state.off <= best.off - GAIN_MIN * whole
-                is_better = not state.left if best.left else _rank(state) < _rank(best)
-                if is_better or (best.left and worth):
-                    best = state
-        return best
+        whole = state.off
+        while state.left and len(state.causes) < CAUSES_MAX:
+            judged = self._judged_tries(state)
+            complete = [self._applied(state, each) for _, left, each in judged if not left]
+            if all(each.weight - state.weight > ABSENT for each in complete):
+                complete += self._pairs(state, judged)
+            complete = [each for each in complete if not each.left]
+            if complete:
+                return min(complete, key=_rank)
+            if before is not None and state.off >= before.off:
+                return state
+            gain, _, best = max(judged, key=lambda one: (one[0], -one[2].weight))
+            if gain < GAIN_MIN * whole:
+                return state
+            state = self._applied(state, best)
+        return state
 
-    def _exact(self, start: _State) -> _State | None:
-        """The lightest set of one cause, or two, that explains every cell; None: there is none."""
-        if not start.left:
-            return start
-        complete: list[_State] = []
-        singles = [*self.tries, *self._absent(start)]
-        for each in singles:
-            rest = dict(start.rest)
-            for cell, add in self._delta(start, each).items():
-                rest[cell] -= add
-            if not any(self._is_off(cell, value) for cell, value in rest.items()):
-                complete.append(self._applied(start, each))
+    def _judged_tries(self, state: _State) -> list[tuple[float, int, Try]]:
+        """For each cause that is not in the set: what it explains, and the cells that are off with
+        it."""
+        judged = []
+        for each in (*self.tries, *self._fitted(state), *self._absent(state)):
+            if each.cause.what in state.tried:
                 continue
-            fitted = self._one_factor(rest)
-            if fitted is not None:
-                complete.append(self._applied(self._applied(start, each), fitted))
-        fitted = self._one_factor(start.rest)
-        if fitted is not None:
-            complete.append(self._applied(start, fitted))
-        if all(state.weight > NAMED for state in complete):
-            complete += self._pairs(start, singles)
-        complete = [state for state in complete if not state.left]
-        return min(complete, key=_rank, default=None)
+            gain, left = 0.0, state.left
+            for cell, add in self._delta(state, each).items():
+                rest = state.rest[cell]
+                gain += abs(rest) - abs(rest - add)
+                left += self._is_off(cell, rest - add) - self._is_off(cell, rest)
+            judged.append((gain, left, each))
+        return judged
+
+    def _pairs(self, state: _State, judged: Sequence[tuple[float, int, Try]]) -> Iterator[_State]:
+        """Sets with two more causes that explain every cell, the first of which explains something:
+        it makes the difference or the number of cells smaller."""
+        firsts = [one for one in judged if one[0] > 0 or one[1] < state.left]
+        firsts.sort(key=lambda one: (one[2].weight, one[1], -one[0]))
+        for _, _, first in firsts[: self.firsts_max]:
+            half = self._applied(state, first)
+            for _, left, second in self._judged_tries(half):
+                if not left:
+                    yield self._applied(half, second)
 
     def _is_off(self, cell: Cell, rest: float) -> bool:
         return abs(rest) > self.allowed.get(cell, ROUNDING_PICOUSD)
-
-    def _one_factor(self, rest: Mapping[Cell, float]) -> Try | None:
-        """The factor that all cells have which are off, if they are those of a name and a time."""
-        off = sorted((cell for cell, value in rest.items() if self._is_off(cell, value)), key=str)
-        names, days = {name for _, name in off}, sorted({day for day, _ in rest})
-        stated = sum(self.stated.get(cell, 0) for cell in off)
-        booked = stated - sum(rest[cell] for cell in off)
-        if not off or booked <= 0 or stated <= 0:
-            return None
-        factor = stated / booked
-        for cell in off:
-            amount = self.stated.get(cell, 0)
-            if self._is_off(cell, amount - (amount - rest[cell]) * factor):
-                return None
-        first, last = off[0][0], off[-1][0]
-        if last == days[-1]:
-            when = "on every day" if first == days[0] else f"since {first}"
-        elif first == days[0]:
-            when = f"before {last + timedelta(days=1)}"
-        else:
-            return None
-        if len(names) == 1:
-            of = f"prices of {next(iter(names)) or 'everything'}"
-        elif names == {name for _, name in self.held}:
-            of = "all prices"
-        else:
-            return None
-        cause = Cause(kind="price", what=f"{of} {when} are x{factor:.4g} of those booked")
-        cells = tuple(cell for cell in self.held if first <= cell[0] <= last and cell[1] in names)
-        return Try(cause, FITTED, cells=cells, factors=factor)
-
-    def _pairs(self, start: _State, singles: Sequence[Try]) -> Iterator[_State]:
-        """Sets of two, by all cells, that explain the few cells which are off the most."""
-        probes = sorted(start.rest, key=lambda cell: -abs(start.rest[cell]))[:PROBES]
-        tried: list[tuple[Try, list[dict[int, float]], list[float]]] = []
-        for each in singles[:PAIRED_MAX]:
-            changes: list[dict[int, float]] = [{} for _ in probes]
-            factors = each.factors
-            for at, member in enumerate(each.members):
-                if self.cell[member] in probes and factors is not None:
-                    factor = factors if isinstance(factors, float) else factors[at]
-                    changes[probes.index(self.cell[member])][member] = factor - 1
-            deltas = [
-                sum(start.amounts[member] * change for member, change in one.items())
-                for one in changes
-            ]
-            tried.append((each, changes, deltas))
-        for at, (one, changes, deltas) in enumerate(tried):
-            for other, more, further in tried[at + 1 :]:
-                for probe, cell in enumerate(probes):
-                    if cell in one.cells or cell in other.cells:
-                        continue
-                    small, large = sorted((changes[probe], more[probe]), key=len)
-                    both = sum(
-                        start.amounts[member] * change * large[member]
-                        for member, change in small.items()
-                        if member in large
-                    )
-                    rest = start.rest[cell] - deltas[probe] - further[probe] - both
-                    if self._is_off(cell, rest):
-                        break
-                else:
-                    yield self._applied(self._applied(start, one), other)
 
     def _delta(self, state: _State, each: Try) -> Mapping[Cell, float]:
         factors = each.factors
@@ -318,13 +242,6 @@ class _Search:
         for member, factor in zip(each.members, factors, strict=True):
             delta[self.cell[member]] += state.amounts[member] * (factor - 1)
         return delta
-
-    def _gain(self, state: _State, each: Try) -> float:
-        rest = state.rest
-        return sum(
-            abs(rest[cell]) - abs(rest[cell] - add)
-            for cell, add in self._delta(state, each).items()
-        )
 
     def _applied(self, state: _State, each: Try) -> _State:
         delta = self._delta(state, each)
