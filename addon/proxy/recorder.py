@@ -29,6 +29,7 @@ from addon.metering.opening import is_read_in_steps, readable_in_steps
 from addon.metering.requests.messages import Request
 from addon.metering.troubles import Troubles
 from addon.proxy import connections, exchanges, flows, lifecycle, options
+from addon.proxy.display.first_lines import say_what_is_next
 from addon.proxy.event_loop import guarded, in_turns
 from addon.proxy.host import mechanisms
 from addon.proxy.host.mechanisms import Place
@@ -126,6 +127,8 @@ class Recorder(Traffic):
             "before end" if settings.commit_before_end else "async",
             settings.inject,
         )
+        if self._metric_files is None:  # the supervisor of workers says it once
+            say_what_is_next(ctx.master)
 
     def done(self) -> Awaitable[None] | None:
         """Stop, or leave what is under way to the recorder that a reload of the script makes.
@@ -234,9 +237,9 @@ class Recorder(Traffic):
                 Place(master=ctx.master, takes_runs=events.takes_runs)
             )
             running.undo.append(running.host.remove)
-            said.append(f"speeds mitmproxy up by {', '.join(running.host.used) or 'nothing'}")
+            said.append(f"{len(running.host.used)} speed-ups of mitmproxy")
             said += [f"not used: {each}" for each in running.host.left_out]
-            said.append("tee_fast=no leaves that out")
+            said[-1] += " (tee_fast=no leaves them out)"
         else:
             said.append("changes nothing else")
         whose = "our own process" if owner.is_us else "a guest"

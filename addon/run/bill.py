@@ -17,6 +17,7 @@ with the same one.
 """
 
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -40,11 +41,13 @@ from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from ledger.sync.spool import path_for
 from ledger.text.figures import counted
+from ledger.text.hints import as_typed
 from ledger.text.printable import printable
 
 
-def show(ledger_url: str, run_id: str) -> None:
-    """A table by model of the requests that carry the run's tag, to stderr."""
+def show(ledger_url: str, run_id: str) -> bool:
+    """A table by model of the requests that carry the run's tag, to stderr; whether there are
+    any, or it is not known."""
     console = Console(stderr=True, highlight=False)
     try:
         with db.disposing(db.open_engine(_local(ledger_url))) as engine:
@@ -52,7 +55,7 @@ def show(ledger_url: str, run_id: str) -> None:
         seen = sum(each.requests or 0 for each in used(ledger_url, run_id).values())
     except LedgerError as error:
         console.print(escape(f"tokentee: {error}"))
-        return
+        return True
     requests = found.total.figures.requests
     if repeated := seen - requests:
         text = counted(repeated, "answer was", "answers were")
@@ -60,14 +63,16 @@ def show(ledger_url: str, run_id: str) -> None:
     if not requests:
         if not repeated:
             console.print("tokentee: no LLM request passed")
-        return
+        return bool(repeated)
     sys.stderr.write("\n")
     title = "This run by model"
     render.print_table(report_tables.screen(found), console, title)
     for note in report_tables.notes(found):
         console.print(escape(note))
-    where = f"tokentee: in {urls.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"
+    more = as_typed(f"tokentee report --only tag:run={run_id}", os.environ)
+    where = f"tokentee: in {urls.shown(ledger_url)}; more: {more}"
     console.print(escape(where), soft_wrap=True)
+    return True
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import secrets
 import signal
 import socket
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mitmproxy import ctx, http
+from mitmproxy import ctx
 from mitmproxy.options import CONF_DIR
 
 from addon.proxy import options as proxy_options
@@ -22,9 +24,12 @@ from addon.run.command import authorities, child, hosts, outbound
 from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.leftovers import RunFolder, run_folder
 from addon.run.master import RecordingMaster, run_master
+from addon.run.seen import SeenTraffic, count
 from ledger.model.errors import LedgerError
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url
+from ledger.text import first_minute
+from ledger.text.hints import as_typed
 
 if TYPE_CHECKING:
     from addon.run.command.socks_bridge import Bridge
@@ -84,7 +89,7 @@ def run_proxied(call: Call) -> int:
                     recorder,
                     chooser=proxied.policy,
                     passes_on=not has_script,
-                    last=(proxied,),
+                    last=(proxied, proxied.seen),
                     on_started=proxied.start,
                 ),
                 words,
@@ -108,14 +113,24 @@ def run_proxied(call: Call) -> int:
 def _result(call: Call, proxied: ProxiedCommand, ledger_url: str, run_id: str) -> int:
     """Print what the command used; returns the exit code of the run."""
     assert proxied.exit_code is not None
-    if proxied.requests:
+    is_recorded = False
+    if proxied.seen.requests:
         from addon.run import bill
 
-        bill.show(ledger_url, run_id)
+        is_recorded = bill.show(ledger_url, run_id)
     else:
         _print("no LLM request passed")
-    for line in proxied.warnings:
-        _print(line)
+    warnings = proxied.warnings
+    if not (is_recorded or warnings):
+        warnings = first_minute.nothing_recorded(
+            requests=proxied.seen.requests,
+            untrusting=proxied.seen.untrusting,
+            unread=proxied.policy.unread,
+            local=proxied.local_connections(),
+            is_command=True,
+        )
+    for line in warnings:
+        _print(as_typed(line, os.environ))
     if call.expect is None or proxied.exit_code:
         return proxied.exit_code
     from addon.run import bill
@@ -185,8 +200,7 @@ class ProxiedCommand:
         self._task: asyncio.Task[None] | None = None
         self._watch: child.Watch | None = None
         self._watching: asyncio.Task[None] | None = None
-        self.requests = 0
-        """HTTP requests that passed, to LLMs and others."""
+        self.seen = SeenTraffic()
         self.exit_code: int | None = None
         self.warnings: list[str] = []
         self.troubles: list[str] = []
@@ -197,9 +211,13 @@ class ProxiedCommand:
         """Whether the command has begun."""
         return self._watch is not None
 
-    def request(self, _: http.HTTPFlow) -> None:
-        """mitmproxy's hook."""
-        self.requests += 1
+    def local_connections(self) -> Counter[str]:
+        """Connections of the command to servers on this machine, past the proxy."""
+        local: Counter[str] = Counter()
+        for host, port in self._watch.seen if self._watch is not None else ():
+            if ipaddress.ip_address(host).is_loopback:
+                count(local, host, port)
+        return local
 
     def start(self) -> None:
         """Start the command: everything listens, and the ledger is open."""

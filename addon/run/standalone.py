@@ -1,6 +1,7 @@
 """Wiring. `tokentee run` without a command: a recording proxy until Ctrl-C."""
 
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Container
@@ -14,7 +15,11 @@ from addon.run.call.arguments import LOOPBACK, Address, Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import RecordingMaster, parsed_options, run_master
+from addon.run.seen import SeenTraffic
 from ledger.model.errors import LedgerError, WrongCallError
+from ledger.store.engines.urls import default_url
+from ledger.text import first_minute
+from ledger.text.hints import as_typed
 
 LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
 
@@ -32,11 +37,23 @@ def run_proxy(call: Call) -> int:
         trusted, troubles = authorities.write_trusted(folder.path, os.environ)
         for line in (*warnings(opts), *troubles):
             sys.stderr.write(f"tokentee: {line}\n")
-        run_master(
-            lambda opts: RecordingMaster(opts, words, Recorder()),
+        run_id, seen = secrets.token_hex(4), SeenTraffic()
+        stopped = run_master(
+            lambda opts: RecordingMaster(opts, words, Recorder(tags={"run": run_id}), last=(seen,)),
             words,
             {"ssl_verify_upstream_trusted_ca": str(trusted)},
         )
+    from addon.run import bill
+
+    if not bill.show(stopped.ledger_url or default_url(), run_id):
+        for line in first_minute.nothing_recorded(
+            requests=seen.requests,
+            untrusting=seen.untrusting,
+            unread={},
+            local={},
+            is_command=False,
+        ):
+            sys.stderr.write(f"tokentee: {as_typed(line, os.environ)}\n")
     return 0
 
 

@@ -200,6 +200,8 @@ TABLE_BYTES_MAX = 512 * 2**10
 PROCESSES_MAX = 500
 RESOLVE_SECONDS_MAX = 3.0
 """For all names together, once, and only if there is a connection to explain."""
+LOCAL_PORT_MAX = 32_768
+"""Servers listen below; above are the ports of clients, also of the command's own servers."""
 LOCAL_SERVERS = {11434: "Ollama", 1234: "LM Studio"}
 """Ports on loopback that only an LLM server uses by default."""
 _ESTABLISHED, _CONNECTING = "01", "02"
@@ -249,7 +251,7 @@ class Watch:
             is_local = ipaddress.ip_address(host).is_loopback
             if inode in self._counted or (is_local and port == self._own_port):
                 continue
-            if port == 443 or (is_local and port in LOCAL_SERVERS):
+            if port == 443 or (is_local and port < LOCAL_PORT_MAX):
                 found[inode] = (host, port)
         return found
 

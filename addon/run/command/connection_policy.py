@@ -19,6 +19,7 @@ import hmac
 import ipaddress
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Container
 from urllib.parse import urlsplit
 
@@ -35,6 +36,8 @@ from addon.run.command.hosts import LlmHosts
 from addon.run.command.outbound import Outbound
 
 USER = "tokentee"
+UNREAD_MAX = 1_000
+"""Hosts whose tunnels are counted."""
 _CREDENTIAL = re.compile(rb"^proxy-authorization:[ \t]*basic[ \t]+(\S+)[ \t]*\r?$", re.I | re.M)
 HEAD_BYTES_MAX = 64 * 2**10
 """The head of a connection's first request: enough for the longest cookies and tokens."""
@@ -77,6 +80,8 @@ class ConnectionPolicy(NextLayer):
         self._listeners = listeners
         self.hosts = hosts
         self._outbound = outbound
+        self.unread: Counter[str] = Counter()
+        """HOST[:PORT] -> tunnels that were passed on untouched."""
 
     # Hooks
 
@@ -93,6 +98,10 @@ class ConnectionPolicy(NextLayer):
                 return
             if not is_llm and not context.client.tls_established:
                 nextlayer.layer = layers.TCPLayer(context, ignore=True)
+                host, port = (context.server.address or ("a host", 443))[:2]
+                place = host if port == 443 else f"{host}:{port}"
+                if place in self.unread or len(self.unread) < UNREAD_MAX:
+                    self.unread[place] += 1
                 return
         elif nextlayer.layer is None and spec in self._listeners and len(context.layers) == 1:
             head = _head(nextlayer.data_client())

@@ -15,6 +15,8 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     index: int
     """The worker's index among the files of the folder, unique among living processes."""
+    run_id: str
+    """The tag `run` of all rows."""
     words: tuple[str, ...]
     """For mitmproxy's parser."""
     trusted: str

@@ -16,6 +16,7 @@ It looks at its workers every `TICK_SECONDS`, in one thread.
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from mitmproxy.options import Options
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from addon.run import standalone
-from addon.run.call.arguments import Call
+from addon.run.call.arguments import Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import parsed_options
@@ -41,8 +42,12 @@ from addon.telemetry.health import Health, merged
 from addon.telemetry.json_log import JsonFormatter
 from addon.telemetry.metrics import metrics_of_workers
 from ledger.model.errors import LedgerError, WrongCallError
+from ledger.settings.small_files import expanded
+from ledger.store.engines.urls import default_url
 from ledger.store.processes.supervision import pause_after
+from ledger.text import first_minute
 from ledger.text.figures import seconds_text
+from ledger.text.hints import as_typed
 
 logger = logging.getLogger("tokentee.workers")
 
@@ -81,6 +86,9 @@ class WorkerPlan:
     """The file of the authorities that verify upstreams."""
     quiet: bool
     """Only warnings are logged."""
+    first_lines: tuple[str, ...]
+    """What clients have to set, and what to type next."""
+    ledger_url: str
 
 
 def plan_of(call: Call, folder: Path, *, held: tuple[str, ...] = ()) -> WorkerPlan:
@@ -103,7 +111,20 @@ def plan_of(call: Call, folder: Path, *, held: tuple[str, ...] = ()) -> WorkerPl
     trusted, troubles = authorities.write_trusted(folder, os.environ)
     for line in () if held else (*standalone.warnings(opts), *troubles):
         sys.stderr.write(f"tokentee: {line}\n")
-    return WorkerPlan(words=words, addresses=addresses, trusted=trusted, quiet=quiet)
+    listeners = [
+        (mode.full_spec, *address)
+        for mode, address in standalone.modes_of(opts).items()
+        if address is not None
+    ]
+    authority = str(expanded(opts.confdir) / "mitmproxy-ca-cert.pem")
+    return WorkerPlan(
+        words=words,
+        addresses=addresses,
+        trusted=trusted,
+        quiet=quiet,
+        first_lines=tuple(first_minute.lines_at_start(listeners, authority=authority)),
+        ledger_url=set_options(words).get("ledger_url") or default_url(),
+    )
 
 
 def _addresses_of(opts: Options) -> tuple[str, ...]:
@@ -156,6 +177,7 @@ class Supervisor:
         """`make_call`: returns the call with the current settings; `folder`: for files that the
         workers share, removed at the end."""
         self._numbers = range(1, count + 1)
+        self.run_id = secrets.token_hex(4)
         self._make_call = make_call
         self._folder = folder
         self._plan = self._next_plan = plan_of(make_call(), folder)
@@ -176,6 +198,11 @@ class Supervisor:
         self._restarts = 0
         self._dropped = self._observations_dropped = 0
         """By workers that have ended."""
+
+    @property
+    def ledger_url(self) -> str:
+        """Of the current settings."""
+        return self._plan.ledger_url
 
     def run(self) -> int:
         """Run until a signal ends it; returns the exit code."""
@@ -229,6 +256,8 @@ class Supervisor:
             self._all_listen = True
             where = ", ".join(self._plan.addresses)
             logger.info("tokentee: %d workers listening at %s", len(filled), where)
+            for line in self._plan.first_lines:
+                logger.info("tokentee: %s", as_typed(line, os.environ))
 
     def _start(self, number: int, plan: WorkerPlan, *, replaces: bool) -> None:
         taken = {each.index for each in self._workers}
@@ -237,6 +266,7 @@ class Supervisor:
         job = WorkerJob(
             number=number,
             index=index,
+            run_id=self.run_id,
             words=plan.words,
             trusted=str(plan.trusted),
             folder=str(self._folder),
@@ -427,4 +457,10 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
         )
     logger.addHandler(logging.StreamHandler())
     with run_folder() as folder:
-        return Supervisor(count, make_call=make_call, folder=folder.path).run()
+        supervisor = Supervisor(count, make_call=make_call, folder=folder.path)
+        code = supervisor.run()
+    if code == 0:
+        from addon.run import bill
+
+        bill.show(supervisor.ledger_url, supervisor.run_id)
+    return code

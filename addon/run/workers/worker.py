@@ -50,7 +50,10 @@ def run_worker(line: bytes) -> int:
     """Do the job in a line of JSON until the worker must end; returns the exit code."""
     job = msgspec.json.decode(line, type=WorkerJob)
     sys.stderr = NumberedLines(job.number)
-    recorder = Recorder(metric_files=MetricFiles(folder=Path(job.folder), index=job.index))
+    recorder = Recorder(
+        tags={"run": job.run_id},
+        metric_files=MetricFiles(folder=Path(job.folder), index=job.index),
+    )
     worker = WorkerAddon(job, recorder)
     run_master(
         lambda opts: RecordingMaster(

@@ -24,7 +24,7 @@ from tests.proxy.mitmdump import free_port
 
 @pytest.fixture
 def worker(tmp_path: Path) -> WorkerAddon:
-    job = WorkerJob(number=1, words=(), trusted="", folder=str(tmp_path), index=0)
+    job = WorkerJob(number=1, run_id="r", words=(), trusted="", folder=str(tmp_path), index=0)
     return WorkerAddon(job, Recorder())
 
 
