@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from addon.dialects.dialect import Dialect
-from addon.dialects.facts import Facts
+from addon.dialects.facts import AnswerContext, Facts
 from addon.framing import json_values
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Quota, Reading, Source, State, UsageSource
@@ -84,7 +84,7 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
     `now`: the time of reading; `capture`: the log file. The key and the bytes of the answer are not
     known.
     """
-    facts = Facts(provider=call.agent.provider)
+    facts = Facts(of=AnswerContext(provider=call.agent.provider))
     usage_json = json_values.dumps(dict(call.usage))
     usage = call.agent.dialect.usage_of(dict(call.usage), facts)
     exchange = Exchange(

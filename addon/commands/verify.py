@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from addon.commands.options import Url
-from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
@@ -173,9 +172,14 @@ def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
         names = [name for name in names if name not in _OF_REQUEST]  # there was none, or it is lost
     if booked.request_digest is None:
         names = [name for name in names if name != "request_digest"]  # before migration 0005
-    if REDACTED in (booked.error_message or "") + (again.error_message or ""):
-        # The recording does not contain the credentials that were removed from the value.
-        names = [name for name in names if not name.startswith("error_")]
+    # Whether the messages of errors are kept is an option, and a recording does not have the
+    # credentials whose repetition the recorder left out.
+    names = [
+        name
+        for name in names
+        if name != "error_message"
+        and not (item.redacted_request_headers and getattr(booked, name) is None)
+    ]
     return _different(names, booked, again)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import unknown_counts
-from addon.dialects.facts import Ending, Facts, record_error_in
+from addon.dialects.errors import record_error_in
+from addon.dialects.facts import LEFT_OUT, Ending, Facts
 from addon.dialects.shapes import Shape
 from ledger.model.usage import NO_USAGE, Usage
 
@@ -106,14 +107,19 @@ class Dialect:
     answer_shapes: tuple[Shape, ...] = ()
     """A frame or document that fits one of these is an answer of this dialect."""
 
-    def figures(self, usage: Mapping[str, Any], facts: Facts) -> Usage:
-        """The figures of a usage object. A count under a key without a rule becomes a unit of its
-        own, because it may be billed."""
-        found = self.usage_of(usage, facts)
-        unknown = unknown_counts(usage, self.known_keys)
-        if not unknown:
-            return found
-        return replace(found, tool_units={**unknown, **found.tool_units})
+    def figures(self, facts: Facts) -> Usage:
+        """The figures of an answer. A count under a key without a rule becomes a unit of its own,
+        because it may be billed."""
+        found = NO_USAGE
+        if facts.usage is not None:
+            found = self.usage_of(facts.usage, facts)
+            unknown = unknown_counts(facts.usage, self.known_keys)
+            if unknown:
+                found = replace(found, tool_units={**unknown, **found.tool_units})
+        if facts.rare.left_out:
+            left_out = map(LEFT_OUT.format, facts.rare.left_out)
+            found = replace(found, remarks=(*found.remarks, *left_out))
+        return found
 
 
 def _read_unknown(facts: Facts, event: str, body: dict[str, Any]) -> None:

@@ -1,18 +1,44 @@
-"""Pure. The facts that an answer has reported so far in one exchange.
+"""Pure. The facts that an answer has reported so far in one exchange, and the one check of a text
+before it is recorded.
 
 One `Facts` belongs to one meter, and only that meter lets a dialect change it. A later figure
 replaces an earlier one, because figures are cumulative; the first id stays.
+
+No free text of a provider is kept: it may repeat a prompt, an answer or a key. What is recorded is
+a token (a finish reason, a tier, an error's code) or a name (an id, a model). Other text is left
+out, and the row says so in its remarks; so is a value that contains the credential of the
+request.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-from ledger.model.usage import SERVICE_TIER, billing_value
+import orjson
+from msgspec import Struct, field
+
+from ledger.model.usage import SERVICE_TIER, is_billing_field
 
 TEXT_LENGTH_MAX = 256
-"""Characters kept of an id, a model, or another name on the wire."""
+"""Characters of what a client says of itself: a user, a session, a model."""
+_TOKEN = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
+_NAME = re.compile(r"[!#-&(-;=?-_a-z|~]{1,256}")
+"""Visible ASCII without quotes and `<>{}`."""
+_KEY = re.compile(r"[A-Za-z0-9._:/-]{1,64}|\w{1,32}\[\]\.[\w.]{1,64}", re.ASCII)
+"""A token, or a path of ours through a list: `results[].tokenCount`."""
+_TOKENS_ALONE = re.compile(rf'[^"]*+(?:"(?:{_KEY.pattern})"[^"]*+)*+', re.ASCII)
+"""Compact JSON in which every key and every text is one."""
+_USAGE_DEPTH_MAX = 8
+"""Twice the depth at which figures are read."""
+_LEFT_OUT_MAX = 16
+LEFT_OUT = "{} is not kept: free text, or the credential of the request"
+"""The remark on a field."""
+UNREAD = "unread"
+"""Of a billing field in a request: a value that is no token, which no price list names."""
+UNREAD_MODE = "unread_mode"
+"""A billing field of ours: names one whose value was no token, so that the price is not certain."""
 BILLING_HEADERS = {
     # https://ai.google.dev/gemini-api/docs/priority-inference
     "x-gemini-service-tier": SERVICE_TIER,
@@ -27,8 +53,17 @@ _TIERS = (SERVICE_TIER, "serviceTier", "trafficType")
 _TRAFFIC = {1: "ON_DEMAND", 2: "PROVISIONED_THROUGHPUT"}
 """Where the client asks for enums as numbers
 (https://cloud.google.com/vertex-ai/docs/reference/rest/v1/GenerateContentResponse#TrafficType)."""
-_WRAPPERS = ("response", "message", "interaction")
-"""Keys of the object that an event carries."""
+
+
+def token_of(value: object) -> str | None:
+    """The value if it is a token: letters, digits and `._:/-`, at most 64 characters."""
+    return value if isinstance(value, str) and _TOKEN.fullmatch(value) else None
+
+
+def name_of(value: object) -> str | None:
+    """The value if it is a name as ids and models are: at most 256 visible ASCII characters without
+    quotes and `<>{}`."""
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else None
 
 
 class Ending(StrEnum):
@@ -40,81 +75,120 @@ class Ending(StrEnum):
     """A finish reason and the end of the body, without an end mark."""
     CLOSE = "close"
     """The end of the body between two frames, with neither an end mark nor a finish reason."""
+    UNSURE = "unsure"
+    """As `FINISH`. But what looks like an end mark may stand before further frames (Gemini with
+    server-side tools), so a connection that breaks behind it has cut the stream."""
 
 
-@dataclass(slots=True)
-class Facts:
+class AnswerError(Struct, frozen=True):
+    """An error that an answer contained. None: it states no such thing, or no token."""
+
+    type: str | None = None
+    code: str | None = None
+    """The provider's, or ours for a message that is known (`errors.KNOWN_MESSAGES`)."""
+    message: str | None = None
+    """None, unless the operator wants it."""
+
+
+class AnswerContext(Struct, frozen=True, kw_only=True):
+    """What is known of an answer before its first byte."""
+
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Response headers by lower-case name (Bedrock's token counts)."""
+    provider: str = ""
+    """For the few rules that differ between users of one wire format."""
+    path_model: str | None = None
+    """The model in the request's path; Bedrock names it only there."""
+    secrets: tuple[str, ...] = ()
+    """The credentials of the request: no recorded text may contain one."""
+    keeps_error_text: bool = False
+    """Whether the operator wants the messages of errors (`tee_error_text=on`)."""
+
+
+NO_CONTEXT = AnswerContext()
+
+
+class RareFacts(Struct, kw_only=True):
+    """What few answers report."""
+
+    id_unstable: bool = False
+    cache_diagnosis: str | None = None
+    """Why the prompt cache was not used to the end of what it held, in the provider's word."""
+    beside: dict[str, str] = field(default_factory=dict)
+    """Billing fields of the request, or of the answer beside its usage object."""
+    units: dict[str, int] = field(default_factory=dict)
+    """Billable units outside the usage object (server tools that an answer ran)."""
+    executed: dict[int, str] = field(default_factory=dict)
+    """Server tools that a stream repeats: index -> unit (Groq)."""
+    tools_are_billed: bool = False
+    """A server tool ran whose results are billed as input (Gemini: all but Google Search)."""
+    further: list[tuple[str, str | None, dict[str, Any]]] = field(default_factory=list)
+    """Kind, model and usage object of what another model did for the answer (an image tool)."""
+    cost: object = None
+    """The cost in USD beside the usage object (Venice)."""
+    rate_limits: dict[str, Any] | None = None
+    """The event of the stream that states quotas (Codex)."""
+    left_out: dict[str, None] = field(default_factory=dict)
+    """The fields that had a text which is not kept."""
+
+
+class Facts(Struct, kw_only=True):
     """Filled by a dialect's `read`, frame by frame. None: not reported yet."""
 
+    of: AnswerContext = NO_CONTEXT
     response_id: str | None = None
-    id_unstable: bool = False
     response_model: str | None = None
     created: int | None = None
     """The provider's own creation time, seconds; part of a response's identity."""
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
-    """The provider's usage object so far, verbatim."""
+    """The provider's usage object so far: its numbers, booleans, nulls and tokens."""
     usage_final: bool = False
     """The usage is the billed one, not a running figure."""
-    ended: bool = False
-    """The dialect's own end mark has passed: a client has everything that it needs."""
-    finish_is_no_end: bool = False
-    """What looks like an end mark may stand before further frames (Gemini with server-side tools),
-    so a connection that breaks behind it has cut the stream."""
-    ending: Ending = Ending.FINISH
-    """The weakest sign that this stream is whole."""
-    is_cut_inside: bool = False
-    """The body ended inside a frame, so the answer is incomplete."""
+    service_tier: str | None = None
     token_seen: bool = False
     """Some generated content has passed."""
-    error_type: str | None = None
-    error_code: str | None = None
-    error_message: str | None = None
-    failed: bool = False
-    """The answer contained an error."""
-    service_tier: str | None = None
-    unknown_keys: set[str] = field(default_factory=set)
-    """Keys of the usage object without a rule; kept verbatim, and reported."""
-    beside: dict[str, str] = field(default_factory=dict)
-    """Billing fields of the request, or of the answer beside its usage object."""
-    units: dict[str, int] = field(default_factory=dict)
-    """Billable units outside the usage object (server tools that an answer ran)."""
-    tools_are_billed: bool = False
-    """A server tool ran whose results are billed as input (Gemini: all but Google Search)."""
-    executed: dict[int, str] = field(default_factory=dict)
-    """Server tools that a stream repeats: index -> unit (Groq)."""
-    further: list[tuple[str, str | None, dict[str, Any]]] = field(default_factory=list)
-    """Kind, model and usage object of what another model did for the answer (an image tool)."""
-    cache_diagnosis: str | None = None
-    """Why the prompt cache was not used to the end of what it held, in the provider's word."""
-    rate_limits: dict[str, Any] | None = None
-    """The event of the stream that states quotas (Codex)."""
-    cost: object = None
-    """The cost in USD beside the usage object (Venice)."""
-
-    # Facts of the exchange, known before the first byte.
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Response headers that a dialect reads, by lower-case name (Bedrock's token counts)."""
-    provider: str = ""
-    """The provider, for the few rules that differ between users of one wire format."""
-    path_model: str | None = None
-    """The model in the request's path; Bedrock names it only there."""
+    error: AnswerError | None = None
+    ended: bool = False
+    """The dialect's own end mark has passed: a client has everything that it needs."""
+    ending: Ending = Ending.FINISH
+    """The weakest sign that this stream is whole."""
     is_document: bool = False
     """The answer is one plain body, so its facts are complete."""
+    is_cut_inside: bool = False
+    """The body ended inside a frame, so the answer is incomplete."""
+    rare: RareFacts = field(default_factory=RareFacts)
+
+    def token(self, field: str, value: object) -> str | None:
+        """The value if it is a token that may be recorded; any other is remarked."""
+        return self._kept(field, token_of(value), value)
+
+    def _kept(self, name: str, text: str | None, value: object) -> str | None:
+        """`text`, which is `value` as a token or a name, unless it contains a credential."""
+        if text is not None:
+            for secret in self.of.secrets:
+                if secret in text:
+                    break
+            else:
+                return text
+        if value is not None and value != "" and len(self.rare.left_out) < _LEFT_OUT_MAX:
+            self.rare.left_out[name] = None
+        return None
 
     def record_id(self, response_id: object) -> None:
         """Keep the first non-empty id; a different one marks it unstable."""
-        if not isinstance(response_id, str) or not response_id:
+        if response_id == self.response_id or not isinstance(response_id, str) or not response_id:
             return
         if self.response_id is None:
-            self.response_id = clean(response_id, 256)
-        elif response_id != self.response_id and clean(response_id, 256) != self.response_id:
-            self.id_unstable = True
+            self.response_id = self._kept("response_id", name_of(response_id), response_id)
+        else:
+            self.rare.id_unstable = True
 
     def record_model(self, model: object) -> None:
         """Keep the last non-empty model: an Anthropic fallback changes the model midway."""
         if isinstance(model, str) and model and model != self.response_model:
-            self.response_model = clean(model, 256)
+            kept = self._kept("response_model", name_of(model), model)
+            self.response_model = kept or self.response_model
 
     def record_created(self, created: object) -> None:
         """Keep the first creation time; some write it as a float, some as text (Writer)."""
@@ -134,9 +208,14 @@ class Facts:
         if isinstance(reason, int) and not isinstance(reason, bool):
             reason = str(reason)
         if isinstance(reason, str) and reason:
-            self.finish_reason = clean(reason, 64)
+            self.finish_reason = self.token("finish_reason", reason)
         elif reason == "" and self.is_document and self.finish_reason is None:
             self.finish_reason = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there was a finish reason, kept or not."""
+        return self.finish_reason is not None or "finish_reason" in self.rare.left_out
 
     def is_whole(self) -> bool:
         """Whether a stream is whole, if its body ended in order: its end mark has passed or is not
@@ -149,114 +228,100 @@ class Facts:
             return True
         if self.is_cut_inside or self.ending is Ending.MARK:
             return False
-        return self.finish_reason is not None or self.ending is Ending.CLOSE
+        return self.is_finished or self.ending is Ending.CLOSE
 
     def record_tier(self, tier: object) -> None:
-        """The service tier that served the request. What is no text is no tier that a price list
-        names, so that the price is known in part only."""
-        kind = tier.get("type") if isinstance(tier, dict) else None
-        self.service_tier = text_of(billing_value(kind or tier), 64) or self.service_tier
+        """The service tier that served the request. With one that is no token, the price is known
+        in part only."""
+        if isinstance(tier, dict):
+            tier = tier.get("type") or tier
+        if tier and tier != self.service_tier:
+            kept = self.token(SERVICE_TIER, tier)
+            if kept is None:
+                self.rare.beside[UNREAD_MODE] = SERVICE_TIER
+            self.service_tier = kept or self.service_tier
 
     def record_tiers(self, body: dict[str, Any]) -> None:
-        """The service tier of a frame, a document, or the object that an event carries."""
-        self._record_tier_in(body)
-        for key in _WRAPPERS:
-            inner = body.get(key)
-            if type(inner) is dict:
-                self._record_tier_in(inner)
-
-    def _record_tier_in(self, body: Mapping[str, Any]) -> None:
-        for key in _TIERS:
-            if tier := body.get(key):
-                is_number = key == "trafficType" and type(tier) is int
-                self.record_tier(_TRAFFIC.get(tier, tier) if is_number else tier)
-                return
+        """The service tier of a frame, a document, a usage object, or the object that an event
+        carries."""
+        get = body.get
+        for holder in (body, get("response"), get("message"), get("interaction")):
+            if type(holder) is dict:
+                for key in _TIERS:
+                    if tier := holder.get(key):
+                        is_number = key == "trafficType" and type(tier) is int
+                        self.record_tier(_TRAFFIC.get(tier, str(tier)) if is_number else tier)
+                        break
 
     def record_diagnosis(self, word: object) -> None:
         """What the provider says that broke the prompt cache."""
-        self.cache_diagnosis = text_of(word, 64) or self.cache_diagnosis
+        if isinstance(word, str) and word:
+            kept = self.token("cache_diagnosis", word)
+            self.rare.cache_diagnosis = kept or self.rare.cache_diagnosis
+
+    def record_beside(self, name: str, value: object) -> None:
+        """A billing field that stands beside the usage object."""
+        if value is not None and value != "":
+            kept = self.token(name, value)
+            self.rare.beside[name if kept else UNREAD_MODE] = kept or name
 
     def record_usage(self, usage: object, *, final: bool) -> None:
         """Keep a usage object in place of the previous one; `usage: null` is ignored."""
         if isinstance(usage, dict):
-            self.usage = usage
+            self.usage = self.plain_usage(usage)
             self.usage_final = final
-            self._record_tier_in(usage)
+            self.record_tiers(usage)
+
+    def record_further(self, kind: str, model: object, usage: dict[str, Any]) -> None:
+        """Keep the usage object of what another model did."""
+        name = self._kept("further_model", name_of(model), model)
+        self.rare.further.append((kind, name, self.plain_usage(usage)))
+
+    def is_plain(self, text: str) -> bool:
+        """Whether the keys and texts of some JSON are tokens without a credential."""
+        if _TOKENS_ALONE.fullmatch(text) is None:
+            return False
+        return not any(secret in text for secret in self.of.secrets)
+
+    def plain_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """A usage object without texts that are no tokens or contain a credential; nearly all have
+        none, which one pass over its JSON shows."""
+        try:
+            if self.is_plain(orjson.dumps(usage).decode()):
+                return usage
+        except TypeError:  # an integer beyond 64 bits, or nested too deep
+            pass
+        plain: dict[str, Any] = self._plain(usage, "usage", _USAGE_DEPTH_MAX)
+        return plain
+
+    def _plain(self, value: Any, path: str, depth: int) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: self._plain(inner, key, depth - 1)
+                for key, inner in value.items()
+                if depth and self._kept(path, key if _KEY.fullmatch(key) else None, key)
+            }
+        if isinstance(value, list):
+            return [self._plain(inner, path, depth - 1) for inner in value if depth]
+        if not isinstance(value, str):
+            return value
+        kept = self.token(path, value)
+        if kept is None and is_billing_field(path):
+            self.rare.beside[UNREAD_MODE] = path
+        return kept
 
 
-def text_of(value: object, length_max: int = TEXT_LENGTH_MAX) -> str | None:
-    """Clean text of the wire; None for empty text and other types."""
-    return clean(value, length_max) if isinstance(value, str) and value else None
+def text_of(value: object, secrets: tuple[str, ...] = ()) -> str | None:
+    """A text that a client states of itself, bounded, without what databases refuse; None for empty
+    text, other types, and what contains a credential of its request."""
+    if not isinstance(value, str) or not value or any(secret in value for secret in secrets):
+        return None
+    return clean(value, TEXT_LENGTH_MAX)
 
 
 def clean(text: str, length_max: int) -> str:
-    """Wire text that both databases and a terminal can hold: bounded, no NUL, no lone surrogate."""
+    """A text that both databases and a terminal can hold: bounded, no NUL, no lone surrogate."""
     if len(text) <= length_max and text.isascii() and "\x00" not in text:
         return text
     text = text[:length_max].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-_MESSAGE_LENGTH_MAX = 1000
-"""Characters kept of an error message, which upstream wrote: enough to explain the error."""
-
-
-def record_error(facts: Facts, error: object, beside: dict[str, Any] | None = None) -> None:
-    """Read an error object or text; `beside` is the object around it, which may have details.
-
-    `{"error": {type, code, message}}` (OpenAI and most), with a number for the code (Gemini, which
-    writes `status` for type), with text for the code (Chuizi AI), `{"error": "text"}` beside `code`
-    (xAI, Ollama), `{"message", "error_type"}` (Cohere), `{"message"}` with the type in a header
-    (Bedrock), `{"object": "error", "message", "type"}` (Mistral), `{"detail": …}` (FastAPI),
-    `{"errors": [{message, code}]}` (Cloudflare).
-    """
-    facts.failed = True
-    if isinstance(error, list) and error:
-        error = error[0]
-    if isinstance(error, str):
-        facts.error_message = clean(error, _MESSAGE_LENGTH_MAX)
-        error = beside if beside is not None else {}
-    if not isinstance(error, dict):
-        return
-    kind = _first_text(error, "type", "status", "error_type", "__type")
-    # `"type": "error"` has no information (Anthropic's and Responses' envelopes).
-    if kind is not None and kind != "error":
-        facts.error_type = clean(kind, 128)
-    code = error.get("code")
-    if isinstance(code, str | int | float) and not isinstance(code, bool) and code != "":
-        facts.error_code = clean(str(code), 128)
-    message = _first_text(error, "message", "Message", "detail")
-    if message is not None:
-        facts.error_message = clean(message, _MESSAGE_LENGTH_MAX)
-
-
-def record_error_in(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read the error of a frame or a document with status 200, if it has one."""
-    if body.get("error") or event == "error":
-        record_error(facts, body.get("error") or body, body)
-
-
-def record_error_body(facts: Facts, body: dict[str, Any]) -> None:
-    """Read the body of an HTTP answer with an error status."""
-    inner = body.get("error") or body.get("errors") or body
-    record_error(facts, inner, body)
-    kind = facts.headers.get("x-amzn-errortype")
-    if kind and facts.error_type is None:
-        # `ThrottlingException:http://internal.amazon.com/…`
-        facts.error_type = clean(kind.partition(":")[0], 128)
-
-
-def record_error_text(facts: Facts, body: bytes) -> None:
-    """Read an error that is not JSON: keep a line of text, ignore a page of HTML."""
-    facts.failed = True
-    text = body.decode("utf-8", "replace").strip()
-    if text and not text.startswith("<"):
-        facts.error_message = clean(text, _MESSAGE_LENGTH_MAX)
-
-
-def _first_text(error: dict[str, Any], *keys: str) -> str | None:
-    for key in keys:
-        value = error.get(key)
-        if isinstance(value, str) and value:
-            return value
-    return None

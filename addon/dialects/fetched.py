@@ -28,7 +28,8 @@ from msgspec.structs import replace
 
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Ending, Facts, token_of
 from addon.dialects.openai import chat, endpoints, responses
 from addon.dialects.vendors import anthropic, gemini
 from ledger.model.usage import (
@@ -71,7 +72,7 @@ def _dialect_of_results(
 def _add(facts: Facts, answer: dict[str, Any]) -> None:
     """Add one answer of a batch to the sums of the file."""
     dialect = _dialect_of(answer)
-    alone = Facts(is_document=True, provider=facts.provider)
+    alone = Facts(is_document=True, of=facts.of)
     dialect.read(alone, "", answer)
     if alone.usage is None:
         return
@@ -88,24 +89,24 @@ def _add(facts: Facts, answer: dict[str, Any]) -> None:
     for name in (fields.keys() | sums.keys()) - _SUMS:
         if fields.get(name) != sums.get(name):
             sums[name] = fields.get(name) if sums["results"] == 1 else "mixed"
-    usage = dialect.figures(alone.usage, alone)
-    model = alone.response_model or ""
-    refusal = alone.beside.get(REFUSED, "") if usage.output_tokens == 0 else ""
+    usage = dialect.figures(alone)
+    model = token_of(alone.response_model) or ""
+    refusal = alone.rare.beside.get(REFUSED, "") if usage.output_tokens == 0 else ""
     _add_to_group(sums, model, usage, refusal)
     for one in usage.further:
         refusal = one.kind.partition(f"{REFUSAL}_")[2]
-        _add_to_group(sums, one.model or model, one.usage, refusal)
+        _add_to_group(sums, token_of(one.model) or model, one.usage, refusal)
     # The columns have the first group that was answered, if any was.
-    facts.beside.pop(REFUSED, None)
+    facts.rare.beside.pop(REFUSED, None)
     if category := _groups(sums)[0][1].get(REFUSAL):
-        facts.beside[REFUSED] = category
+        facts.rare.beside[REFUSED] = category
 
 
 def _add_to_group(sums: dict[str, Any], model: str, usage: Usage, refusal: str) -> None:
     """Add to the sums of a model, a class of sizes and a category of refusals."""
     groups: dict[str, dict[str, Any]] = sums["models"]
     step = max((step for step in SIZE_STEPS if step < (usage.input_tokens or 0)), default=0)
-    key = model + (f" above {step}" if step else "") + (f" refused {refusal}" if refusal else "")
+    key = model + (f":above:{step}" if step else "") + (f":refused:{refusal}" if refusal else "")
     if key not in groups and len(groups) >= MODELS_MAX:
         sums["left_out"] = sums.get("left_out", 0) + 1
         return

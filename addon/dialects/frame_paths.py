@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from addon.dialects.counts import Counts, counts_among, lookup
-from addon.dialects.facts import Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Facts
 from ledger.model.usage import Usage
 
 
@@ -49,7 +50,7 @@ class FramePaths:
             facts.token_seen = True
         if any(lookup(body, path) is True for path in self.ends):
             facts.ended = True
-        final = facts.ended or facts.finish_reason is not None or facts.is_document
+        final = facts.ended or facts.is_finished or facts.is_document
         usage = _first(body, self.usages)
         if isinstance(usage, dict) and usage:
             facts.record_usage(usage, final=final)
@@ -90,7 +91,7 @@ class UsagePaths:
             cache_write_tokens=counts.first(*self.cache_write),
             output_tokens=counts.first(*self.output),
             reasoning_tokens=counts.first(*self.reasoning),
-            tool_units={**facts.units, **counts.units(self.units, within=self.units_within)},
+            tool_units={**facts.rare.units, **counts.units(self.units, within=self.units_within)},
             reported_cost_picousd=counts.picousd(*self.cost_usd),
             remarks=counts.remarks,
         )

@@ -24,7 +24,8 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import HEADER_PREFIX, counts_among, counts_in, object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _OLLAMA_KEYS = (
@@ -175,7 +176,7 @@ def read_tgi(facts: Facts, event: str, body: dict[str, Any]) -> None:
     _TGI_LAYOUT.read(facts, event, body)
     if object_at(body, "details") is not None and not facts.is_document:
         facts.ended = True
-    reported = counts_in(facts.headers, _TGI_HEADERS)
+    reported = counts_in(facts.of.headers, _TGI_HEADERS)
     if facts.is_document and reported:
         facts.record_usage({**reported, **(facts.usage or {})}, final=True)
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from addon.dialects import shapes
 from addon.dialects.counts import lookup
 from addon.dialects.dialect import Asking, Dialect
-from addon.dialects.facts import BILLING_HEADERS, text_of
+from addon.dialects.facts import BILLING_HEADERS, UNREAD, text_of, token_of
 from addon.dialects.routes import Route
 from addon.framing import json_values
 from addon.framing.large_json import STEP_BYTES, Shortener
@@ -59,11 +59,13 @@ def read_request(
     body: bytes,
     headers: Mapping[str, str] = MappingProxyType({}),
     parsed: dict[str, Any] | None = None,
+    secrets: tuple[str, ...] = (),
 ) -> RequestFacts:
     """Read the facts of a request. Never raises: an unreadable body has no facts.
 
     `body` is decoded, and short (`short_in_steps`). `headers` are by lower-case name. `parsed`: the
-    body as orjson reads it, if the caller has that already.
+    body as orjson reads it, if the caller has that already. What contains one of the `secrets`, the
+    request's credentials, is left out.
     """
     values = parsed
     if values is None:
@@ -74,16 +76,17 @@ def read_request(
         streamed = _asks_for_stream(values, dialect)
     asked = lookup(values, "stream_options.include_usage")
     asks = dialect.asking is Asking.STREAM_OPTIONS
-    named = text_of(values.get("model"))
-    if named is None:
+    named = values.get("model")
+    if not isinstance(named, str) or not named:
         named = next(filter(None, (text_of(lookup(values, path)) for path in _MODEL_PATHS)), None)
+    model = named or headers.get(dialect.model_header) or route.path_model
     user, session = _identity_in(values)
     return RequestFacts(
-        model=named or text_of(headers.get(dialect.model_header)) or route.path_model,
+        model=text_of(model, secrets),
         streamed=streamed,
         usage_asked=asked if asks and isinstance(asked, bool) else None,
-        end_user=user,
-        session_id=session,
+        end_user=text_of(user, secrets),
+        session_id=text_of(session, secrets),
         billing=_billing(values, headers),
         units=_units(dialect, values),
         is_confirmed=shapes.fits(dialect.request_shapes, values),
@@ -142,9 +145,10 @@ def _billing(values: dict[str, Any], headers: Mapping[str, str]) -> dict[str, st
     for name, paths in _BILLING_PATHS.items():
         for path in paths:
             value = lookup(values, path)
-            text = None if type(value) in (int, float) else text_of(billing_value(value))
-            if text is not None:
-                found[name] = text
+            if isinstance(value, dict):
+                value = value.get("type", UNREAD)
+            if value not in (None, "") and type(value) not in (int, float):
+                found[name] = token_of(billing_value(value)) or UNREAD
                 break
     return found
 
@@ -169,25 +173,25 @@ def _units(dialect: Dialect, values: dict[str, Any]) -> dict[str, int]:
     return {}
 
 
-def _identity_in(values: dict[str, Any]) -> tuple[str | None, str | None]:
+def _identity_in(values: dict[str, Any]) -> tuple[object, object]:
     """The end user and the session that a client names, from the fields in use.
 
     OpenAI `user`, later `safety_identifier`; Anthropic `metadata.user_id`. The session is from the
     metadata of any client, or from Codex' cache key, which identifies its conversation.
     """
-    user = text_of(values.get("user")) or text_of(values.get("safety_identifier"))
-    session = text_of(lookup(values, "metadata.session_id")) or text_of(values.get("session_id"))
-    named = text_of(lookup(values, "metadata.user_id"))
-    if named is not None:
+    user = values.get("user") or values.get("safety_identifier")
+    session = lookup(values, "metadata.session_id") or values.get("session_id")
+    named = lookup(values, "metadata.user_id")
+    if isinstance(named, str) and named:
         inside = json_values.loads(named.encode()) if named.startswith("{") else None
         account, claude_code, its_session = named.rpartition("_session_")
         if inside is not None:
-            named = text_of(inside.get("account_uuid")) or text_of(inside.get("device_id"))
-            session = session or text_of(inside.get("session_id"))
+            named = inside.get("account_uuid") or inside.get("device_id")
+            session = session or inside.get("session_id")
         elif claude_code and named.startswith("user_") and len(its_session) == _CLAUDE_CODE_SESSION:
             named = account.removesuffix("_account_")
             session = session or its_session
-    return user or named, session or text_of(values.get("prompt_cache_key"))
+    return user or named, session or values.get("prompt_cache_key")
 
 
 def _form(body: bytes) -> dict[str, Any]:

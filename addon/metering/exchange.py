@@ -17,7 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from addon.dialects import shapes
-from addon.dialects.facts import Facts
+from addon.dialects.errors import broken_connection
+from addon.dialects.facts import AnswerContext, Facts
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing.large_json import without_pauses
@@ -27,8 +28,14 @@ from addon.metering.answers.decoding import decoder_of
 from addon.metering.answers.meter import Meter
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import billing as wire_billing
-from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
-from addon.metering.requests.redaction import redact
+from addon.metering.requests.messages import (
+    NOT_KNOWN,
+    TRANSPORT,
+    Body,
+    End,
+    RecordedTimes,
+    Response,
+)
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import ChatRequest
 from addon.metering.settlement import (
@@ -49,8 +56,8 @@ is also a step, of 2 µs."""
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 """The decoder does not read a request that decodes to more: a compressed body can have any size."""
 DECODED_AGAIN_BYTES_MAX = 2 * 1024 * 1024
-"""An encoded request that decodes to more is not decoded again, to edit it or to redact its text in
-an error: decoding 1 MB takes 4 to 7 ms of the event loop."""
+"""An encoded request that decodes to more is not decoded again to edit it: decoding 1 MB takes 4 to
+7 ms of the event loop."""
 REFUSAL_BYTES_MAX = 64 * 1024
 """The proxy does not hold back a longer error answer to check if it refuses the injected option."""
 STREAM_TYPES = (
@@ -91,10 +98,10 @@ class MeteredExchange:
         "_body",
         "_budget",
         "_content_encoding",
-        "_credentials",
         "_decoded_bytes",
         "_encoded_tokens",
         "_is_confirmed",
+        "context",
         "is_handshake",
         "opened",
         "request",
@@ -114,7 +121,7 @@ class MeteredExchange:
         content_encoding: str,
         decoded_bytes: int,
         encoded_tokens: int | None,
-        credentials: tuple[str, ...],
+        context: AnswerContext,
         is_handshake: bool,
         is_confirmed: bool = True,
         troubles: Troubles,
@@ -145,7 +152,8 @@ class MeteredExchange:
         self._content_encoding = content_encoding
         self._decoded_bytes = decoded_bytes
         self._encoded_tokens = encoded_tokens
-        self._credentials = credentials
+        self.context = context
+        """What is known of the answer before it comes, but for its headers."""
 
     @property
     def is_recorded(self) -> bool:
@@ -167,23 +175,6 @@ class MeteredExchange:
         if not 0 < self._decoded_bytes <= DECODED_AGAIN_BYTES_MAX:
             return NOT_KNOWN
         return decoded_body(self._body, self._content_encoding, self.troubles)
-
-    def without_secrets(self, exchange: Exchange, request_body: Body) -> Exchange:
-        """The exchange, with credentials and request text redacted from its error texts."""
-        texts = (exchange.error_type, exchange.error_code, exchange.error_message)
-        if not any(texts):
-            return exchange
-        models = [name for name in (exchange.request_model, exchange.response_model) if name]
-        redacted = self.troubles.attempt(
-            lambda: [
-                text and redact(text, credentials=self._credentials, body=request_body, keep=models)
-                for text in texts
-            ]
-        )
-        error_type, error_code, message = redacted or (None, None, None)
-        return replace(
-            exchange, error_type=error_type, error_code=error_code, error_message=message
-        )
 
     def mark_injected(self) -> None:
         """Note that the proxy added the usage option to the client's request."""
@@ -242,10 +233,8 @@ class MeteredExchange:
             self.route.dialect,
             content_type=response.headers.get("content-type", ""),
             content_encoding=encoding,
-            headers=response.headers,
-            provider=self.opened.provider,
+            context=replace(self.context, headers=response.headers),
             status=response.status,
-            path_model=self.route.path_model,
             request_units=self.request.units,
             requested=self.request.billing,
             confirms=None if self._is_confirmed else self._confirms,
@@ -314,7 +303,7 @@ class MeteredExchange:
                 settled_at=times.ended_at or exchange.opened_at,
             )
         arrived_at = exchange.first_byte_at or (now if times is None else exchange.opened_at)
-        event = self.tap.meter.facts.rate_limits if self.tap is not None else None
+        event = self.tap.meter.facts.rare.rate_limits if self.tap is not None else None
         exchange = attempt(self.with_limits, exchange, event, arrived_at) or exchange
         if finish is not None:
             exchange, reading = attempt(finish, Settled(exchange, reading)) or (exchange, reading)
@@ -333,7 +322,7 @@ class MeteredExchange:
             meter=tap.meter if tap else None,
             passed=tap.passed() if tap else NOTHING_PASSED,
             estimate_input=self._estimate_input,
-            cause=cause,
+            cause=broken_connection(TRANSPORT, cause, self.context) if cause else None,
             now=now,
         )
         if self.route.is_fetch:
@@ -342,10 +331,7 @@ class MeteredExchange:
             settled = as_fetched(settled)
         if tap is not None and (unread := tap.meter.trouble):
             self.troubles.add(unread)
-        if settled.exchange.error_type is None and settled.exchange.error_message is None:
-            return settled
-        exchange = self.without_secrets(settled.exchange, self.request_body())
-        return Settled(exchange, settled.reading)
+        return settled
 
     def _estimate_input(self) -> int | None:
         if self._content_encoding:

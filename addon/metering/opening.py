@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from urllib.parse import parse_qs, urlsplit
 
 from addon.dialects import routes
-from addon.dialects.facts import clean
+from addon.dialects.facts import AnswerContext, text_of
 from addon.dialects.request import RequestFacts, read_request, short_in_steps
 from addon.framing.large_json import without_pauses
 from addon.metering.answers import estimate
@@ -17,7 +17,6 @@ from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import attribution, billing
 from addon.metering.requests.messages import Request
 from addon.metering.requests.purpose import NO_AGENT, agent_of, purpose_of
-from addon.metering.requests.redaction import credentials_of
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
@@ -28,7 +27,6 @@ from ledger.model.segments import OPERATIONS
 
 PATH_LENGTH_MAX = 512
 HEADER_LENGTH_MAX = 256
-MODEL_LENGTH_MAX = 256
 PATHS_MAX = 256
 """Size of the cache of redacted paths: most clients request the same path repeatedly."""
 LARGE_BYTES = 256 * 1024
@@ -60,6 +58,8 @@ class RunRules:
     tags: Mapping[str, str] = field(default_factory=dict)
     """For every exchange; they override a client's tags."""
     takes_client_tags: bool = True
+    keeps_error_text: bool = False
+    """Whether the messages of errors are kept, which may quote prompts and answers."""
     keeps_segments: bool = False
     """Whether chat requests are kept as hashes of their parts."""
     project: str | None = None
@@ -110,12 +110,14 @@ def open_exchange(
     if readable is None:
         steps = readable_in_steps(request, troubles, rules)
         readable = attempt(without_pauses, steps) or NOT_READ
+    secrets = attempt(attribution.credentials_of, headers, request.path) or ()
     facts = (
-        attempt(read_request, route, readable.data, headers, readable.chat.values) or RequestFacts()
+        attempt(read_request, route, readable.data, headers, readable.chat.values, secrets)
+        or RequestFacts()
     )
     model = facts.model
     if is_handshake and model is None and query:
-        model = attempt(_model_in, query)
+        model = text_of(attempt(_model_in, query), secrets)
     fingerprint, hint = attempt(_key_of, rules.secret, request) or (None, None)
     agent = attempt(agent_of, headers) or NO_AGENT
     session = headers.get(attribution.SESSION_HEADER) or agent.session_id
@@ -126,7 +128,7 @@ def open_exchange(
         provider=provider or providers.provider_of(request.host, path),
         dialect=route.dialect.name,
         operation=route.dialect.operation,
-        path=_redacted(path[:PATH_LENGTH_MAX]),
+        path=_redacted(path[:PATH_LENGTH_MAX], secrets),
         # The request's own time, which a saved flow includes, so that replay finds the same row.
         opened_at=request.began_at,
         request_model=model,
@@ -139,14 +141,14 @@ def open_exchange(
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
         key_hint=hint,
-        user_agent=headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
+        user_agent=text_of(headers.get("user-agent"), secrets),
         end_user=facts.end_user,
-        session_id=session[:HEADER_LENGTH_MAX] if session else facts.session_id,
-        parent_session_id=agent.parent_session_id,
+        session_id=text_of(session, secrets) or facts.session_id,
+        parent_session_id=text_of(agent.parent_session_id, secrets),
         agent=agent.agent,
         project=rules.project,
         git_branch=rules.git_branch,
-        tags=_tags(rules, request, troubles),
+        tags=_tags(rules, request, troubles, secrets),
         source=source,
         node=rules.node,
     )
@@ -168,7 +170,12 @@ def open_exchange(
         content_encoding="" if encoding.lower() == "identity" else encoding,
         decoded_bytes=readable.decoded_bytes,
         encoded_tokens=readable.input_tokens,
-        credentials=attempt(credentials_of, headers, request.path) or (),
+        context=AnswerContext(
+            provider=opened.provider,
+            path_model=route.path_model,
+            secrets=secrets,
+            keeps_error_text=rules.keeps_error_text,
+        ),
         is_handshake=is_handshake,
         is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),
         troubles=troubles,
@@ -257,18 +264,20 @@ def _route_of(request: Request, *, is_named: bool) -> routes.Route | None:
 _redacted = lru_cache(maxsize=PATHS_MAX)(attribution.redacted_path)
 
 
-def _tags(rules: RunRules, request: Request, troubles: Troubles) -> dict[str, str]:
+def _tags(
+    rules: RunRules, request: Request, troubles: Troubles, secrets: tuple[str, ...]
+) -> dict[str, str]:
     """The client's tags, if the rules accept them, overridden by the operator's."""
     if not request.tag_headers or not rules.takes_client_tags:
         return dict(rules.tags)
-    of_client = troubles.attempt(attribution.tags_of_headers, request.tag_headers) or {}
+    of_client = troubles.attempt(attribution.tags_of_headers, request.tag_headers, secrets) or {}
     return {**of_client, **rules.tags}
 
 
 def _model_in(query: str) -> str | None:
     """The model that a WebSocket's URL names."""
     found = parse_qs(urlsplit(f"?{query[:QUERY_LENGTH_MAX]}").query).get("model")
-    return clean(found[0], MODEL_LENGTH_MAX) if found else None
+    return found[0] if found else None
 
 
 def _key_of(secret: bytes, request: Request) -> tuple[str | None, str | None]:

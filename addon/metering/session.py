@@ -15,16 +15,11 @@ from addon.dialects.vendors import gemini
 from addon.framing.json_values import loads
 from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
-from addon.metering.requests.messages import NOT_KNOWN, Body, End
+from addon.metering.requests.messages import End
 from addon.metering.settlement import Settled, result_of, result_unread
 from addon.metering.websocket import Closed, LiveTurns, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 
-ASKED_BYTES_MAX = 512 * 1024
-"""Size of the client messages that are kept to redact what errors repeat of them. Once a session
-has sent more, what it said is not known whole, and no long error text is kept."""
-ASKED_BYTES_EACH = 64
-"""What Python needs for a message beside its bytes."""
 RATE_LIMITS = responses.RATE_LIMITS.encode()
 RATE_LIMITS_BYTES_MAX = 16 * 1024
 """Of a message that states quotas; Codex's are 400 bytes long."""
@@ -34,8 +29,6 @@ class MeteredSession:
     """Takes each message of either side; returns the exchanges that it opens and settles."""
 
     __slots__ = (
-        "_asked",
-        "_asked_bytes",
         "_has_ended",
         "_open",
         "_rate_limits",
@@ -48,13 +41,10 @@ class MeteredSession:
         opened = handshake.opened
         sessions = LiveTurns if handshake.route.dialect is gemini.LIVE else WebSocketSession
         self._wire: LiveTurns | WebSocketSession = sessions(
-            handshake.route, provider=opened.provider, model=opened.request_model
+            handshake.route, context=handshake.context, model=opened.request_model
         )
         self._open: dict[int, Exchange] = {}
         """Open responses, by the key from `_wire`."""
-        self._asked: list[bytes] = []
-        """The client's messages, to redact from errors that repeat them."""
-        self._asked_bytes = 0
         self._has_ended = False
         """Whether a response has ended."""
         self._rate_limits: object = None
@@ -71,13 +61,7 @@ class MeteredSession:
         """Read one message; return the exchanges that it opens and settles.
 
         `short`: the result of `short_message_in_steps`, if the caller has it already."""
-        if from_client:
-            self._asked_bytes += len(content) + ASKED_BYTES_EACH
-            if self._asked_bytes <= ASKED_BYTES_MAX:
-                self._asked.append(content)
-            else:
-                self._asked.clear()
-        elif len(content) <= RATE_LIMITS_BYTES_MAX and RATE_LIMITS in content:
+        if not from_client and len(content) <= RATE_LIMITS_BYTES_MAX and RATE_LIMITS in content:
             self._rate_limits = self.handshake.troubles.attempt(loads, content)
         read = self._wire.client_message if from_client else self._wire.server_message
         return self._exchanges(read(content if short is None else short), End.FINISHED, at)
@@ -119,9 +103,7 @@ class MeteredSession:
         of = self.handshake
         attempt = of.troubles.attempt
         settled = result_of(opened, end=how, status=of.status, meter=meter, now=at)
-        is_whole = self._asked_bytes <= ASKED_BYTES_MAX  # all that the client has sent is known
-        asked = Body(b"\n".join(self._asked)) if is_whole else NOT_KNOWN
-        exchange = of.without_secrets(settled.exchange, asked)
+        exchange = settled.exchange
         in_headers, self._has_ended = not self._has_ended, True
         event, self._rate_limits = self._rate_limits, None
         limited = attempt(of.with_limits, exchange, event, at, in_headers=in_headers)

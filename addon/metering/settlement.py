@@ -10,9 +10,9 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from addon.dialects.facts import Facts, clean
+from addon.dialects.facts import AnswerError, Ending, Facts
 from addon.metering.answers.meter import Meter
-from addon.metering.requests.messages import TRANSPORT, End
+from addon.metering.requests.messages import End
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import (
     ERROR_STATUS_MIN,
@@ -24,7 +24,7 @@ from ledger.model.exchange import (
     UsageSource,
 )
 
-METER_VERSION = "4"
+METER_VERSION = "5"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
 raises it, so that `tokentee rebuild` finds the readings to redo."""
 
@@ -64,13 +64,13 @@ def result_of(
     now: datetime,
     passed: Passed = NOTHING_PASSED,
     estimate_input: Callable[[], int | None] = lambda: None,
-    cause: str | None = None,
+    cause: AnswerError | None = None,
 ) -> Settled:
     """An exchange as it ended, and its reading.
 
     `status` is None if no response headers arrived. `meter` is None if there was nothing to read;
     otherwise the caller has called its `end`. `estimate_input` is called only if the provider
-    reported nothing. `cause` is the text of the error that broke the exchange, if any.
+    reported nothing. `cause` is the error that broke the exchange, if any.
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
@@ -79,6 +79,7 @@ def result_of(
     outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and read_all)
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
         cause = None  # prefer the provider's own error, or there is no error
+    error = facts.error or cause or AnswerError()
     reading = _reading(opened, outcome, meter, estimate_input, now)
     settled = replace(
         opened,
@@ -86,14 +87,14 @@ def result_of(
         outcome=outcome,
         http_status=status,
         response_id=facts.response_id,
-        id_unstable=facts.id_unstable,
+        id_unstable=facts.rare.id_unstable,
         response_model=facts.response_model,
         finish_reason=facts.finish_reason,
-        error_type=facts.error_type or (TRANSPORT if cause else None),
-        error_code=facts.error_code,
-        error_message=facts.error_message or (clean(cause, 1000) if cause else None),
+        error_type=error.type,
+        error_code=error.code,
+        error_message=error.message,
         service_tier=facts.service_tier,
-        cache_diagnosis=facts.cache_diagnosis,
+        cache_diagnosis=facts.rare.cache_diagnosis,
         first_byte_at=passed.first_byte_at,
         first_token_at=passed.first_token_at,
         settled_at=now,
@@ -156,12 +157,12 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
     """
     if status is not None and status >= ERROR_STATUS_MIN:
         return Outcome.HTTP_ERROR
-    if facts.failed:
+    if facts.error is not None:
         return Outcome.ERROR_FRAME
     if end is End.FINISHED:
         is_whole = facts.is_whole() if streamed else not facts.is_cut_inside
         return Outcome.COMPLETE if is_whole else Outcome.UPSTREAM_CUT
-    is_open = facts.is_document or facts.finish_is_no_end
+    is_open = facts.is_document or facts.ending is Ending.UNSURE
     if facts.ended and not (is_open and end is End.UPSTREAM_BROKE):
         return Outcome.COMPLETE
     return {
@@ -184,7 +185,8 @@ def _reading(
     usage = meter.usage()
     source, estimated = UsageSource.NONE, None
     reported = meter.facts.usage is not None
-    is_final = meter.facts.usage_final and not meter.facts.finish_is_no_end
+    is_unsure = meter.facts.ending is Ending.UNSURE and not meter.facts.is_document
+    is_final = meter.facts.usage_final and not is_unsure
     if reported and (outcome is Outcome.COMPLETE or is_final):
         source = UsageSource.REPORTED
     else:

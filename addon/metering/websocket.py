@@ -21,7 +21,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import lookup, object_at
-from addon.dialects.facts import text_of
+from addon.dialects.facts import NO_CONTEXT, AnswerContext, text_of
 from addon.dialects.openai.responses import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
@@ -115,9 +115,11 @@ def _said(how: str, answer: dict[str, Any]) -> bytes:
 class WebSocketSession:
     """Takes each message of either side; returns the responses that it opens and closes."""
 
-    def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
+    def __init__(
+        self, route: Route, *, context: AnswerContext = NO_CONTEXT, model: str | None = None
+    ) -> None:
         self._route = route
-        self._provider = provider
+        self._context = context
         self._model = text_of(model)
         """From the URL or the server's session; Realtime's responses do not name it."""
         self._transcriber: str | None = None
@@ -258,7 +260,7 @@ class WebSocketSession:
 
     def _open(self, model: str | None) -> _Response:
         self._keys += 1
-        meter = Meter(self._route.dialect, content_type="", provider=self._provider)
+        meter = Meter(self._route.dialect, content_type="", context=self._context)
         meter.facts.record_model(model or self._model)
         return _Response(self._keys, meter)
 
@@ -285,9 +287,11 @@ class LiveTurns:
     Usage that arrives while no turn is open is an exchange of its own, so that none is lost.
     """
 
-    def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
+    def __init__(
+        self, route: Route, *, context: AnswerContext = NO_CONTEXT, model: str | None = None
+    ) -> None:
         self._route = route
-        self._provider = provider
+        self._context = context
         self._model = model
         self._turns = 0
         self._meter: Meter | None = None
@@ -314,7 +318,7 @@ class LiveTurns:
         happenings: list[SessionEvent] = []
         if self._meter is None:
             self._turns += 1
-            self._meter = Meter(self._route.dialect, content_type="", provider=self._provider)
+            self._meter = Meter(self._route.dialect, content_type="", context=self._context)
             self._meter.facts.record_model(self._model)
             happenings.append(Opened(self._turns, RequestFacts(model=self._model, streamed=True)))
         self._meter.feed_message(message)

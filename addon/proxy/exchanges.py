@@ -185,7 +185,7 @@ def _log_unknown_keys(running: Running, exchange: MeteredExchange) -> None:
     """Log each unknown usage key once; the row keeps it verbatim."""
     if exchange.tap is None:
         return
-    for key in exchange.tap.meter.facts.unknown_keys:
+    for key in exchange.tap.meter.unknown_keys:
         if key not in running.unknown_keys and len(running.unknown_keys) < UNKNOWN_KEYS_MAX:
             running.unknown_keys.add(key)
             logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])

@@ -62,6 +62,7 @@ class Settings:
     capture: Path | None = None
     tags: Mapping[str, str]
     takes_client_tags: bool = True
+    keeps_error_text: bool = False
     keeps_segments: bool = True
     project: str | None = None
     """Facts about every request that the program around the proxy knows; no option has them."""
@@ -92,6 +93,7 @@ class Settings:
             secret=secret,
             tags=self.tags,
             takes_client_tags=self.takes_client_tags,
+            keeps_error_text=self.keeps_error_text,
             keeps_segments=self.keeps_segments,
             project=self.project,
             git_branch=self.git_branch,
@@ -116,6 +118,8 @@ HELP = {
     "tee_client_tags": "Tags in a client's x-tokentee-tag header: allow (default), ignore.",
     "tee_segments": "Keep sizes and keyed hashes of the parts of chat requests, no text, for "
     "`tokentee cache`: on (default), off.",
+    "tee_error_text": "Keep the messages of errors in the ledger, which may quote prompts, answers "
+    "and keys: off (default: status, type and code alone), on.",
     "tee_log": "What to log beside trouble: off (default); exchanges: one line for each exchange.",
     "tee_log_format": "How log lines look: text (default); json: one object for each line.",
     "tee_prices": "Price override file (TOML).",
@@ -162,6 +166,9 @@ def parse(values: Any) -> Settings:
             "tee_client_tags", values.tee_client_tags, {"allow": True, "ignore": False}
         ),
         keeps_segments=_one_of("tee_segments", values.tee_segments, {"on": True, "off": False}),
+        keeps_error_text=_one_of(
+            "tee_error_text", values.tee_error_text, {"off": False, "on": True}
+        ),
         log=_one_of("tee_log", values.tee_log, {str(what): what for what in Log}),
         log_as_json=_one_of("tee_log_format", values.tee_log_format, {"text": False, "json": True}),
         prices=_file(values.tee_prices),

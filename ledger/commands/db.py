@@ -147,6 +147,25 @@ def drop(
             _print(dropping.format(drop_old(engine, moment)) + f" from the copy {copy}")
 
 
+@db_commands.command()
+def forget_error_texts(*, ledger: LedgerOption = None) -> None:
+    """Blank the messages of errors, which may quote prompts, answers and keys.
+
+    Types and codes stay, unless they are free text, too. This cannot be undone. The copies that
+    migrations left beside a SQLite ledger are blanked as well. A shared ledger that this one
+    was shipped to has texts of its own.
+    """
+    from ledger.store import db, retention
+    from ledger.store.engines import sqlite_file, urls
+
+    with db.disposing(db.ensure(ledger or urls.default_url())) as engine:
+        _print(f"texts of {retention.forget_error_texts(engine)} exchanges were blanked")
+    path = urls.file_of(engine.url)
+    for copy in sqlite_file.copies_of(path) if path else ():
+        with db.disposing(db.open_existing(f"sqlite:///{copy}")) as engine:
+            _print(f"{retention.forget_error_texts(engine)} in the copy {copy}")
+
+
 def sync(
     source: Annotated[
         str | None, typer.Argument(metavar="SOURCE", help="The ledger to read.", show_default=False)

@@ -183,11 +183,17 @@ class Exchange(Struct, frozen=True, kw_only=True):
     finish_reason: Annotated[
         str | None, Column("Why the model stopped, as the provider reports it")
     ] = None
-    error_type: Annotated[str | None, Column("The provider's error type")] = None
-    error_code: Annotated[str | None, Column("The provider's error code")] = None
+    error_type: Annotated[str | None, Column("The provider's error type, a token")] = None
+    error_code: Annotated[
+        str | None,
+        Column("The provider's error code, a token; where it gives none, ours for a known message"),
+    ] = None
     error_message: Annotated[
         str | None,
-        Column("The provider's error message, redacted and shortened", TEXT_CHARACTERS_MAX),
+        Column(
+            "The error's message, keys masked and shortened; NULL unless tee_error_text is on",
+            TEXT_CHARACTERS_MAX,
+        ),
     ] = None
     service_tier: Annotated[
         str | None, Column("The service tier of the response; where it names none, of the request")
@@ -289,8 +295,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     usage_json: Annotated[
         str | None,
         Column(
-            "The provider's usage object, verbatim; NULL: none. Billing fields beside it or in "
-            "the request follow, as `beside:NAME`"
+            "The provider's usage object: its numbers, booleans, nulls and tokens, other texts as "
+            "null; NULL: none. Billing fields beside it or in the request follow, as `beside:NAME`"
         ),
     ] = None
     estimated_output_tokens: Annotated[

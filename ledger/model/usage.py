@@ -131,6 +131,12 @@ def billing_value(value: object) -> str | None:
     return text and text[:BILLING_VALUE_LENGTH_MAX]
 
 
+def is_billing_field(name: str, known: Collection[str] = BILLING_FIELDS) -> bool:
+    """Whether prices may depend on a field of this name: it is known, or its name is one of a way
+    to be served."""
+    return name in known or _SERVED.search(name) is not None
+
+
 def billing_fields(usage: object, known: Collection[str] = BILLING_FIELDS) -> dict[str, str]:
     """The fields of a usage object on which prices depend: those that are known, and any other
     whose name is one of a way to be served, in snake case and with its path.
@@ -142,7 +148,7 @@ def billing_fields(usage: object, known: Collection[str] = BILLING_FIELDS) -> di
     for path, value in _members(usage, "", _DEPTH_MAX):
         outer, _, key = path.rpartition(".")
         name = _CAPITAL.sub(r"_\g<0>", key.removeprefix(BESIDE)).lower()
-        if name == SERVICE_TIER or not (name in known or _SERVED.search(name)):
+        if name == SERVICE_TIER or not is_billing_field(name, known):
             continue
         if type(value) in (int, float) and (outer or name not in known):
             continue

@@ -1,5 +1,5 @@
-"""Database. Drops whole exchanges: nothing else removes settled facts from a ledger. The guards of
-the tables (migration 0002) allow only this.
+"""Database. Drops whole exchanges, and on request the texts of errors: nothing else removes settled
+facts from a ledger. The guards of the tables (migration 0002) allow only this.
 
 Open exchanges stay. On PostgreSQL whole months go with their partitions, without touching a row;
 the rest, and SQLite, goes in small transactions.
@@ -34,6 +34,9 @@ DROP_EXCHANGES_MAX = 500
 """Exchanges of one transaction. The commits of a proxy wait for it, some 20 ms."""
 DROP_SEGMENTS_MAX = 1_000
 """Requests of one transaction."""
+FORGET_EXCHANGES_MAX = 5_000
+"""Exchanges of one transaction that blanks the texts of errors."""
+TOKEN_CHARACTERS_MAX = 64
 MONTHS_AHEAD = 2
 """Months made in advance: operators have that long to notice that a proxy cannot create
 partitions."""
@@ -60,6 +63,61 @@ def count_before(engine: Engine, before: datetime) -> int:
         return connection.execute(
             sa.select(sa.func.count()).select_from(exchanges).where(_ended_before(before))
         ).scalar_one()
+
+
+def forget_error_texts(engine: Engine) -> int:
+    """Blank what was kept of errors beside tokens, as versions before 0.3 did and `tee_error_text`
+    does: every message, and types and codes that are no tokens. How many exchanges had one.
+
+    The guard of settled exchanges is taken off and put back in each transaction.
+    """
+    is_sqlite = engine.dialect.name == "sqlite"
+    guard = (
+        "SELECT sql FROM sqlite_master WHERE name = 'exchanges_settled'"
+        if is_sqlite
+        else "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'exchanges_settled' "
+        "AND tgrelid = 'exchanges'::regclass"
+    )
+    free = {
+        name: sa.and_(
+            column.is_not(None),
+            sa.or_(
+                sa.func.length(column) > TOKEN_CHARACTERS_MAX,
+                column.op("GLOB" if is_sqlite else "~")(
+                    "*[^A-Za-z0-9._:/-]*" if is_sqlite else "[^A-Za-z0-9._:/-]"
+                ),
+            ),
+        )
+        for name, column in (
+            ("error_type", exchanges.c.error_type),
+            ("error_code", exchanges.c.error_code),
+        )
+    }
+    keys = sa.tuple_(exchanges.c.opened_at, exchanges.c.id)
+    those = (
+        sa.select(exchanges.c.opened_at, exchanges.c.id)
+        .where(sa.or_(exchanges.c.error_message.is_not(None), *free.values()))
+        .limit(FORGET_EXCHANGES_MAX)
+    )
+    values = {
+        name: sa.case((is_free, None), else_=exchanges.c[name]) for name, is_free in free.items()
+    }
+    forgotten, count = 0, FORGET_EXCHANGES_MAX
+    while count == FORGET_EXCHANGES_MAX:
+        with db.writing(engine) as connection:
+            if is_sqlite:
+                connection.exec_driver_sql("PRAGMA secure_delete = ON")
+            trigger = connection.exec_driver_sql(guard).scalar_one()
+            on_table = "" if is_sqlite else " ON exchanges"
+            connection.exec_driver_sql(f"DROP TRIGGER exchanges_settled{on_table}")
+            chosen_rows = sa.update(exchanges).where(keys.in_(those))
+            count = connection.execute(chosen_rows.values(error_message=None, **values)).rowcount
+            connection.exec_driver_sql(trigger)
+        forgotten += count
+    if is_sqlite:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    return forgotten
 
 
 def drop_segments_before(engine: Engine, before: datetime) -> int:

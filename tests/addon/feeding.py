@@ -1,11 +1,12 @@
 """One way to feed every parser of bytes: whole, byte by byte, with bytes trailing, cut anywhere."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
 from addon.dialects.dialect import Dialect
+from addon.dialects.facts import AnswerContext
 from addon.framing.frame import Frame, Framing
 from addon.metering.answers.meter import Meter
 
@@ -25,10 +26,19 @@ def cuts_of(data: bytes) -> st.SearchStrategy[list[int]]:
 
 
 def metered(
-    dialect: Dialect, body: bytes, content_type: str = SSE, *, size: int = 0, **more: Any
+    dialect: Dialect,
+    body: bytes,
+    content_type: str = SSE,
+    *,
+    size: int = 0,
+    headers: Mapping[str, str] | None = None,
+    provider: str = "",
+    path_model: str | None = None,
+    **more: Any,
 ) -> Meter:
     """A meter that has read an answer, in pieces of a size."""
-    meter = Meter(dialect, content_type=content_type, **more)
+    context = AnswerContext(headers=headers or {}, provider=provider, path_model=path_model)
+    meter = Meter(dialect, content_type=content_type, context=context, **more)
     for piece in pieces(body, range(0, len(body), size)) if size else [body]:
         meter.feed(piece)
     meter.end()

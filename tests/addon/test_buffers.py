@@ -101,8 +101,6 @@ CACHES = {
     "metering/answers/templates.py _parts": "marks of our own tables",
     "metering/opening.py attribution.redacted_path": "PATHS_MAX of PATH_LENGTH_MAX",
     "metering/segments.py _identifier": "256 of NAME_MAX",
-    "metering/requests/redaction.py _names_credential": "512 of NAME_KEPT_MAX",
-    "metering/requests/redaction.py _spellings": "1 024 characters",
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",
     "recordings/replay.py book": "no argument",
     "ledger/model/aliases.py is_another": "NAMES_MAX of MODEL_LENGTH_MAX, from the ledger",

@@ -27,7 +27,7 @@ _CHAT_ERROR = b'{"error":{"message":"no such key","type":"auth_error","code":"ba
 _CHAT_ERROR_FIGURES = {
     "error_type": "auth_error",
     "error_code": "bad_key",
-    "error_message": "no such key",
+    "error_message": None,
 }
 
 
@@ -82,7 +82,7 @@ def _openai() -> Wire:
         cut_after=3,
         figures_cut={"response_id": "chatcmpl-w1", "finish_reason": None, **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":null}}\n\n',
-        error_figures={"error_type": "server_error", "error_code": None, "error_message": "boom"},
+        error_figures={"error_type": "server_error", "error_code": None, "error_message": None},
     )
 
 
@@ -126,7 +126,7 @@ def _azure() -> Wire:
         cut_after=2,
         figures_cut={"response_id": "chatcmpl-w2", **ESTIMATED},
         error_frame=b'data: {"error": {"message": "boom", "code": "500"}}\n\n',
-        error_figures={"error_type": None, "error_code": "500", "error_message": "boom"},
+        error_figures={"error_type": None, "error_code": "500", "error_message": None},
     )
 
 
@@ -166,7 +166,7 @@ def _chuizi() -> Wire:
         cut_after=4,
         figures_cut={"response_id": "gen-w3", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"late","type":"server_error","code":"504"}}\r\n\r\n',
-        error_figures={"error_type": "server_error", "error_code": "504", "error_message": "late"},
+        error_figures={"error_type": "server_error", "error_code": "504", "error_message": None},
     )
 
 
@@ -201,7 +201,7 @@ def _completions() -> Wire:
         cut_after=2,
         figures_cut={"response_id": "cmpl-w4", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error"}}\n\n',
-        error_figures={"error_type": "server_error", "error_message": "boom"},
+        error_figures={"error_type": "server_error", "error_message": None},
     )
 
 
@@ -239,7 +239,7 @@ def _opentoken() -> Wire:
         cut_after=3,
         figures_cut={"response_id": "chatcmpl-w5", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":"x"}}\n\n',
-        error_figures={"error_type": "server_error", "error_code": "x", "error_message": "boom"},
+        error_figures={"error_type": "server_error", "error_code": "x", "error_message": None},
     )
 
 
@@ -268,7 +268,7 @@ def _stream_chat() -> Wire:
         cut_after=2,
         figures_cut={"response_id": "stream:chat:w6", **ESTIMATED},
         error_frame=b'data: {"id":"stream:chat:w6","choices":[],"error":{"message":"boom"}}\n\n',
-        error_figures={"error_message": "boom"},
+        error_figures={"error_message": None},
     )
 
 
@@ -326,9 +326,9 @@ def _anthropic() -> Wire:
         error_frame=event(
             "error", '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
         ),
-        error_figures={"error_type": "overloaded_error", "error_message": "Overloaded"},
+        error_figures={"error_type": "overloaded_error", "error_code": "overloaded"},
         error_body=b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',
-        http_error_figures={"error_type": "rate_limit_error", "error_message": "slow down"},
+        http_error_figures={"error_type": "rate_limit_error", "error_code": "rate_limited"},
         headers={"anthropic-version": "2023-06-01"},
     )
 
@@ -346,7 +346,7 @@ _GEMINI_ERROR = b'{"error": {"code": 429, "message": "Quota.", "status": "RESOUR
 _GEMINI_ERROR_FIGURES = {
     "error_type": "RESOURCE_EXHAUSTED",
     "error_code": "429",
-    "error_message": "Quota.",
+    "error_message": None,
 }
 
 
@@ -430,12 +430,12 @@ def _responses() -> Wire:
         cut_after=3,
         figures_cut={"response_id": "resp_w10", **ESTIMATED},
         error_frame=event("error", '"code":"server_error","message":"boom","param":null'),
-        error_figures={"error_code": "server_error", "error_message": "boom"},
+        error_figures={"error_code": "server_error", "error_message": None},
         error_body=b'{"error":{"message":"slow down","type":"tokens","code":"rate_limit"}}',
         http_error_figures={
             "error_type": "tokens",
             "error_code": "rate_limit",
-            "error_message": "slow down",
+            "error_message": None,
         },
     )
 
@@ -473,9 +473,9 @@ def _cohere() -> Wire:
         figures_cut={"response_id": "cohere-w11", **ESTIMATED},
         error_frame=b'event: message-end\ndata: {"type":"message-end","delta":{"finish_reason":'
         b'"ERROR","error":"boom"}}\n\n',
-        error_figures={"error_message": "boom", "finish_reason": "ERROR"},
+        error_figures={"error_message": None, "finish_reason": "ERROR"},
         error_body=b'{"id":"x","message":"too many requests"}',
-        http_error_figures={"error_message": "too many requests"},
+        http_error_figures={"error_code": "rate_limited"},
     )
 
 
@@ -508,9 +508,9 @@ def _ollama() -> Wire:
         cut_after=2,
         figures_cut={"response_model": "llama3.2", **ESTIMATED},
         error_frame=b'{"error":"boom"}\n',
-        error_figures={"error_message": "boom"},
+        error_figures={"error_message": None},
         error_body=b'{"error":"model not found"}',
-        http_error_figures={"error_message": "model not found"},
+        http_error_figures={"error_code": "model_not_found"},
     )
 
 
@@ -541,9 +541,9 @@ def _bedrock() -> Wire:
         cut_after=3,
         figures_cut={"finish_reason": None, **ESTIMATED},
         error_frame=_message("throttlingException", '{"message":"slow down"}', kind="exception"),
-        error_figures={"error_type": "throttlingException", "error_message": "slow down"},
+        error_figures={"error_type": "throttlingException", "error_code": "rate_limited"},
         error_body=b'{"message":"Too many tokens"}',
-        http_error_figures={"error_message": "Too many tokens"},
+        http_error_figures={"error_code": "prompt_too_long"},
         headers={"authorization": "AWS4-HMAC-SHA256 Credential=AKIA/x, Signature=00"},
     )
 

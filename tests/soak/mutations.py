@@ -245,7 +245,7 @@ def check_metering(body: bytes, cuts: list[int], dialect: str, content_type: str
         for chunk in chunks:
             meter.feed(chunk)
         meter.end()
-        meter.facts.id_unstable = False
+        meter.facts.rare.id_unstable = False
         assert meter.usage_json is None or meter.facts.usage is not None
         assert 0 <= meter.frames <= len(body)
         return picture(meter)[:-1]

@@ -45,7 +45,8 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, counts_among, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import FramePaths, UsagePaths
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of
@@ -328,7 +329,7 @@ def read_watsonx(facts: Facts, event: str, body: dict[str, Any]) -> None:
             for key, value in reported.items():
                 if (count_of(before.get(key)) or 0) > (count_of(value) or 0):
                     reported[key] = before[key]
-            facts.record_usage({**before, **reported}, final=facts.finish_reason is not None)
+            facts.record_usage({**before, **reported}, final=facts.is_finished)
     if body.get("errors") or event == "error":
         record_error(facts, body.get("errors") or body, body)
 

@@ -17,7 +17,8 @@ from msgspec import structs
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Facts
 from addon.dialects.frame_paths import UsagePaths
 from ledger.model.usage import Usage
 
@@ -47,7 +48,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         facts.record_id(lookup(body, "response.id"))
         facts.record_model(lookup(body, "response.modelId"))
         facts.record_usage(body.get("usage"), final=True)
-        facts.cost = lookup(body, "providerMetadata.gateway.cost")
+        facts.rare.cost = lookup(body, "providerMetadata.gateway.cost")
         facts.ended = kind == "finish" or facts.ended
     if kind is None and body.get("error"):
         record_error(facts, body["error"], body)
@@ -55,7 +56,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures of either specification, with the gateway's own price."""
-    cost = Counts({"cost": facts.cost}).picousd("cost")
+    cost = Counts({"cost": facts.rare.cost}).picousd("cost")
     return structs.replace(_FIGURES.usage_of(usage, facts), reported_cost_picousd=cost)
 
 

@@ -17,14 +17,15 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at
 from addon.dialects.dialect import Mark
-from addon.dialects.facts import Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Facts
 from addon.dialects.openai import chat, responses
 
 
 def read_cloudflare(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document, wrapped in `result`, or one unwrapped event."""
     if facts.response_model is None:
-        facts.record_model(facts.path_model)
+        facts.record_model(facts.of.path_model)
     if body.get("errors") or body.get("success") is False:
         record_error(facts, body.get("errors") or body, body)
     answer = object_at(body, "result") or body

@@ -19,7 +19,8 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
-from addon.dialects.facts import Ending, Facts, clean, record_error, record_error_in
+from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (
@@ -49,14 +50,14 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_model(body.get("model") or body.get("model_id"))  # watsonx has both
     facts.record_created(body.get("created"))
     if "copilot_usage" in body:
-        facts.units = openai_usage.units_beside(body)
-    if facts.provider in ("zai", "zhipuai") and objects_at(body, "web_search"):
+        facts.rare.units = openai_usage.units_beside(body)
+    if facts.of.provider in ("zai", "zhipuai") and objects_at(body, "web_search"):
         # https://docs.z.ai/guides/tools/web-search: what it found; billed by the use.
-        facts.units = {**facts.units, "web_searches": 1}
+        facts.rare.units = {**facts.rare.units, "web_searches": 1}
     # Vertex, whose own format has it in `trafficType` (its models are named `google/…`).
     facts.record_tier(lookup(body, "usage.extra_properties.google.traffic_type"))
     if "cost" in body:
-        facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}; Zen: "0.00431"
+        facts.rare.cost = body["cost"]  # Venice: {"usd": …, "diem": …}; Zen: "0.00431"
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")
     if usage is None and "bot_usage" in body:
         # Volcengine's bots have an object for each model that ran, with the names of a chat's usage
@@ -70,16 +71,16 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
         facts.ending = Ending.CLOSE
         # Its documentation: complete when a finish reason has come and/or the connection is closed.
-        facts.ended = facts.finish_reason is not None
+        facts.ended = facts.is_finished
     # With a finish reason, or in a chunk of its own, it is the billed usage; before that, it is a
     # running figure (Perplexity, Databricks).
-    facts.record_usage(usage, final=facts.finish_reason is not None or not choices)
+    facts.record_usage(usage, final=facts.is_finished or not choices)
     if "messages" in body or event == "response.message.done":
         # GigaChat's v2 has messages instead of choices, and an end mark of its own:
         # https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/gigachat-api
         facts.record_created(body.get("created_at"))
         facts.record_finish(body.get("finish_reason"))
-        facts.usage_final = facts.finish_reason is not None
+        facts.usage_final = facts.is_finished
         facts.token_seen |= bool(objects_at(body, "messages"))
         facts.ended |= event == "response.message.done"
     record_error_in(facts, event, body)
@@ -118,8 +119,10 @@ def _read_executed(facts: Facts, tools: list[dict[str, Any]]) -> None:
     for at, tool in enumerate(tools):
         kind, index = tool.get("type"), tool.get("index", at)
         if isinstance(kind, str) and type(index) is int and 0 <= index < _EXECUTED_MAX:
-            facts.executed[index] = _EXECUTED_TOOLS.get(kind, f"{clean(kind, 48)}_calls")
-    facts.units = {**facts.units, **Counter(facts.executed.values())}
+            facts.rare.executed[index] = _EXECUTED_TOOLS.get(
+                kind, f"{facts.token('executed_tools', kind) or 'other'}_calls"
+            )
+    facts.rare.units = {**facts.rare.units, **Counter(facts.rare.executed.values())}
 
 
 CHAT = Dialect(

@@ -13,7 +13,8 @@ from msgspec.structs import replace as with_fields
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, record_error, record_error_in
+from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.facts import Facts
 from addon.dialects.openai import responses
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of, sum_of
@@ -27,7 +28,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if kind is None:
         facts.record_id(body.get("id"))  # an event has the id of its segment
     usage = body.get("usage")
-    if usage is None and facts.provider == "gigachat":
+    if usage is None and facts.of.provider == "gigachat":
         # A usage stands beside each vector; the sum is billed:
         # https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/post-embeddings
         beside = (object_at(one, "usage") or {} for one in objects_at(body, "data"))

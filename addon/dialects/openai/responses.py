@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, record_error, text_of
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import FurtherUsage, Usage
 
@@ -54,9 +55,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         read_response(facts, body)
         facts.usage_final = True
     if kind == RATE_LIMITS:
-        facts.rate_limits = body
+        facts.rare.rate_limits = body
     if "cost" in body:
-        facts.cost = body["cost"]  # OpenCode Zen
+        facts.rare.cost = body["cost"]  # OpenCode Zen
     if kind == "error" or event == "error" or (kind is None and body.get("error")):
         record_error(facts, body.get("error") or body, body)
     if isinstance(kind, str) and kind.endswith(".delta"):
@@ -80,39 +81,39 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
     if response.get("error"):
         record_error(facts, response["error"])
     elif status == "failed":
-        facts.failed = True
-    facts.units = _units(response)
-    facts.further = []
+        record_error(facts, {})
+    facts.rare.units = _units(response)
+    facts.rare.further = []
     for item in objects_at(response, "output"):
         read_svg(facts, item)
     image = lookup(response, "tool_usage.image_gen")
     # The response repeats the tools of the request, and the models of those that have one.
     tools = (one for one in objects_at(response, "tools") if one.get("type") == "image_generation")
-    model = next((model for tool in tools if (model := text_of(tool.get("model")))), None)
+    model = next((model for tool in tools if (model := tool.get("model"))), None)
     if isinstance(image, dict) and model:
         # The tool bills the tokens of its own model. Its calls and its tokens are no units then.
-        facts.further.append(("image_generation", model, image))
+        facts.record_further("image_generation", model, image)
         for unit in ("image_generations", *_IMAGE_TOKENS.values()):
-            facts.units.pop(unit, None)
+            facts.rare.units.pop(unit, None)
 
 
 def read_svg(facts: Facts, answer: dict[str, Any]) -> None:
     """Read what the author of an SVG used, "separate from image rendering usage" (`ImagesResponse`
     and `ImageGenerationCall` of the SDK)."""
     svg = object_at(answer, "svg_usage")
-    if svg is not None and len(facts.further) < SVGS_MAX:
-        facts.further.append(("svg", text_of(svg.get("model")), svg))
+    if svg is not None and len(facts.rare.further) < SVGS_MAX:
+        facts.record_further("svg", svg.get("model"), svg)
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures, with the tokens of other models beside them: of the image tool, of SVGs."""
     found = openai_usage.usage_of(usage, facts)
-    if not facts.further:
+    if not facts.rare.further:
         return found
-    beside = Facts(is_document=True, provider=facts.provider)
+    beside = Facts(is_document=True, of=facts.of)
     further = tuple(
         FurtherUsage(kind=kind, model=model, usage=openai_usage.usage_of(tokens, beside))
-        for kind, model, tokens in facts.further
+        for kind, model, tokens in facts.rare.further
     )
     return replace(found, further=found.further + further)
 
@@ -186,7 +187,7 @@ def read_realtime(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         if problem:
             record_error(facts, problem)
         elif status == "failed":
-            facts.failed = True
+            record_error(facts, {})
         if kind == "response.done":
             facts.ended = True
     elif kind == TRANSCRIBED:

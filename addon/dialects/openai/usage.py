@@ -29,7 +29,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from addon.dialects.counts import Counts, object_at, objects_at
-from addon.dialects.facts import Facts, text_of
+from addon.dialects.facts import Facts, name_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 _INPUT_DETAILS = (
@@ -189,7 +189,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if models := objects_at(usage, "model_usage"):
         # A bot that ran several models: the first in the columns, the others beside it.
         further = (
-            FurtherUsage(kind="bot", model=text_of(one.get("name")), usage=usage_of(one, facts))
+            FurtherUsage(kind="bot", model=name_of(one.get("name")), usage=usage_of(one, facts))
             for one in models[1:]
         )
         return replace(usage_of(models[0], facts), further=tuple(further))
@@ -210,8 +210,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported = reported._replace(prompt=reported.total)
     total_input = _all_input(reported, counts, facts)
     total_output = _all_output(reported, facts)
-    units = {**facts.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
-    if facts.provider in _REASONING_BESIDE and reported.reasoning and counts.has(_COMPLETION):
+    units = {**facts.rare.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
+    if facts.of.provider in _REASONING_BESIDE and reported.reasoning and counts.has(_COMPLETION):
         billed = sum_of(reported.completion, reported.reasoning)
         if billed is not None:
             units["billed_output_tokens"] = billed
@@ -269,8 +269,8 @@ def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
     """`usage.cost` is a number (OpenRouter, Avian, Vercel) or an object: `{total_cost}`
     (Perplexity), `{usd}` (Charm Hyper, which bills in credits beside it). A cost beside the usage
     is an object (Venice) or a text (OpenCode Zen, in an event of its own)."""
-    routed = facts.headers.get(_COST_HEADER, "")
-    if facts.cost is None and not routed and usage.keys().isdisjoint(_COST_KEYS):
+    routed = facts.of.headers.get(_COST_HEADER, "")
+    if facts.rare.cost is None and not routed and usage.keys().isdisjoint(_COST_KEYS):
         return _NO_COSTS
     if isinstance(usage.get("cost"), dict):
         own = counts.picousd("cost.total_cost", "cost.usd")
@@ -279,8 +279,8 @@ def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
     if own is None:
         ticks = counts.first("cost_in_usd_ticks")
         own = ticks * PICOUSD_PER_TICK if ticks is not None else None
-    if own is None and facts.cost is not None:
-        beside = facts.cost if isinstance(facts.cost, dict) else {"usd": facts.cost}
+    if own is None and facts.rare.cost is not None:
+        beside = facts.rare.cost if isinstance(facts.rare.cost, dict) else {"usd": facts.rare.cost}
         own = Counts(beside).picousd("usd")
     if own is None:
         # LiteLLM writes 0 where it knows no price.
@@ -323,7 +323,7 @@ def _all_input(reported: _Reported, counts: Counts, facts: Facts) -> int | None:
     prompt, total = reported.prompt, reported.total
     if prompt is None:
         return None
-    if counts.has("precached_prompt_tokens") or facts.provider == "gigachat":
+    if counts.has("precached_prompt_tokens") or facts.of.provider == "gigachat":
         return sum_of(prompt, reported.cache_read)
     if reported.cache_read is not None and reported.cache_read > prompt:
         # Azure AI Foundry's grok: `prompt_tokens: 7, cached_tokens: 163`.
@@ -342,7 +342,7 @@ def _all_output(reported: _Reported, facts: Facts) -> int | None:
     if completion is None or total is None or prompt is None:
         return completion
     if not reported.reasoning:
-        is_gemini = facts.provider in ("gcp.gemini", "gcp.vertex_ai") or (
+        is_gemini = facts.of.provider in ("gcp.gemini", "gcp.vertex_ai") or (
             "gemini-" in (facts.response_model or "")
         )
         return max(completion, total - prompt) if is_gemini else completion

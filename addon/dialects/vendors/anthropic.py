@@ -17,7 +17,8 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at, unit_name
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, record_error, record_error_in, text_of
+from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.facts import Facts, name_of, token_of
 from addon.dialects.openai.usage import costs_of
 from ledger.model.usage import REFUSAL, FurtherUsage, Usage, count_of, sum_of
 
@@ -25,7 +26,7 @@ _ITERATIONS = ("message", "fallback_message", "compaction", "advisor_message")
 """Kinds of iterations whose place in the bill is known
 (https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage)."""
 _TURNS = _ITERATIONS[:2]
-_DECLINED_MAX = 256
+_DECLINED_MAX = 64
 """Characters of the categories of declined attempts; a request has three fallbacks at most."""
 _TOP_LEVEL = (
     "input_tokens",
@@ -55,7 +56,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one message or event."""
     kind = body.get("type")
     if "cost" in body:
-        facts.cost = body["cost"]  # OpenCode Zen: in the document, or in a `ping` of a stream
+        facts.rare.cost = body["cost"]  # OpenCode Zen: in the document, or in a `ping` of a stream
     if kind == "message_start":
         _read_message(facts, object_at(body, "message") or {}, final=False)
     elif kind == "message":
@@ -83,7 +84,7 @@ def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_finish(body.get("stop_reason"))
     if body.get("completion"):
         facts.token_seen = True
-    if facts.finish_reason is not None:
+    if facts.is_finished:
         facts.ended = True
     record_error_in(facts, event, body)
 
@@ -96,7 +97,8 @@ def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None
         _read_declined(facts, block)
     _overlay(facts, message.get("usage"), final=final)
     # https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics
-    facts.record_diagnosis(lookup(message, "diagnostics.cache_miss_reason.type"))
+    if "diagnostics" in message:
+        facts.record_diagnosis(lookup(message, "diagnostics.cache_miss_reason.type"))
 
 
 def _read_stop(facts: Facts, stop: dict[str, Any]) -> None:
@@ -104,15 +106,18 @@ def _read_stop(facts: Facts, stop: dict[str, Any]) -> None:
     (https://platform.claude.com/docs/en/build-with-claude/refusals-and-fallback)."""
     facts.record_finish(stop.get("stop_reason"))
     if stop.get("stop_reason") == "refusal":
-        facts.beside["refused"] = text_of(lookup(stop, "stop_details.category"), 64) or "none"
+        category = facts.token("refused", lookup(stop, "stop_details.category"))
+        facts.rare.beside["refused"] = category or "none"
 
 
 def _read_declined(facts: Facts, block: object) -> None:
     """A model declined, and another takes its place; the categories stand in their order."""
     if isinstance(block, dict) and block.get("type") == "fallback":
-        category = text_of(lookup(block, "trigger.category"), 64) or "none"
-        before = facts.beside.get("declined")
-        facts.beside["declined"] = f"{before}:{category}"[-_DECLINED_MAX:] if before else category
+        category = facts.token("declined", lookup(block, "trigger.category")) or "none"
+        before = facts.rare.beside.get("declined")
+        facts.rare.beside["declined"] = (
+            f"{before}:{category}"[-_DECLINED_MAX:] if before else category
+        )
 
 
 def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
@@ -129,7 +134,7 @@ def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
             }
         usage = {**before, **reported}
     facts.record_usage(usage, final=final)
-    if usage.get("speed", facts.beside.get("speed")) == "fast":
+    if usage.get("speed", facts.rare.beside.get("speed")) == "fast":
         facts.record_tier("fast")  # billed at its own prices, whatever the tier
     for iteration in objects_at(usage, "iterations"):
         if iteration.get("type") == "fallback_message":
@@ -160,7 +165,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         tool_units={
             **counts.units(_UNITS, within="server_tool_use"),
             **Counter(
-                unit_name(f"{str(kind)[:32]}_iterations")
+                unit_name(f"{token_of(kind) or 'other'}_iterations")
                 for one in objects_at(usage, "iterations")
                 if (kind := one.get("type")) not in _ITERATIONS
             ),
@@ -176,13 +181,13 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 def _further(usage: Mapping[str, Any], facts: Facts) -> Iterator[FurtherUsage]:
     """The iterations outside the figures. An attempt without output was declined: its kind is
     `refusal_` and the category."""
-    declined = iter(facts.beside.get("declined", "none").split(":"))
+    declined = iter(facts.rare.beside.get("declined", "none").split(":"))
     for one in _outside(usage):
-        kind = str(one.get("type"))[:64]
+        kind = token_of(one.get("type")) or "iteration"
         if kind in _TURNS and one.get("output_tokens") == 0:
             kind = f"{REFUSAL}_{next(declined, 'none')}"
         own = usage_of({**one, "iterations": None}, facts)
-        yield FurtherUsage(kind=kind, model=text_of(one.get("model")), usage=own)
+        yield FurtherUsage(kind=kind, model=name_of(one.get("model")), usage=own)
 
 
 def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:

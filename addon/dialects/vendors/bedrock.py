@@ -26,12 +26,13 @@ from addon.dialects.counts import (
     unit_name,
 )
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, record_error, text_of
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import usage as openai_usage
 from addon.dialects.vendors import anthropic
 from addon.framing import json_values
-from ledger.model.usage import BILLING_VALUE_LENGTH_MAX, Usage, count_of, sum_of
+from ledger.model.usage import Usage, count_of, sum_of
 
 _METRICS = "amazon-bedrock-invocationMetrics"
 _HEADERS = (
@@ -48,7 +49,7 @@ _TITAN_OUTPUT = "results[].tokenCount"
 
 def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event of Converse."""
-    facts.record_model(facts.path_model)
+    facts.record_model(facts.of.path_model)
     if event.endswith("Exception") or event == "error":
         record_error(facts, {"type": event, **body})
     elif event == "contentBlockDelta":
@@ -57,9 +58,8 @@ def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.ended = True
     facts.record_finish(body.get("stopReason"))
     facts.record_usage(body.get("usage"), final=True)
-    latency = text_of(lookup(body, "performanceConfig.latency"), BILLING_VALUE_LENGTH_MAX)
-    if latency is not None:
-        facts.beside["latency_mode"] = latency
+    if "performanceConfig" in body:
+        facts.record_beside("latency_mode", lookup(body, "performanceConfig.latency"))
 
 
 def read_agent(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ def read_agent(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or chunk of InvokeModel, in the format of its model's vendor."""
-    facts.record_model(facts.path_model if facts.response_model is None else None)
+    facts.record_model(facts.of.path_model if facts.response_model is None else None)
     if event.endswith("Exception") or event == "error":
         record_error(facts, {"type": event, **body})
         return
@@ -103,8 +103,8 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         if facts.usage is None or "inputTextTokenCount" in facts.usage:
             facts.record_usage(metrics, final=True)
     if facts.is_document and facts.usage is None:
-        facts.record_usage(counts_in(facts.headers, _HEADERS) or None, final=True)
-    if facts.finish_reason is None:
+        facts.record_usage(counts_in(facts.of.headers, _HEADERS) or None, final=True)
+    if not facts.is_finished:
         facts.record_finish(_finish_of_older_models(body))
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import UsagePaths
 
 _CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
@@ -70,7 +71,7 @@ def _read_answer(facts: Facts, answer: dict[str, Any]) -> None:
     if answer.get("error"):
         record_error(facts, answer["error"], answer)
     elif answer.get("finish_reason") == "ERROR":
-        facts.failed = True
+        record_error(facts, {})
 
 
 CHAT = Dialect(

@@ -16,7 +16,8 @@ from msgspec import structs
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage
 

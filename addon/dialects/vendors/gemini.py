@@ -17,7 +17,8 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Ending, Facts, clean, record_error, record_error_in
+from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai.usage import added
 from ledger.model.usage import Usage, count_of, sum_of
 
@@ -52,11 +53,10 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.record_finish(candidate.get("finishReason"))
         _read_content(facts, candidate, "content")
     blocked = lookup(body, "promptFeedback.blockReason")
-    if blocked is not None and facts.finish_reason is None:
+    if blocked is not None and not facts.is_finished:
         facts.record_finish(f"blocked:{blocked}")
     # The last chunk carries the finish reason; with server-side tools an earlier one does, too.
-    facts.ended = facts.finish_reason is not None
-    facts.finish_is_no_end = not facts.is_document
+    facts.ended = facts.is_finished
     facts.record_usage(body.get("usageMetadata"), final=facts.ended)
 
 
@@ -72,17 +72,17 @@ def _read_content(facts: Facts, answer: dict[str, Any], key: str) -> None:
     grounding = object_at(answer, "groundingMetadata") or {}
     sources = {kind for chunk in objects_at(grounding, "groundingChunks") for kind in chunk}
     if "urlContextMetadata" in answer or "retrievedContext" in sources:
-        facts.tools_are_billed = True
-    facts.tools_are_billed |= any("executableCode" in part for part in parts)
+        facts.rare.tools_are_billed = True
+    facts.rare.tools_are_billed |= any("executableCode" in part for part in parts)
     if "maps" in sources:
-        facts.units["maps_prompts"] = 1
+        facts.rare.units["maps_prompts"] = 1
     for unit_key, unit in _QUERIES.items():
         queries = grounding.get(unit_key)
         searched = {str(query) for query in queries if query} if isinstance(queries, list) else ()
         if "maps" in sources and "web" not in sources:
-            facts.units.pop(unit, None)
+            facts.rare.units.pop(unit, None)
         elif searched:
-            facts.units[unit] = len(searched)
+            facts.rare.units[unit] = len(searched)
 
 
 def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -115,8 +115,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         input_audio_tokens=inputs.get("audio"),
         output_audio_tokens=outputs.get("audio"),
         tool_units={
-            **facts.units,
-            **_searched(facts, facts.units, tool_use),
+            **facts.rare.units,
+            **_searched(facts, facts.rare.units, tool_use),
             **_modality_units(inputs, outputs, cached),
         },
         remarks=counts.remarks,
@@ -127,7 +127,7 @@ def _searched(facts: Facts, units: Mapping[str, int], tool_use: int | None) -> d
     """The tokens of what Google Search retrieved, which have a price of their own: none. Where
     another tool ran, too, its tokens cannot be told from them, and all are ordinary input
     (https://ai.google.dev/gemini-api/docs/pricing)."""
-    if not tool_use or facts.tools_are_billed or "web_searches" not in units:
+    if not tool_use or facts.rare.tools_are_billed or "web_searches" not in units:
         return {}
     return {"input_search_tokens": tool_use}
 
@@ -190,6 +190,7 @@ GENERATE_CONTENT = Dialect(
     ),
     text_marks=(b'"text"',),
     id_in_frames=True,
+    ending=Ending.UNSURE,
     request_shapes=(
         {"contents": shapes.with_key("parts")},
         {"contents.parts": shapes.objects},
@@ -248,7 +249,7 @@ def read_interaction(facts: Facts, event: str, body: dict[str, Any]) -> None:
             facts.record_finish(status)
         facts.record_usage(interaction.get("usage"), final=kind != _STATES[1])
     for step in (object_at(body, "step") or {}, *objects_at(interaction, "steps")):
-        facts.tools_are_billed |= step.get("type") in _BILLED_STEPS
+        facts.rare.tools_are_billed |= step.get("type") in _BILLED_STEPS
     if kind in ("interaction.complete", "interaction.completed", "interaction.failed", _CANCELLED):
         facts.ended = True
     elif kind in ("step.delta", "content.delta"):
@@ -265,7 +266,7 @@ def interaction_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     inputs = counts.first("total_input_tokens")
     tool_use = counts.first("total_tool_use_tokens")
     grounded = {
-        _GROUNDING.get(kind, f"{clean(kind, 48)}_calls"): count
+        _GROUNDING.get(kind, f"{facts.token('grounding_tool_count', kind) or 'other'}_calls"): count
         for one in objects_at(usage, "grounding_tool_count")[:MODALITIES_MAX]
         if (count := count_of(one.get("count"))) and isinstance(kind := one.get("type"), str)
     }
@@ -285,7 +286,7 @@ def interaction_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         input_audio_tokens=inputs_by.get("audio"),
         output_audio_tokens=outputs_by.get("audio"),
         tool_units={
-            **facts.units,
+            **facts.rare.units,
             **grounded,
             **_searched(facts, grounded, tool_use),
             **_modality_units(inputs_by, outputs_by, cached_by),

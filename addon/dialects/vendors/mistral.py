@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, record_error
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Facts
 from addon.dialects.frame_paths import FramePaths, UsagePaths
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, sum_of

@@ -14,7 +14,8 @@ from typing import Any
 
 from addon.dialects.counts import unknown_values
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import BILLING_HEADERS, Facts, record_error_body, record_error_text
+from addon.dialects.errors import record_error_body, record_error_text
+from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values
 from addon.framing.choice import framing_of
@@ -27,7 +28,7 @@ from addon.metering.answers.decoding import decoder_of
 from addon.metering.answers.passed_text import PassedText
 from addon.metering.answers.templates import Ordinary, learn
 from ledger.model.exchange import ERROR_STATUS_MIN
-from ledger.model.usage import BESIDE, NO_USAGE, SERVICE_TIER, Usage
+from ledger.model.usage import BESIDE, SERVICE_TIER, Usage
 
 _DONE = b"[DONE]"
 """OpenAI's end mark of a stream; others send it too, after their own."""
@@ -62,19 +63,16 @@ class Meter:
         *,
         content_type: str,
         content_encoding: str = "",
-        headers: Mapping[str, str] | None = None,
-        provider: str = "",
+        context: AnswerContext = NO_CONTEXT,
         status: int = 200,
-        path_model: str | None = None,
         request_units: Mapping[str, int] | None = None,
         requested: Mapping[str, str] = MappingProxyType({}),
         confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
         on_confirmed: Callable[[], object] | None = None,
     ) -> None:
-        """`headers` are the answer's, by lower-case name. `requested` are the request's
-        billing fields, which count if the answer names none. `confirms` returns whether a frame
-        proves that this is an LLM call; None if that is known. The meter calls `on_confirmed` once,
-        when a frame does."""
+        """`requested` are the request's billing fields, which count if the answer names none.
+        `confirms` returns whether a frame proves that this is an LLM call; None if that is known.
+        The meter calls `on_confirmed` once, when a frame does."""
         self._dialect = dialect
         self._marks = (*dialect.marks, _DONE_MARK)
         self._is_error = status >= ERROR_STATUS_MIN
@@ -100,17 +98,13 @@ class Meter:
         self._id_reads_left = ID_READS_MAX
         self._id_written: bytes | None = None
         self._text = PassedText(dialect)
-        headers = headers or {}
+        headers = context.headers
         named = {field: headers[name] for name, field in BILLING_HEADERS.items() if name in headers}
         beside = {**requested, **named}
-        self.facts = Facts(
-            headers=headers,
-            provider=provider,
-            path_model=path_model,
-            service_tier=beside.pop(SERVICE_TIER, None),
-            beside=beside,
-            ending=dialect.ending,
-        )
+        self.facts = Facts(of=context, ending=dialect.ending)
+        self.facts.record_tier(beside.pop(SERVICE_TIER, None))
+        for name, value in beside.items():
+            self.facts.record_beside(name, value)
         """The facts read so far."""
 
     def feed(self, data: bytes) -> None:
@@ -230,12 +224,13 @@ class Meter:
 
     def usage(self) -> Usage:
         """The figures in the ledger's convention."""
-        usage = self.facts.usage
-        if usage is None:
-            return NO_USAGE
-        unknown = unknown_values(usage, self._dialect.known_keys)
-        self.facts.unknown_keys.update(key for key, _ in unknown)
-        return self._dialect.figures(usage, self.facts)
+        return self._dialect.figures(self.facts)
+
+    @property
+    def unknown_keys(self) -> set[str]:
+        """The keys of the usage object without a rule."""
+        usage = self.facts.usage or {}
+        return {key for key, _ in unknown_values(usage, self._dialect.known_keys)}
 
     @property
     def usage_json(self) -> str | None:
@@ -249,9 +244,12 @@ class Meter:
             data, body = self._usage_frame
             key = verbatim.key_of(body, usage)
             text = verbatim.usage_text(data, key, usage) if key is not None else None
+            text = text if text is not None and self.facts.is_plain(text) else None
         text = text or json_values.dumps(usage)
         lacking = {
-            BESIDE + name: value for name, value in self.facts.beside.items() if name not in usage
+            BESIDE + name: value
+            for name, value in self.facts.rare.beside.items()
+            if name not in usage
         }
         if not lacking:
             return text
@@ -387,7 +385,7 @@ class Meter:
         frame = self._framing.parse(block)
         body = json_values.loads(frame.data) if frame is not None else None
         if frame is not None and body is not None:
-            alone = Facts()
+            alone = Facts(of=self.facts.of)
             self._dialect.read(alone, frame.event, body)
             self.facts.record_id(alone.response_id)
 
@@ -403,7 +401,7 @@ class Meter:
     def _id_needle(self) -> bytes:
         """The id that every frame should repeat; empty if none has to, or some did not."""
         facts = self.facts
-        if not self._dialect.id_in_frames or facts.response_id is None or facts.id_unstable:
+        if not self._dialect.id_in_frames or facts.response_id is None or facts.rare.id_unstable:
             return b""
         if self._id_written is None:
             self._id_written = json_values.dumps(facts.response_id).encode()

@@ -1,13 +1,14 @@
 """Pure. Whom an exchange is attributed to: key, tags, session; never the key itself."""
 
+import base64
 import hmac
 import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from addon.dialects.facts import clean
-from addon.metering.requests.redaction import REDACTED
 
+REDACTED = "<redacted>"
 TAG_HEADER = "x-tokentee-tag"
 SESSION_HEADER = "x-tokentee-session"
 TAGS_MAX = 32
@@ -16,6 +17,12 @@ TAG_LENGTH_MAX = 256
 HINT_LENGTH = 4
 KEY_LENGTH_MIN = 16
 """For a shorter key, the last four characters would reveal too much."""
+SECRET_LENGTH_MIN = 8
+"""Of what is looked for in texts before they are recorded. A shorter one, and one of letters alone
+that is shorter than a key, is a placeholder (`lm-studio`) that models are named like, too."""
+SECRETS_MAX = 16
+HEADER_READ_MAX = 8_192
+"""Characters of a header that are searched for credentials."""
 
 PATH_LENGTH_MAX = 64 * 1024
 """Characters of a path and its query to search for a key."""
@@ -27,6 +34,15 @@ _PROTOCOL_KEY = re.compile(r"openai-insecure-api-key\.([^\s,]+)")
 _AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
 _QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
 """Gemini clients send `?key=` (BerriAI/litellm#35678)."""
+_QUERY_SECRETS = re.compile(
+    r"[?&](?:key|api[-_]?key|(?:access_|auth_)?token|sig|(?:x-amz-)?signature|x-amz-security-token)"
+    r"=([^&]+)",
+    re.IGNORECASE,
+)
+_SECRET_HEADERS = re.compile(
+    r"authorization|cookie|-?key$|token$|secret$|signature$|password$|assertion$|jwt$"
+)
+_IN_AUTHORIZATION = re.compile(r"(?:Credential|Signature)=([A-Za-z0-9]+)")
 _KEY_BEGINS = re.compile(
     r"(?i)(?:sk|pk|rk|ak|xai|gsk|hf|api|key|tok|ghp|gho|ghs|ghu|glpat|pat|aiza|ya29|eyj|akia|asia|"
     r"nvapi|r8|pplx|fw|csk|tgp|vck|jina|pa)[-_.]?"
@@ -37,13 +53,13 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SEPARATOR = re.compile(r"([/:])")
 
 
-def tags_of_headers(values: Sequence[str]) -> dict[str, str]:
+def tags_of_headers(values: Sequence[str], secrets: tuple[str, ...] = ()) -> dict[str, str]:
     """Tags from a client's headers. Values that are not KEY=VALUE are left out, because a bad
-    label must not fail a request."""
+    label must not fail a request, as are those with a credential of the request."""
     tags: dict[str, str] = {}
     for part in ",".join(values).split(",", TAGS_MAX)[:TAGS_MAX]:
         key, equals, value = part.partition("=")
-        if equals and key.strip():
+        if equals and key.strip() and not any(secret in part for secret in secrets):
             tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
     return tags
 
@@ -65,6 +81,42 @@ def api_key_of(headers: Mapping[str, str], path: str) -> str | None:
         return None
     query = _QUERY_KEY.search(path, 0, PATH_LENGTH_MAX)
     return query[1] if query else None
+
+
+def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
+    """The credentials of a request, which no recorded text may contain. `headers` by lower-case
+    name; `path` includes its query."""
+    words = _QUERY_SECRETS.findall(path, 0, PATH_LENGTH_MAX) if "=" in path else []
+    for name, whole in headers.items():
+        if _SECRET_HEADERS.search(name) is None or "idempotency" in name:
+            continue
+        value = whole[:HEADER_READ_MAX]
+        if "cookie" in name:
+            pairs = (pair.partition("=")[2].strip() for pair in value.split(";"))
+            words += [word for word in pairs if len(word) >= KEY_LENGTH_MIN]
+        elif value.startswith("AWS4-"):
+            words += _IN_AUTHORIZATION.findall(value)
+        else:
+            scheme, _, word = value.strip().rpartition(" ")
+            words.append(word)
+            if scheme.lower() == "basic":
+                words.append(_basic_password(word))
+    words += _PROTOCOL_KEY.findall(headers.get("sec-websocket-protocol", "")[:HEADER_READ_MAX])
+    found = {
+        word: None
+        for given in words
+        for word in (given, unquote(given))
+        if len(word) >= KEY_LENGTH_MIN
+        or (len(word) >= SECRET_LENGTH_MIN and any(char.isdigit() for char in word))
+    }
+    return tuple(found)[:SECRETS_MAX]
+
+
+def _basic_password(word: str) -> str:
+    try:
+        return base64.b64decode(word).decode().partition(":")[2]
+    except ValueError:  # no base64, or no UTF-8
+        return ""
 
 
 def is_password(headers: Mapping[str, str]) -> bool:
@@ -96,12 +148,15 @@ def is_signed(headers: Mapping[str, str], path: str) -> bool:
     )
 
 
-def redacted_path(path: str) -> str:
-    """A path without its query, with each segment that looks like a key replaced: webhook-like
-    URLs carry one. Each is checked once, and no pattern can backtrack, so the work is linear."""
+def redacted_path(path: str, secrets: tuple[str, ...] = ()) -> str:
+    """A path without its query, with each segment replaced that looks like a key or has one of the
+    `secrets`: webhook-like URLs carry one. Each is checked once, and no pattern can backtrack, so
+    the work is linear."""
     pieces = _SEPARATOR.split(path)
     return "".join(
-        REDACTED if at % 2 == 0 and looks_like_key(piece) else piece
+        REDACTED
+        if at % 2 == 0 and (looks_like_key(piece) or any(one in piece for one in secrets))
+        else piece
         for at, piece in enumerate(pieces)
     )
 

@@ -116,7 +116,7 @@ CLAUDE = {"type": "message", "model": "claude-opus-5-5", "usage": {"input_tokens
             "/v1/ocr",
             {"document_annotation_format": {"type": "json_object"}},
             {},
-            {"annotation_format": '{"type": "json_object"}'},
+            {"annotation_format": "json_object"},
         ),
     ],
 )

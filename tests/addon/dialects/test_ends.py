@@ -39,6 +39,10 @@ CLOSE = {
 """Lines or frames of which none is the last: the end of the body has to do."""
 
 
+UNSURE = {"gemini.generate_content", "gemini.embeddings"}
+"""A finish reason may stand before further chunks, where Google's own tools run."""
+
+
 def test_what_each_dialect_ends_with() -> None:
     by_ending = {
         ending: {name for name, one in routes.DIALECTS.items() if one.ending is ending}
@@ -46,7 +50,8 @@ def test_what_each_dialect_ends_with() -> None:
     }
     assert by_ending[Ending.MARK] == MARK
     assert by_ending[Ending.CLOSE] == CLOSE
-    assert by_ending[Ending.FINISH] == set(routes.DIALECTS) - MARK - CLOSE
+    assert by_ending[Ending.UNSURE] == UNSURE
+    assert by_ending[Ending.FINISH] == set(routes.DIALECTS) - MARK - CLOSE - UNSURE
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_a_state_of_a_thing_is_no_finish_reason() -> None:
         assert facts.finish_reason == expected
     facts = Facts()
     routes.UNKNOWN.dialect.read(facts, "error", {"error": "no"})
-    assert facts.failed
+    assert facts.error is not None
     assert routes.UNKNOWN.dialect.usage_of({}, facts).input_tokens is None
 
 

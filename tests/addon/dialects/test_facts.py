@@ -1,8 +1,8 @@
 """The facts and counts of an answer, in all the spellings in use, and bounded: upstream wrote them."""
 
-from typing import Any
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from addon.dialects.counts import (
     Counts,
@@ -13,7 +13,7 @@ from addon.dialects.counts import (
     unknown_values,
 )
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, clean, record_error, record_error_body, record_error_text
+from addon.dialects.facts import AnswerContext, Facts, clean, token_of
 from addon.dialects.openai import responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import mistral
@@ -25,16 +25,18 @@ def test_the_first_id_stays_and_another_makes_it_unstable() -> None:
     facts = Facts()
     for response_id in (None, "", 5, "a", "a", "", None):
         facts.record_id(response_id)
-    assert (facts.response_id, facts.id_unstable) == ("a", False)
+    assert (facts.response_id, facts.rare.id_unstable) == ("a", False)
     facts.record_id("b")
-    assert (facts.response_id, facts.id_unstable) == ("a", True)
+    assert (facts.response_id, facts.rare.id_unstable) == ("a", True)
 
 
 def test_a_long_id_is_one_id() -> None:
-    facts = Facts()
-    facts.record_id("x" * 999)
-    facts.record_id("x" * 999)
-    assert (facts.response_id, facts.id_unstable) == ("x" * 256, False)
+    for length, kept in ((257, None), (256, "x" * 256)):
+        facts = Facts()
+        facts.record_id("x" * length)
+        facts.record_id("x" * length)
+        assert (facts.response_id, facts.rare.id_unstable) == (kept, False)
+        assert ("response_id" in facts.rare.left_out) is (kept is None)
 
 
 def test_the_last_model_and_reason_count() -> None:
@@ -90,65 +92,6 @@ def test_an_empty_finish_reason_is_said_by_a_document_alone():
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "code", "message"),
-    [
-        pytest.param({"error": {"type": "t", "code": "c", "message": "m"}}, "t", "c", "m", id="openai"),
-        pytest.param({"type": "error", "error": {"type": "t", "message": "m"}}, "t", None, "m", id="anthropic"),
-        pytest.param({"error": {"code": 429, "message": "m", "status": "S"}}, "S", "429", "m", id="gemini"),
-        pytest.param({"error": {"code": "504", "message": "m", "type": "t"}}, "t", "504", "m", id="chuizi"),
-        pytest.param({"error": {"code": "c", "message": "m"}}, None, "c", "m", id="sansa"),
-        pytest.param({"code": "c", "error": "m"}, None, "c", "m", id="xai"),
-        pytest.param({"error": "m"}, None, None, "m", id="ollama"),
-        pytest.param({"error_type": "T", "id": "x", "message": "m"}, "T", None, "m", id="cohere"),
-        pytest.param({"object": "error", "type": "t", "message": "m", "code": "1500"}, "t", "1500", "m", id="mistral"),
-        pytest.param({"message": "m"}, None, None, "m", id="bedrock"),
-        pytest.param({"Message": "m"}, None, None, "m", id="bedrock-capital"),
-        pytest.param({"__type": "T", "message": "m"}, "T", None, "m", id="aws-json"),
-        pytest.param({"detail": "m"}, None, None, "m", id="fastapi"),
-        pytest.param({"errors": [{"message": "m", "code": 7}], "success": False}, None, "7", "m", id="cloudflare"),
-        pytest.param({"error": {"code": True, "message": 5}}, None, None, None, id="nonsense"),
-        pytest.param({"error": []}, None, None, None, id="empty"),
-    ],
-)  # fmt: skip
-def test_an_error_body(
-    body: dict[str, Any], kind: str | None, code: str | None, message: str | None
-) -> None:
-    facts = Facts()
-    record_error_body(facts, body)
-    assert facts.failed
-    assert (facts.error_type, facts.error_code, facts.error_message) == (kind, code, message)
-
-
-def test_the_type_may_stand_in_a_header() -> None:
-    facts = Facts(headers={"x-amzn-errortype": "ThrottlingException:http://internal/"})
-    record_error_body(facts, {"message": "m"})
-    assert facts.error_type == "ThrottlingException"
-
-
-def test_errors_are_bounded_and_clean() -> None:
-    facts = Facts()
-    record_error(
-        facts, {"type": "t" * 999, "code": "c" * 999, "message": "a\x00\ud800" + "m" * 9_999}
-    )
-    assert facts.error_type == "t" * 128
-    assert facts.error_code == "c" * 128
-    assert facts.error_message is not None
-    assert len(facts.error_message) == 1_000
-    assert "\x00" not in facts.error_message
-    facts.error_message.encode()
-
-
-def test_an_error_that_is_no_json() -> None:
-    facts = Facts()
-    record_error_text(facts, b"  upstream connect error \xff ")
-    assert facts.error_message == "upstream connect error \N{REPLACEMENT CHARACTER}"
-    page = Facts()
-    record_error_text(page, b"<html>502</html>")
-    assert page.failed
-    assert page.error_message is None
-
-
-@pytest.mark.parametrize(
     ("diagnostics", "word"),
     [
         ({"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}, "tools"),
@@ -164,8 +107,8 @@ def test_the_cause_of_a_cache_miss(diagnostics, word):
     for event in (message, {"type": "message_start", "message": message}):
         facts = Facts()
         read(facts, "", event)
-        assert (facts.cache_diagnosis or "").startswith(word or "")
-        assert (facts.cache_diagnosis is None) is (word is None)
+        assert (facts.rare.cache_diagnosis or "").startswith(word or "")
+        assert (facts.rare.cache_diagnosis is None) is (word is None)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +126,7 @@ def test_the_cause_of_a_cache_miss(diagnostics, word):
 def test_the_cause_of_a_cache_miss_in_a_response(diagnostics, word):
     facts = Facts()
     responses.read_response(facts, {"id": "resp_1", "prompt_cache_diagnostics": diagnostics})
-    assert facts.cache_diagnosis == word
+    assert facts.rare.cache_diagnosis == word
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -193,6 +136,89 @@ def test_a_harmless_form_begins_with_its_needle(dialect: Dialect):
         for form in mark.harmless:
             assert form.startswith(mark.needle), mark
             assert form.count(mark.needle) == 1, mark
+
+
+FREE = "a text for nobody else"
+SECRET = "sk-test-0123456789abcdef"
+
+
+@pytest.mark.parametrize("bad", [FREE, SECRET, f"x-{SECRET}-y", "t" * 257, "<b>", {"a": 1}])
+@pytest.mark.parametrize(
+    ("field", "record"),
+    [
+        ("response_id", Facts.record_id),
+        ("response_model", Facts.record_model),
+        ("finish_reason", Facts.record_finish),
+        ("service_tier", Facts.record_tier),
+        ("cache_diagnosis", Facts.record_diagnosis),
+    ],
+)
+def test_a_text_that_may_not_be_kept_is_null_and_remarked(field, record, bad):
+    facts = Facts(of=AnswerContext(secrets=(SECRET,)))
+    record(facts, bad)
+    holder = facts.rare if field == "cache_diagnosis" else facts
+    assert getattr(holder, field) is None
+    if isinstance(bad, str) or field == "service_tier":
+        remarks = DIALECTS["openai.chat"].figures(facts).remarks
+        assert [remark.partition(" ")[0] for remark in remarks] == [field]
+        assert bad not in remarks if isinstance(bad, str) else True
+    if field == "finish_reason" and isinstance(bad, str):
+        assert facts.is_whole()  # it has ended, for a reason that is not told
+    record(facts, "fine-1")
+    assert getattr(holder, field) == "fine-1"
+
+
+def test_a_tier_that_is_not_kept_makes_the_price_uncertain():
+    facts = Facts()
+    facts.record_usage({"service_tier": FREE, "speed": FREE, "note": FREE, "n": 1}, final=True)
+    assert facts.usage == {"service_tier": None, "speed": None, "note": None, "n": 1}
+    assert set(facts.rare.beside) == {"unread_mode"}
+    harmless = Facts()
+    harmless.record_usage({"note": FREE}, final=True)
+    assert harmless.rare.beside == {}
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=70), st.just(SECRET)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=70), VALUES, max_size=5))
+def test_a_usage_object_has_numbers_and_tokens_alone(usage):
+    facts = Facts(of=AnswerContext(secrets=(SECRET,)))
+    facts.record_usage(usage, final=True)
+
+    def check(value):
+        if isinstance(value, dict):
+            assert all(token_of(key) for key in value)
+            for inner in value.values():
+                check(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                check(inner)
+        elif isinstance(value, str):
+            assert token_of(value)
+            assert SECRET not in value
+
+    check(facts.usage)
+    if facts.usage != usage:
+        assert facts.rare.left_out or "" in str(usage)
+
+
+def test_a_plain_usage_object_stays_the_same_and_a_deep_one_is_cut():
+    plain = {"a": 1, "b": {"c": [1.5, True, None, "on_demand"]}, "results[].tokenCount": [1]}
+    facts = Facts()
+    facts.record_usage(plain, final=True)
+    assert facts.usage is plain
+    deep: dict[str, object] = {"n": 2**70}
+    for _ in range(2_000):
+        deep = {"k": deep}
+    facts.record_usage(deep, final=True)
+    assert len(str(facts.usage)) < 100
 
 
 MARK = Mark(b'"usage"', (b'"usage":null', b'"usage": null'))
@@ -219,7 +245,7 @@ def test_the_first_output_of_mistral_gives_a_stream_its_id() -> None:
     for number in (1, 2):
         mistral.read(facts, "message.output.delta", {"id": f"msg_{number}", "content": "x"})
     assert facts.response_id == "msg_1"
-    assert not facts.id_unstable
+    assert not facts.rare.id_unstable
 
 
 def test_the_first_that_is_reported_counts() -> None:

@@ -70,7 +70,7 @@ def test_a_new_wire_format_is_one_file_and_one_row() -> None:
     assert (facts.response_id, facts.finish_reason, facts.ended) == ("c-1", "done", True)
     assert meter.usage() == Usage(input_tokens=3, output_tokens=300)
     assert meter.estimated_output_tokens() == 450
-    assert facts.unknown_keys == {"glow"}
+    assert meter.unknown_keys == {"glow"}
     assert meter.frames == 301
 
 

@@ -88,11 +88,11 @@ def test_a_query_is_billed_once_and_an_empty_one_never(queries: list[str]) -> No
     grounding = {"webSearchQueries": queries, "imageSearchQueries": queries}
     gemini.read(facts, "", {"candidates": [{"groundingMetadata": grounding}]})
     count = len(set(queries) - {""})
-    assert facts.units == ({"web_searches": count, "image_searches": count} if count else {})
+    assert facts.rare.units == ({"web_searches": count, "image_searches": count} if count else {})
 
 
 @pytest.mark.parametrize("queries", [None, 5, {"a": 1}, [["a"], {"b": 2}, None]])
 def test_queries_of_any_type_are_read(queries: Any) -> None:
     facts = Facts(is_document=True)
     gemini.read(facts, "", {"candidates": [{"groundingMetadata": {"webSearchQueries": queries}}]})
-    assert facts.units == ({"web_searches": 2} if isinstance(queries, list) else {})
+    assert facts.rare.units == ({"web_searches": 2} if isinstance(queries, list) else {})

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec import structs
 
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import AnswerError, Ending, Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering import exchange as exchange_module
 from addon.metering.answers.meter import Meter
@@ -18,7 +18,7 @@ from addon.metering.settlement import Settled, outcome_of, result_of
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
-from tests.addon.metering.opened import REQUEST, RULES, opened, tapped
+from tests.addon.metering.opened import REQUEST, RULES, opened
 from tests.ledger.written import opened as opened_row
 from tests.named import named
 
@@ -189,15 +189,6 @@ def test_the_input_of_a_long_encoded_request_is_estimated(monkeypatch: pytest.Mo
     assert found.usage.input_tokens == expected.usage.input_tokens == len(PROMPT) // 4
 
 
-def test_an_error_may_not_quote_a_long_encoded_request(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", 100)
-    exchange = of_request(gzip.compress(PROMPT), "gzip")
-    error = b'{"error":{"type":"invalid","message":"we do not like a b a b a b a b a b a b a b"}}'
-    tapped(exchange, error, status=400).callable(b"")
-    settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
-    assert (settled.error_type, settled.error_message) == ("invalid", "<redacted>")
-
-
 def test_an_encoding_that_is_not_known_leaves_asked_usage_in():
     exchange = opened()
     exchange.mark_injected()
@@ -213,11 +204,6 @@ def test_an_answer_that_cannot_be_decoded_is_noted():
     passed(exchange, Response(status=200, headers=headers))
     settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert "content-encoding" in (settled.degraded or "")
-
-
-def test_an_exchange_without_error_texts_stays_the_same_object():
-    exchange = opened()
-    assert exchange.without_secrets(exchange.opened, NOT_KNOWN) is exchange.opened
 
 
 def test_an_edited_answer_that_is_encoded_is_metered_as_decoded():
@@ -269,7 +255,7 @@ SAID_DONE = Facts(ended=True, finish_reason="stop")
 SAID_FINISH = Facts(finish_reason="stop")
 WHOLE_DOCUMENT = Facts(ended=True, is_document=True)
 SAID_NOTHING = Facts()
-SAID_ERROR = Facts(failed=True, ended=True)
+SAID_ERROR = Facts(error=AnswerError(), ended=True)
 CLOSES = Facts(ending=Ending.CLOSE)
 OVER, LEFT, BROKE, CUT = End.FINISHED, End.CLIENT_LEFT, End.UPSTREAM_BROKE, Outcome.UPSTREAM_CUT
 

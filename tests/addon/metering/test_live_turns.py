@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from addon.dialects import routes
+from addon.dialects.facts import AnswerContext
 from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, LiveTurns, Opened
 
 PATH = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
@@ -26,7 +27,7 @@ USAGE = {
 def live() -> LiveTurns:
     route = routes.match_websocket("generativelanguage.googleapis.com", PATH)
     assert route is not None
-    return LiveTurns(route, provider="gcp.gemini")
+    return LiveTurns(route, context=AnswerContext(provider="gcp.gemini"))
 
 
 def say(turns: LiveTurns, **message: Any) -> list[Opened | Closed]:
@@ -73,7 +74,7 @@ def test_usage_outside_a_turn_and_errors_are_exchanges_of_their_own() -> None:
     assert [type(one) for one in say(turns, usageMetadata=USAGE)] == [Opened, Closed]
     opened, closed = say(turns, error={"code": 400, "message": "no", "status": "INVALID"})
     assert isinstance(closed, Closed)
-    assert closed.meter.facts.failed
+    assert closed.meter.facts.error is not None
     assert isinstance(opened, Opened)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from addon.dialects import routes
+from addon.dialects.facts import AnswerContext
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
 from addon.metering.settlement import result_of
@@ -41,11 +42,23 @@ def lines(
     units: dict[str, int] | None = None,
 ) -> dict[str, tuple[int, int | None]]:
     """Line -> quantity and amount in pico-USD."""
-    meter = Meter(routes.DIALECTS[dialect], content_type="", provider=provider, request_units=units)
+    meter = Meter(
+        routes.DIALECTS[dialect],
+        content_type="",
+        context=AnswerContext(provider=provider),
+        request_units=units,
+    )
     if message:
         meter.feed_message(json.dumps(message).encode())
     exchange, reading = result_of(
-        opened("x", at=NOW, origin=origin, provider=provider, dialect=dialect, request_model=model),
+        opened(
+            "x",
+            at=NOW,
+            origin=origin,
+            provider=provider,
+            dialect=dialect,
+            request_model=model,
+        ),
         end=End.FINISHED,
         status=200,
         meter=meter,

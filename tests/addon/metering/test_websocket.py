@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects import routes
-from addon.dialects.facts import TEXT_LENGTH_MAX
+from addon.dialects.facts import TEXT_LENGTH_MAX, AnswerContext, AnswerError
 from addon.dialects.openai.responses import TRANSCRIBED
 from addon.metering import websocket
 from addon.metering.websocket import (
@@ -33,19 +33,19 @@ USAGE = {
 def responses() -> WebSocketSession:
     route = routes.match_websocket("api.openai.com", "/v1/responses")
     assert route is not None
-    return WebSocketSession(route, provider="openai")
+    return WebSocketSession(route, context=AnswerContext(provider="openai"))
 
 
 def realtime(model: str | None = "gpt-realtime") -> WebSocketSession:
     route = routes.match_websocket("api.openai.com", "/v1/realtime")
     assert route is not None
-    return WebSocketSession(route, provider="openai", model=model)
+    return WebSocketSession(route, context=AnswerContext(provider="openai"), model=model)
 
 
 def openai_live() -> WebSocketSession:
     route = routes.match_websocket("api.openai.com", "/v1/live/sessions")
     assert route is not None
-    return WebSocketSession(route, provider="openai")
+    return WebSocketSession(route, context=AnswerContext(provider="openai"))
 
 
 def message(kind: str, **more: Any) -> bytes:
@@ -125,8 +125,8 @@ def test_a_failed_response_is_closed_with_its_error() -> None:
     begin(session)
     error = {"code": "server_error", "message": "It broke."}
     closed = end(session, "failed", "r", "failed", error=error)
-    assert closed.meter.facts.failed
-    assert closed.meter.facts.error_code == "server_error"
+    assert closed.meter.facts.error is not None
+    assert closed.meter.facts.error.code == "server_error"
 
 
 def test_a_refused_request_is_closed_at_once() -> None:
@@ -135,7 +135,7 @@ def test_a_refused_request_is_closed_at_once() -> None:
     error = {"type": "invalid_request_error", "message": "No such model."}
     closed = only(Closed, session.server_message(message("error", status=400, error=error)))
     assert closed.key == asked.key
-    assert closed.meter.facts.error_type == "invalid_request_error"
+    assert closed.meter.facts.error == AnswerError("invalid_request_error", "model_not_found")
     assert session.open_count == 0
 
 
@@ -145,7 +145,7 @@ def test_an_error_while_answering_is_kept_in_mind() -> None:
     begin(session)
     assert session.server_message(message("error", error={"code": "c", "message": "m"})) == []
     cut = only(Closed, session.end())
-    assert cut.meter.facts.failed
+    assert cut.meter.facts.error is not None
     assert not cut.meter.facts.ended
 
 
@@ -171,7 +171,7 @@ def test_voice_detection_begins_responses_by_itself() -> None:
     assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (200, 64, 100)
     assert (usage.input_audio_tokens, usage.output_audio_tokens) == (150, 80)
     assert closed.meter.facts.response_model == "gpt-realtime-2"
-    assert closed.meter.facts.unknown_keys == set()
+    assert closed.meter.unknown_keys == set()
 
 
 def test_a_cancelled_response_is_billed_too() -> None:
@@ -182,7 +182,7 @@ def test_a_cancelled_response_is_billed_too() -> None:
     closed = end(session, "done", "r", "cancelled", usage=usage, status_details=details)
     assert closed.meter.facts.finish_reason == "cancelled"
     assert closed.meter.usage().output_tokens == 1
-    assert not closed.meter.facts.failed
+    assert not closed.meter.facts.error is not None
 
 
 def test_responses_under_way_together_are_told_apart_by_id() -> None:
@@ -195,7 +195,7 @@ def test_responses_under_way_together_are_told_apart_by_id() -> None:
     first = end(session, "done", "a", "failed", **more)
     assert (second.meter.facts.token_seen, first.meter.facts.token_seen) == (True, False)
     assert (second.meter.usage().output_tokens, first.meter.usage().output_tokens) == (2, 1)
-    assert first.meter.facts.failed
+    assert first.meter.facts.error is not None
 
 
 def test_an_error_goes_to_the_request_it_names() -> None:
@@ -409,7 +409,7 @@ def test_a_failed_realtime_response_says_so() -> None:
     session = realtime()
     begin(session)
     closed = end(session, "done", "r", "failed")
-    assert closed.meter.facts.failed
+    assert closed.meter.facts.error is not None
 
 
 def test_responses_that_never_end_are_bounded() -> None:

@@ -122,7 +122,7 @@ async def test_a_process_that_ends_while_the_script_is_gone_stops_as_ever(ledger
         await asyncio.sleep(0)
         context.master.should_exit.set()
         await context.master.addons.trigger_event(DoneHook())
-    assert exchanges(ledger, "state, error_message") == [("lost", "the proxy was stopped")]
+    assert exchanges(ledger, "state, error_code") == [("lost", "proxy_stopped")]
 
 
 async def shut_down(master: DumpMaster, _: asyncio.Task[None]) -> None:
@@ -160,9 +160,7 @@ def test_a_master_that_ends_in_any_way_is_a_stop_also_if_it_is_not_the_last(ledg
         assert not undo
         assert not other.addons.get(Leaving.name)
         await other.done()
-        assert exchanges(ledger, "state, error_message") == [("lost", "the proxy was stopped")] * (
-            number + 1
-        )
+        assert exchanges(ledger, "state, error_code") == [("lost", "proxy_stopped")] * (number + 1)
 
     for number in range(2):
         asyncio.run(play(number))
@@ -185,6 +183,7 @@ APPLIED = {
     "tee_capture": ("captures", lambda running: running.captures),
     "tee_tags": ("a=b", lambda running: running.rules.tags),
     "tee_client_tags": ("ignore", lambda running: not running.rules.takes_client_tags),
+    "tee_error_text": ("on", lambda running: running.rules.keeps_error_text),
     "tee_segments": ("off", lambda running: not running.rules.keeps_segments),
     "tee_log": ("exchanges", lambda running: running.settings.log == "exchanges"),
 }

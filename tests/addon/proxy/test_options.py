@@ -29,6 +29,7 @@ class Values:
     tee_capture: str | None = None
     tee_tags: str | None = None
     tee_client_tags: str | None = None
+    tee_error_text: str | None = None
     tee_segments: str | None = None
     tee_log: str | None = None
     tee_log_format: str | None = None

@@ -228,6 +228,34 @@ def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
         alter(engine, "DELETE FROM exchanges")
 
 
+def test_free_texts_of_errors_are_forgotten_on_request_and_nothing_else(engine, monkeypatch):
+    monkeypatch.setattr(retention, "FORGET_EXCHANGES_MAX", 2)
+    for name, told in {
+        "text": ("invalid_request", "400", "your prompt: secret"),
+        "free-type": ("my secret", "c.1:/-_", None),
+        "long-code": ("t", "c" * 65, None),
+        "tokens": ("transport", "timeout", None),
+        "none": (None, None, None),
+    }.items():
+        kind, code, message = told
+        put(
+            engine,
+            whole(settled(name, error_type=kind, error_code=code, error_message=message)),
+        )
+    assert retention.forget_error_texts(engine) == 3
+    query = "SELECT id, error_type, error_code, error_message, finish_reason FROM exchanges"
+    assert sorted(rows(engine, query)) == [
+        ("free-type", None, "c.1:/-_", None, None),
+        ("long-code", "t", None, None, None),
+        ("none", None, None, None, None),
+        ("text", "invalid_request", "400", None, None),
+        ("tokens", "transport", "timeout", None, None),
+    ]
+    assert retention.forget_error_texts(engine) == 0
+    with pytest.raises(sa.exc.DBAPIError):
+        alter(engine, "UPDATE exchanges SET error_type = 'x'")
+
+
 @on_postgres
 def test_a_month_that_is_old_goes_with_its_partitions(engine):
     today = date(2026, 11, 2)

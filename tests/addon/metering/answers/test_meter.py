@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.dialect import Dialect
-from addon.dialects.facts import Ending
+from addon.dialects.facts import AnswerContext, AnswerError, Ending
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import bedrock, gemini
 from addon.framing import json_values
@@ -57,7 +57,7 @@ def test_a_stream_reads_the_same_in_any_batches(size: int) -> None:
     assert (facts.response_id, facts.response_model, facts.finish_reason) == (ID, "m", "stop")
     assert facts.ended
     assert facts.usage_final
-    assert not facts.id_unstable
+    assert not facts.rare.id_unstable
     assert meter.usage_json == json.dumps(USAGE, separators=(",", ":"))
     assert meter.usage().output_tokens == 200
     assert meter.frames == 202
@@ -222,7 +222,7 @@ def test_an_unknown_answer_gets_a_reading_of_nothing() -> None:
     meter = read(body, routes.UNKNOWN.dialect)
     assert meter.usage() is NO_USAGE
     assert meter.usage_json is None
-    assert meter.facts.error_message == "bad"
+    assert meter.facts.error == AnswerError()
     assert meter.facts.ending is Ending.CLOSE
 
 
@@ -230,7 +230,7 @@ def test_keys_never_seen_before_are_named_once_and_kept() -> None:
     meter = read(chunk("", usage={**USAGE, "dream_tokens": 3}))
     meter.usage()
     assert meter.usage() is not NO_USAGE
-    assert meter.facts.unknown_keys == {"dream_tokens"}
+    assert meter.unknown_keys == {"dream_tokens"}
     assert '"dream_tokens":3' in (meter.usage_json or "")
 
 
@@ -248,20 +248,15 @@ def test_figures_are_read_among_thirty_thousand_other_keys(place: int, is_docume
 
 def test_a_plain_error_body_says_what_it_says() -> None:
     meter = read(b"Not Found", content_type="text/plain", status=404)
-    assert (meter.facts.failed, meter.facts.error_message) == (True, "Not Found")
+    assert meter.facts.error == AnswerError(None, "not_found")
     page = read(b"<html>no</html>", content_type="text/html", status=502)
-    assert (page.facts.failed, page.facts.error_message) == (True, None)
+    assert page.facts.error == AnswerError()
 
 
 def test_lines_are_frames() -> None:
     body = b'{"id":"x"}\n{"error":"e"}\n'
     meter = read(body, routes.UNKNOWN.dialect, content_type="application/x-ndjson")
-    assert (meter.frames, meter.facts.response_id, meter.facts.error_message) == (2, "x", "e")
-
-
-def test_the_dialect_reads_the_headers_of_the_answer() -> None:
-    meter = meter_of(headers={"x-amzn-errortype": "T"})
-    assert meter.facts.headers == {"x-amzn-errortype": "T"}
+    assert (meter.frames, meter.facts.response_id, meter.facts.error) == (2, "x", AnswerError())
 
 
 GARBAGE = st.binary(max_size=60) | st.lists(
@@ -353,7 +348,7 @@ def test_no_json_raises(drawn: bytes, is_document: bool) -> None:
     ]
     for name, dialect in sorted(routes.DIALECTS.items()):
         note(name)
-        meter = meter_of(dialect, path_model="m")
+        meter = meter_of(dialect, context=AnswerContext(path_model="m"))
         meter.facts.is_document = is_document
         for event, body in frames:
             dialect.read(meter.facts, event, pickle.loads(body))

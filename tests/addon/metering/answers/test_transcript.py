@@ -194,7 +194,7 @@ def test_no_json_can_hurt(value):
     document(value)
 
 
-ODD = '{"prompt_tokens": 1e1, "x":"\\u0041", "x":"é" ,"completion_tokens":2.0,"d":{"a":[ {} ]}}'
+ODD = '{"prompt_tokens": 1e1, "x":"B", "x":"A" ,"completion_tokens":2.0,"d":{"a":[ {} ]}}'
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ ODD = '{"prompt_tokens": 1e1, "x":"\\u0041", "x":"é" ,"completion_tokens":2.0,"
 def test_the_text_is_kept(dialect, body: str, content_type: str) -> None:
     meter = metered(dialect, (body % ODD).encode(), content_type)
     assert meter.usage_json == ODD
-    compact = '{"prompt_tokens":10.0,"x":"é","completion_tokens":2.0,"d":{"a":[{}]}}'
+    compact = '{"prompt_tokens":10.0,"x":"A","completion_tokens":2.0,"d":{"a":[{}]}}'
     assert meter.usage_compact == compact
 
 

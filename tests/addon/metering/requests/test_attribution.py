@@ -11,6 +11,7 @@ from msgspec import structs
 
 from addon.metering.opening import RunRules
 from addon.metering.requests.attribution import (
+    REDACTED,
     TAG_LENGTH_MAX,
     TAGS_MAX,
     api_key_of,
@@ -32,7 +33,6 @@ from addon.metering.requests.purpose import (
     purpose_of,
     shape_of,
 )
-from addon.metering.requests.redaction import REDACTED
 from ledger.model.exchange import Billing
 from tests.addon.metering.opened import REQUEST, opened
 
