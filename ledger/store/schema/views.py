@@ -234,19 +234,27 @@ _FRESH = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
 
 
 def _unpriced(spelling: Spelling) -> list[str]:
-    """One row per line without a price, and per reading with usage and no line at all."""
+    """One row per line without a price, and per reading with usage and no line at all.
+
+    Not as one LEFT JOIN: SQLite would make a table of all charges for it.
+    """
+    its = "c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = e.reading_id"
+    spans = f"{spelling.spans}\n{spelling.of_span.format('requests', 'e')}"
     return [
         f"""
 CREATE VIEW live_unpriced AS
 SELECT
-  s.day AS stale_day, e.opened_at, e.id AS exchange_id, COALESCE(c.ordinal, -1) AS ordinal,
-  e.response_id, e.provider, COALESCE(c.model, e.model) AS model, e.service_tier, c.line,
-  c.quantity, CASE WHEN c.line IS NULL THEN 'no line was charged' ELSE c.reason END AS reason
-FROM {spelling.spans}
-{spelling.of_span.format("requests", "e")}
-LEFT JOIN current_charges c ON c.opened_at = e.opened_at AND c.exchange_id = e.id
-  AND c.reading_id = e.reading_id AND c.amount_picousd IS NULL
-WHERE e.cost_state IN ('unpriced', 'partial')
+  s.day AS stale_day, e.opened_at, e.id AS exchange_id, c.ordinal, e.response_id, e.provider,
+  COALESCE(c.model, e.model) AS model, e.service_tier, c.line, c.quantity, c.reason
+FROM {spans}
+JOIN current_charges c ON {its}
+WHERE e.cost_state IN ('unpriced', 'partial') AND c.amount_picousd IS NULL
+UNION ALL
+SELECT
+  s.day, e.opened_at, e.id, -1, e.response_id, e.provider, e.model, e.service_tier, NULL, NULL,
+  'no line was charged'
+FROM {spans}
+WHERE e.cost_state = 'unpriced' AND NOT EXISTS (SELECT 1 FROM current_charges c WHERE {its})
 """,
         f"""
 CREATE VIEW unpriced AS

@@ -79,7 +79,7 @@ def _sql_value_of(kind: Any) -> Callable[[Any], Any] | None:
     if get_origin(kind) is tuple:
         return _json_array
     if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return operator.attrgetter("value")
+        return operator.attrgetter("_value_")  # `value` is a property, five times as slow
     return None
 
 

@@ -34,14 +34,14 @@ VIEWS = (
 )
 DAY = Scope(since=MIDNIGHT - timedelta(days=8), until=MIDNIGHT - timedelta(days=7))
 WHOLE = re.compile(
-    r"SCAN (exchanges|readings|charges|[ceopr]\b)(?! USING (COVERING )?INDEX ix_exchanges_open)"
+    r"SCAN (exchanges|readings|pricings|[eopr]\b)(?! USING (COVERING )?INDEX ix_exchanges_open)"
 )
 """A walk through a table; the index of what is still open holds nothing else."""
 ENDS = re.compile(r"SELECT exchanges\.opened_at\s+FROM exchanges\b[^()]* ORDER BY [^()]* LIMIT")
 """The first exchange of a period, and the last: one look at either end of an index."""
 FACTOR = 4
-"""Rows read for each exchange of the days that are added up: it, its reading, three charges, and
-some are looked up twice."""
+"""Rows read for each exchange of the days that are added up: it, its reading, and some are
+looked up more than once."""
 
 
 @pytest.fixture(scope="module", params=BOTH)
@@ -80,9 +80,9 @@ def explained(engine, explain, text, values, *, scans=True):
 
 
 def read_of(node, loops=1):
-    """Rows of exchanges, readings and charges that a plan reads."""
+    """Rows of exchanges, readings and pricings that a plan reads."""
     found = 0
-    if re.match(r"(exchanges|readings|charges)", node.get("Relation Name", "")):
+    if re.match(r"(exchanges|readings|pricings)", node.get("Relation Name", "")):
         removed = node.get("Rows Removed by Filter", 0)
         found += (node["Actual Rows"] + removed) * node["Actual Loops"]
     return found + sum(read_of(each) for each in node.get("Plans", ()))
