@@ -34,7 +34,10 @@ BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
 """Before every exchange, and with four digits of a year, so that it sorts as text."""
 
 DIGESTS = Promise(
-    "digests", "readings and their charges are what was written, by their digests", ""
+    "digests",
+    "readings and their charges are what was written, by their digests, and a charge that was "
+    "priced again replaces one that is there",
+    "",
 )
 INTEGRITY = Promise("file", "the SQLite file is sound (PRAGMA integrity_check)", "")
 
@@ -192,7 +195,7 @@ def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str
         if (lines and not _is_as_written(row, lines)) or not _adds_up(row, lines):
             yield row["exchange_id"], row["id"]
     query = (
-        sa.select(pricings, readings.c.usage_source)
+        sa.select(pricings, readings.c.usage_source, readings.c.charges.label("first"))
         .join(
             readings,
             (readings.c.opened_at == pricings.c.opened_at)
@@ -200,24 +203,33 @@ def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str
             & (readings.c.id == pricings.c.reading_id),
         )
         .where(pricings.c.opened_at >= since)
+        .order_by(*pricings.primary_key.columns)
     )
+    reading, booked = "", set[str]()
     for row in connection.execute(query).mappings():
-        if not _is_as_priced(row, orjson.loads(row["charges"])):
+        if row["reading_id"] != reading:
+            reading = row["reading_id"]
+            booked = {f"{reading}.{at}" for at in range(len(orjson.loads(row["first"])))}
+        if not _is_as_priced(row, orjson.loads(row["charges"]), booked):
             yield row["exchange_id"], row["reading_id"]
 
 
-def _is_as_priced(row: Any, lines: Sequence[list[Any]]) -> bool:
+def _is_as_priced(row: Any, lines: Sequence[list[Any]], booked: set[str]) -> bool:
     """Whether a further pricing is what its id says, and each of its own lines what the line's
-    does."""
-    own: list[str] = []
-    for values in lines:
-        line = dict(zip(_LINE, values, strict=True))
+    does: a first one, or one that replaces another. `booked`: ids of lines of the reading; its own
+    are added."""
+    names = [dict(zip(_LINE, values, strict=True)) for values in lines]
+    own = [line for line in names if line["place"] != KEPT]
+    booked |= {line["id"] for line in own}
+    for line in own:
         name = f"{line['ordinal']}.{line['revision']}.{line_digest(SimpleNamespace(**line))}"
-        if line["place"] != KEPT:
-            own.append(name)
-        if line["place"] != KEPT and line["id"] != f"{row['reading_id']}.{name}":
+        if line["id"] != f"{row['reading_id']}.{name}":
             return False
-    is_named = row["id"] == f"{row['revision']}:{','.join(own)}"
+        old = line["supersedes"]
+        if (old is None) != (line["revision"] == 1) or (old is not None and old not in booked):
+            return False
+    ids = ",".join(line["id"][len(row["reading_id"]) + 1 :] for line in own)
+    is_named = row["id"] == f"{row['revision']}:{ids}"
     return is_named and _adds_up(row, [values for values in lines if values[-1] != PAST])
 
 

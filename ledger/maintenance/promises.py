@@ -233,22 +233,6 @@ WHERE opened_at >= :since AND (
   OR (unit_picousd IS NULL) <> (amount_picousd IS NULL) OR quantity < 0 OR unit_picousd < 0)""",
     ),
     Promise(
-        "supersedes",
-        "a charge of a later revision replaces one of an earlier, of the same line's place",
-        """
-SELECT c.exchange_id AS id, c.line || ' replaces ' || COALESCE(c.supersedes, 'nothing') AS detail
-FROM charges c
-WHERE c.opened_at >= :since AND c.revision > 1 AND NOT EXISTS (
-  SELECT 1 FROM charges o
-  WHERE o.opened_at = c.opened_at AND o.exchange_id = c.exchange_id
-    AND o.reading_id = c.reading_id AND o.ordinal = c.ordinal AND o.revision < c.revision
-    AND o.id = c.supersedes)
-  AND c.supersedes IS NOT NULL
-UNION ALL
-SELECT exchange_id, line || ' of revision ' || revision || ' replaces nothing' FROM charges
-WHERE opened_at >= :since AND revision > 1 AND supersedes IS NULL""",
-    ),
-    Promise(
         "requests",
         "the view requests has every exchange that counts, once",
         f"""
