@@ -32,7 +32,7 @@ COMMANDS = (
             "import",
             "import_logs",
             "import_command",
-            "Book the session logs of Claude Code, Codex, Gemini CLI",
+            "Book the session logs that coding agents keep",
         ),
         (
             "rebuild",

@@ -141,8 +141,10 @@ IMPORT_SQLALCHEMY = {
     "ledger.reconcile",
     "ledger.budgets",
 }
-"""Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3, as may the demo,
-which asks its ledger as a user would."""
+"""Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3."""
+SQLITE_OF_OTHERS = {"addon.demo", "addon.agent_logs"}
+"""These may import sqlite3, too: the demo asks its ledger as a user would, and some agents keep
+their logs in databases."""
 SANS_IO = {
     "addon.framing",
     "addon.dialects",
@@ -281,7 +283,7 @@ def test_mitmproxy_sqlalchemy_and_io_stay_in_their_rooms():
             if (
                 (top == "mitmproxy" and room not in IMPORT_MITMPROXY)
                 or (top in SQL_MODULES and room not in IMPORT_SQLALCHEMY)
-                or (top == "sqlite3" and room not in IMPORT_SQLALCHEMY | {"addon.demo"})
+                or (top == "sqlite3" and room not in IMPORT_SQLALCHEMY | SQLITE_OF_OTHERS)
                 or (room in SANS_IO and IO_MODULES & {top, name})
             ):
                 wrong.append(f"{ids(path)}:{line} imports {name}")

@@ -1,118 +1,32 @@
-"""Edge. Finds session logs, reads them line by line within bounds, and books them in the ledger:
-each answer once, and not if it was recorded live."""
+"""Edge (a ledger). Books the answers of agents' logs: each once, not if it was recorded live, and
+with a further reading if the log had less of it before."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from datetime import datetime, timedelta
 from itertools import batched
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.call import Booked, LoggedAgent, LoggedCall, booked
-from addon.framing import json_values
-from ledger.maintenance.known import KnownExchanges, Logged, recorded
-from ledger.model.errors import LedgerError
-from ledger.model.exchange import Billing, Exchange
+from addon.agent_logs.call import Booked, LoggedCall, booked, fullness
+from addon.agent_logs.files import Log, SkippedCounts, read
+from addon.agent_logs.matching import KnownAnswers, answer_of
+from addon.agent_logs.reader import calls_of
+from ledger.maintenance import corrections
+from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
+from ledger.model.exchange import Billing, Exchange, UsageSource
+from ledger.pricing.charges import charge
+from ledger.pricing.prices import PriceBook
 from ledger.store.scope import Scope
 from ledger.store.writing.jobs import Commits
 from ledger.store.writing.writer import Ledger
 
-LINE_BYTES_MAX = 16 * 1024 * 1024
-"""A line with a pasted picture has megabytes; a longer one is skipped, and counted."""
-DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
-"""A whole session as one JSON document."""
-
-
-@dataclass(slots=True)
-class SkippedCounts:
-    """Counts of unreadable lines and files."""
-
-    lines: int = 0
-    """Lines that are not a JSON object, or too long."""
-    files: int = 0
-    """Files that could not be opened."""
-
-
-def find(agent: LoggedAgent, environment: Mapping[str, str], home: Path) -> list[Path]:
-    """The logs of an agent, in a fixed order; links are not followed out of its folder."""
-    folder = agent.folder(environment, home)
-    found = {path for pattern in agent.patterns for path in folder.glob(pattern)}
-    return sorted(path for path in found if path.is_file() and not path.is_symlink())
-
-
-def agent_of(path: Path) -> LoggedAgent | None:
-    """Which agent's log a file is, by its path or its first lines."""
-    for agent in AGENTS.values():
-        if any(path.match(f"*/{pattern}") for pattern in agent.patterns):
-            return agent
-    first = next(iter(read(path, SkippedCounts())), {})
-    if "payload" in first:
-        return AGENTS["codex"]
-    if "messages" in first or first.get("type") == "gemini" or "projectHash" in first:
-        return AGENTS["gemini-cli"]
-    if "sessionId" in first or "leafUuid" in first:
-        return AGENTS["claude-code"]
-    return None
-
-
-def named(paths: Iterable[Path]) -> Iterator[tuple[LoggedAgent, Path]]:
-    """The logs among these files and folders. LedgerError for a missing path, and for a file that
-    is not a session log."""
-    for path in paths:
-        if path.is_dir():
-            for found in sorted(path.rglob("*.json*")):
-                agent = agent_of(found) if found.is_file() and not found.is_symlink() else None
-                if agent is not None:
-                    yield agent, found
-        elif path.is_file():
-            agent = agent_of(path)
-            if agent is None:
-                raise LedgerError(f"{path}: not a session log of {', '.join(AGENTS)}")
-            yield agent, path
-        else:
-            raise LedgerError(f"{path}: no such file or folder")
-
-
-def read(path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a log, in order. A partial last line, as in a running session, is left
-    out."""
-    try:
-        with path.open("rb") as file:
-            if path.suffix == ".json":
-                document = json_values.loads(file.read(DOCUMENT_BYTES_MAX))
-                if document is None:
-                    skipped.files += 1
-                else:
-                    yield document
-                return
-            while line := file.readline(LINE_BYTES_MAX):
-                if not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX:
-                    skipped.lines += 1
-                    while (part := file.readline(LINE_BYTES_MAX)) and not part.endswith(b"\n"):
-                        pass
-                    continue
-                value = json_values.loads(line) if line.strip() else None
-                if value is not None:
-                    yield value
-                elif line.strip():
-                    skipped.lines += 1
-    except OSError:
-        skipped.files += 1
-
-
-def user_home() -> Path:
-    """The user's home folder."""
-    return Path(os.path.expanduser("~"))  # noqa: PTH111  # Path.home raises if there is none
-
-
 BATCH_MAX = 500
 """Answers per lookup and per write."""
 RUNNING_FOR = timedelta(seconds=60)
-"""An answer this recent may still be incomplete; the next import books it."""
+"""An answer this recent may still be on its way through the proxy; the next import books it."""
 
 
 @dataclass(slots=True)
@@ -123,11 +37,15 @@ class ImportTally:
     sessions: set[str] = field(default_factory=set)
     new: int = 0
     known: int = 0
-    """Imported before."""
+    """Imported before, or a copy."""
+    corrected: int = 0
+    """Imported before when the log had less of it."""
     live: int = 0
     """Recorded live: that row counts, with its key and its bytes."""
     running: int = 0
-    """Too recent to be complete."""
+    """Too recent."""
+    future: int = 0
+    """Of a time to come."""
     outside: int = 0
     """Outside of the requested period."""
     refused: int = 0
@@ -135,86 +53,134 @@ class ImportTally:
     skipped: SkippedCounts = field(default_factory=SkippedCounts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Booking:
-    """Books answers in a ledger. `ledger` None: answers are only counted."""
+type Stated = tuple[LoggedCall, Path, ImportTally]
 
-    known: KnownExchanges | None
-    """None: there is no ledger yet."""
-    ledger: Ledger | None
-    commits: Commits
-    scope: Scope
-    """Its times: which answers to book."""
-    tags: Mapping[str, str]
-    now: datetime
-    billing: Callable[[Exchange], Billing | None] = lambda _: None
-    """The operator's own word on how an exchange is billed: logs do not say it."""
 
-    def take(
-        self, logs: Iterable[tuple[LoggedAgent, Path]], *, progress: Callable[[Path], None]
-    ) -> dict[str, ImportTally]:
-        """Book the answers of all logs; the counts by agent. `progress` is called before each
-        file."""
-        tallies: dict[str, ImportTally] = {}
-        for agent, path in logs:
-            progress(path)
-            tally = tallies.setdefault(agent.name, ImportTally())
-            tally.files += 1
-            calls = self._wanted(agent.calls(read(path, tally.skipped)), tally)
-            for batch in batched(calls, BATCH_MAX):
-                self._book(batch, path, tally)
-        return tallies
-
-    def _wanted(self, calls: Iterable[LoggedCall], tally: ImportTally) -> Iterator[LoggedCall]:
-        for call in calls:
+def answers(
+    logs: Iterable[Log],
+    tallies: dict[str, ImportTally],
+    *,
+    scope: Scope,
+    now: datetime,
+    progress: Callable[[Path], None],
+) -> Iterator[Stated]:
+    """The answers in the logs that are in the scope's times; the others are counted. `progress` is
+    called before each file."""
+    for agent, path in logs:
+        progress(path)
+        tally = tallies.setdefault(agent.name, ImportTally())
+        tally.files += 1
+        for call in calls_of(agent, read(agent, path, tally.skipped), path):
             tally.sessions.add(call.session_id)
-            is_early = self.scope.since is not None and call.at < self.scope.since
-            if is_early or (self.scope.until is not None and call.at >= self.scope.until):
+            is_early = scope.since is not None and call.at < scope.since
+            if is_early or (scope.until is not None and call.at >= scope.until):
                 tally.outside += 1
-            elif call.at > self.now - RUNNING_FOR:
+            elif call.ended_at > now:
+                tally.future += 1
+            elif call.ended_at > now - RUNNING_FOR:
                 tally.running += 1
             else:
-                yield call
+                yield call, path, tally
 
-    def _book(self, batch: Sequence[LoggedCall], path: Path, tally: ImportTally) -> None:
-        made = [
-            booked(call, now=self.now, capture=f"{path}#{call.exchange_id}", tags=self.tags)
-            for call in batch
-        ]
-        made = [(one, replace(read, billing=self.billing(one))) for one, read in made]
-        known, live = self._there(made)
-        receipts = []
-        seen: set[str] = set()
-        for (exchange, reading), is_live in zip(made, live, strict=True):
-            if exchange.id in known or exchange.id in seen:
-                tally.known += 1
-            elif is_live:
-                tally.live += 1
-            else:
-                seen.add(exchange.id)
-                tally.new += 1
-                if self.ledger is not None:
-                    receipts.append(self.ledger.settle(exchange, reading))
-        self.commits.wait(len(receipts))
-        failed = sum(not receipt.committed for receipt in receipts)
-        tally.refused += failed
-        tally.new -= failed
 
-    def _there(self, made: Sequence[Booked]) -> tuple[set[str], list[bool]]:
-        """The ids that were imported before, and for each answer whether it was recorded live."""
-        if self.known is None:
-            return set(), [False] * len(made)
-        ids = [exchange.id for exchange, _ in made]
-        answers = [
-            Logged(
-                at=exchange.opened_at,
-                response_id=exchange.response_id,
-                session_id=exchange.session_id or "",
-                input_tokens=reading.usage.input_tokens,
-                output_tokens=reading.usage.output_tokens,
-            )
-            for exchange, reading in made
-        ]
-        found = [recorded(engine, answers) for engine in self.known.engines]
-        live = [any(columns) for columns in zip(*found, strict=True)]
-        return set(self.known.settled(ids)), live
+def booked_like(
+    places: Sequence[KnownExchanges], calls: Sequence[LoggedCall]
+) -> list[BookedAnswer]:
+    """The requests of ledgers among which these answers may be."""
+    return [
+        answer
+        for place in places
+        for engine in place.engines
+        for answer in booked_answers(
+            engine,
+            ids=[call.exchange_id for call in calls],
+            response_ids=[call.response_id for call in calls if call.response_id],
+            sessions={
+                name
+                for call in calls
+                for name in (call.session_id, call.log_session_id, *call.threads)
+                if name
+            },
+            times=[call.at for call in calls if call.copies_renew_ids],
+        )
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """Books answers in a ledger."""
+
+    places: Sequence[KnownExchanges]
+    """The ledgers in which an answer may be."""
+    ledger: Ledger
+    commits: Commits
+    prices: PriceBook
+    tags: Mapping[str, str]
+    now: datetime
+    is_dry: bool = False
+    """The ledger is written for this import alone: what others have is not corrected."""
+    billing: Callable[[Exchange], Billing | None] = lambda _: None
+    """The operator's own word on how an exchange is billed, over the log's."""
+
+    def take(self, stated: Iterable[Stated]) -> None:
+        """Book the answers; their tallies count the results."""
+        for batch in batched(stated, BATCH_MAX):
+            known = KnownAnswers(booked_like(self.places, [call for call, *_ in batch]))
+            new: dict[str, Stated] = {}
+            fuller: dict[str, Stated] = {}
+            for call, path, tally in batch:
+                answer = known.find(call)
+                if answer is None:
+                    tally.new += 1
+                    new[call.exchange_id] = call, path, tally
+                    known.add(answer_of(call))
+                    continue
+                if not answer.is_import:
+                    tally.live += 1
+                    continue
+                source = UsageSource(answer.usage_source or UsageSource.NONE)
+                if call.fullness <= fullness(source, answer.output_tokens, answer.input_tokens):
+                    tally.known += 1
+                    continue
+                answer.usage_source = call.usage_source
+                answer.output_tokens = call.usage.output_tokens
+                answer.input_tokens = call.usage.input_tokens
+                if answer.id in new:
+                    first = new[answer.id][0]
+                    whole = replaced(call, key=first.key, session_id=first.session_id, at=first.at)
+                    new[answer.id] = whole, path, tally
+                    tally.known += 1
+                else:
+                    fuller[answer.id] = call, path, tally
+            receipts = [
+                (self.ledger.settle(*self._booked(call, path)), tally)
+                for call, path, tally in new.values()
+            ]
+            self.commits.wait(len(receipts))
+            for receipt, tally in receipts:
+                tally.refused += not receipt.committed
+                tally.new -= not receipt.committed
+            self._correct(fuller)
+
+    def _booked(self, call: LoggedCall, path: Path) -> Booked:
+        capture = f"{path}#{call.exchange_id}"
+        exchange, reading = booked(call, now=self.now, capture=capture, tags=self.tags)
+        return exchange, replace(reading, billing=self.billing(exchange) or reading.billing)
+
+    def _correct(self, fuller: Mapping[str, Stated]) -> None:
+        """Add a further reading of answers of which the log has more than before."""
+        for engine in [each for place in self.places for each in place.engines if fuller]:
+            further = []
+            for before in corrections.find(engine, list(fuller)).values():
+                call, path, tally = fuller[before.exchange.id]
+                tally.corrected += 1
+                output = f"{before.reading.usage.output_tokens} -> {call.usage.output_tokens}"
+                reading = replace(
+                    self._booked(call, path)[1],
+                    exchange_id=before.exchange.id,
+                    opened_at=before.exchange.opened_at,
+                    reason=f"the log has more of the answer: output_tokens {output}",
+                )
+                further.append((reading, charge(before.exchange, reading, self.prices)))
+            if not self.is_dry:
+                corrections.add_readings(engine, further)

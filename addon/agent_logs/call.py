@@ -1,65 +1,84 @@
-"""Pure. One answer of a model in a session log, and its exchange."""
+"""Pure. One answer of a model in an agent's log, and its exchange."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from addon.dialects.dialect import Dialect
-from addon.dialects.facts import AnswerContext, Facts
+from addon.dialects.facts import Facts
 from addon.framing import json_values
 from ledger.model.duplicates import content_digest
-from ledger.model.exchange import Exchange, Outcome, Quota, Reading, Source, State, UsageSource
+from ledger.model.exchange import (
+    Billing,
+    Exchange,
+    Outcome,
+    Quota,
+    Reading,
+    Source,
+    State,
+    UsageSource,
+)
+from ledger.model.providers import provider_of
+from ledger.model.usage import BESIDE, NO_USAGE, Usage
 
-METER_VERSION = "log-1"
+METER_VERSION = "log-2"
 """The version of the log readers; it is raised when one of them reads a log differently."""
 FOLDER_NAME_MAX = 100
+UNKNOWN = "unknown"
+"""The server, the provider and the wire format of an answer whose log does not state them."""
+REGION_UNKNOWN = {BESIDE + "region": UNKNOWN}
+"""Beside the usage of a cloud whose regions have prices of their own: the cost is known in part."""
+SESSION_SUM = {BESIDE + "request_mode": "sum of a session"}
+"""Beside figures of a whole session: a price that depends on the size of a request is not known."""
+
+THREAD_COUNTS, THREADS = BESIDE + "thread_counts", BESIDE + "threads"
+"""Beside the usage of Codex: a digest of usage and sum of the thread, by which a copy is known; and
+the threads of which one made the call, if a fork's log does not tell which."""
 
 type Booked = tuple[Exchange, Reading]
-
-type Lines = Iterable[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedAgent:
-    """An agent, its default upstream, and its logs."""
-
-    name: str
-    """The value of `exchanges.agent`."""
-    origin: str
-    provider: str
-    path: str
-    dialect: Dialect
-    home_variable: str
-    """The environment variable that moves the agent's folder."""
-    home: str
-    """The agent's folder in the user's home."""
-    patterns: tuple[str, ...]
-    calls: Callable[[Lines], Iterator["LoggedCall"]]
-    """The answers of one log, each once."""
-
-    def folder(self, environment: Mapping[str, str], home: Path) -> Path:
-        """The folder of this agent's files."""
-        named = environment.get(self.home_variable)
-        return Path(named) if named else home / self.home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCall:
-    """One answer. None: not in the log."""
+    """One answer. None: the log does not state it."""
 
-    agent: LoggedAgent
+    agent: str
+    """The value of `exchanges.agent`."""
+    key: tuple[str, ...]
+    """What identifies the answer among all of its agent."""
     at: datetime
-    """The time of the answer in the log, UTC."""
+    """The time of its first line, UTC."""
+    ended_at: datetime
+    """The time of its last line."""
+    completed_at: datetime | None = None
+    """The stated time of its end."""
     session_id: str
-    number: int
-    """Of this answer in its session, for logs that name no response."""
-    model: str | None
-    usage: Mapping[str, Any]
-    """The usage object, with the keys of the vendor's API."""
+    usage: Usage
+    usage_object: Mapping[str, Any] | None
+    """The usage as the log has it; None: the log counts the answer without its tokens."""
+    is_final: bool = True
+    """False: the figures are those of an answer that ran, or a placeholder."""
+    copies_renew_ids: bool = False
+    """A copy in a forked session has another id, but the same time and figures."""
+    counts: str | None = None
+    """Codex: a digest of usage and sum of the thread."""
+    threads: tuple[str, ...] = ()
+    """Codex: one of these made the call."""
+    copied_until: datetime | None = None
+    """Codex: the time until which a fork's log may repeat what its parents did; None: its own."""
+    log_session_id: str | None = None
+    """Codex: the thread of the log, if another one made the call."""
+    server: str = UNKNOWN
+    """The host that served it."""
+    path: str = "/"
+    dialect: str = UNKNOWN
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """Billing fields that belong to the usage."""
+    model: str | None = None
     response_id: str | None = None
+    """The provider's id."""
+    request_id: str | None = None
     finish_reason: str | None = None
     parent_session_id: str | None = None
     project: str | None = None
@@ -69,13 +88,40 @@ class LoggedCall:
     tool_calls: int | None = None
     service_tier: str | None = None
     quotas: tuple[Quota, ...] = ()
+    billing: Billing | None = None
 
     @property
     def exchange_id(self) -> str:
-        """An id derived from the logged facts of the answer, so that a second import finds it."""
-        named = self.response_id or f"{self.session_id}/{self.number}"
-        text = f"{self.agent.name}\0{named}"
+        """An id derived from what identifies the answer, so that a second import finds it."""
+        text = json_values.dumps([self.agent, *self.key])
         return f"log-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+    @property
+    def figures(self) -> tuple[int | None, ...]:
+        """What a copy has, too."""
+        return (self.usage.input_tokens, self.usage.output_tokens, self.usage.cache_read_tokens)
+
+    @property
+    def usage_source(self) -> UsageSource:
+        """`partial` before the end of the answer was logged."""
+        if self.usage_object is None:
+            return UsageSource.NONE
+        return UsageSource.REPORTED if self.is_final else UsageSource.PARTIAL
+
+    @property
+    def fullness(self) -> tuple[int, ...]:
+        """Of several readings of one answer the greatest is right: its counts only grow."""
+        return fullness(self.usage_source, self.usage.output_tokens, self.usage.input_tokens)
+
+
+def fullness(source: UsageSource, output: int | None, inputs: int | None) -> tuple[int, ...]:
+    """How much of an answer a reading has."""
+    none = -1  # less than a count of 0
+    return (
+        source is UsageSource.REPORTED,
+        none if output is None else output,
+        none if inputs is None else inputs,
+    )
 
 
 def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, str]) -> Booked:
@@ -84,16 +130,14 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
     `now`: the time of reading; `capture`: the log file. The key and the bytes of the answer are not
     known.
     """
-    facts = Facts(of=AnswerContext(provider=call.agent.provider))
-    usage_json = json_values.dumps(dict(call.usage))
-    usage = call.agent.dialect.usage_of(dict(call.usage), facts)
+    usage = None if call.usage_object is None else Facts().plain_usage(dict(call.usage_object))
     exchange = Exchange(
         id=call.exchange_id,
-        origin=call.agent.origin,
-        provider=call.agent.provider,
-        dialect=call.agent.dialect.name,
-        operation=call.agent.dialect.operation,
-        path=call.agent.path,
+        origin=UNKNOWN if call.server == UNKNOWN else f"https://{call.server}:443",
+        provider=provider_of(call.server, call.path),
+        dialect=call.dialect,
+        operation="chat",
+        path=call.path,
         opened_at=call.at,
         state=State.SETTLED,
         outcome=Outcome.COMPLETE,
@@ -103,12 +147,12 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
         finish_reason=call.finish_reason,
         service_tier=call.service_tier,
         streamed=True,
-        settled_at=call.at,
+        settled_at=call.completed_at or call.at,
         session_id=call.session_id,
         parent_session_id=call.parent_session_id,
         project=call.project,
         git_branch=call.git_branch,
-        agent=call.agent.name,
+        agent=call.agent,
         user_agent=call.user_agent,
         tool_calls=call.tool_calls,
         quotas=call.quotas,
@@ -119,7 +163,7 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
             response_model=call.model,
             created=None,
             finish_reason=call.finish_reason,
-            usage_json=usage_json,
+            usage_json=None if usage is None else json_values.dumps(usage),
         )
         if call.response_id is not None
         else None,
@@ -128,10 +172,11 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
         exchange_id=exchange.id,
         opened_at=call.at,
         meter_version=METER_VERSION,
-        usage_source=UsageSource.REPORTED,
-        usage=usage,
-        usage_json=usage_json,
+        usage_source=call.usage_source,
+        usage=NO_USAGE if call.usage_object is None else call.usage,
+        usage_json=None if usage is None else json_values.dumps({**usage, **call.beside}),
         read_at=now,
+        billing=call.billing,
     )
     return exchange, reading
 
@@ -143,17 +188,22 @@ def folder_name(path: object) -> str | None:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2][:FOLDER_NAME_MAX] or None
 
 
-def moment(text: object) -> datetime | None:
-    """An ISO time with an offset; None if it is none, or outside of 1970 to 9999."""
-    if not isinstance(text, str):
-        return None
+_MILLISECONDS_MIN = 10**11
+"""A number from here on counts milliseconds, below it seconds: the year 5138, and 1973."""
+
+
+def moment(stated: object) -> datetime | None:
+    """A time in UTC: an ISO text with an offset, or seconds or milliseconds since 1970. None if it
+    is none, or outside of 1970 to 9999."""
     try:
-        found = datetime.fromisoformat(text)
-        return found if found.tzinfo is not None and 1970 <= found.year < 9999 else None
-    except ValueError:
+        if isinstance(stated, str):
+            found = datetime.fromisoformat(stated)
+        elif type(stated) in (int, float):
+            seconds = float(stated)  # type: ignore[arg-type]  # a number, by the line before
+            seconds = seconds / 1000 if seconds >= _MILLISECONDS_MIN else seconds
+            found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        else:
+            return None
+        return found.astimezone(UTC) if found.tzinfo and 1970 <= found.year < 9999 else None
+    except (ValueError, OverflowError):
         return None
-
-
-def text_or_none(value: object) -> str | None:
-    """A text that is not empty; None for anything else."""
-    return value if isinstance(value, str) and value else None

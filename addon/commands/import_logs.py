@@ -2,28 +2,59 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from addon.agent_logs import booking
+from addon.agent_logs import booking, comparison, files
 from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.booking import ImportTally
-from addon.agent_logs.call import LoggedAgent
+from addon.agent_logs.reader import LoggedAgent
 from ledger import recording
-from ledger.commands.options import LedgerOption, Prices, Since, TimezoneOption, Until, scope_of
+from ledger.commands import output
+from ledger.commands.options import (
+    Form,
+    LedgerOption,
+    Prices,
+    Since,
+    TimezoneOption,
+    Until,
+    scope_of,
+)
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
+from ledger.reports.layout import Column, Table
 from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.settings import names_file
 from ledger.store.engines.urls import default_url, shown
 from ledger.store.writing.jobs import Commits
 from ledger.text.figures import counted
 from ledger.text.hints import suggestion
+from ledger.text.printable import printable
+
+NAMED_MAX = 5
+"""Logs that are named as not read."""
+_HEADINGS = {
+    "agent": "Agent",
+    "session": "Session",
+    "messages_both": "Both",
+    "messages_log": "Log only",
+    "messages_wire": "Wire only",
+    "input_tokens": "Input",
+    "cache_read_tokens": "Cache read",
+    "cache_write_tokens": "Cache write",
+    "output_tokens": "Output",
+}
+"""Of --compare; the figures are what the log has for each token of the wire."""
 
 
 def import_command(
@@ -31,8 +62,7 @@ def import_command(
         list[Path] | None,
         typer.Argument(
             metavar="[PATHS]...",
-            help="Logs or folders of them. Default: where Claude Code, Codex and Gemini CLI keep "
-            "theirs.",
+            help="Logs or folders of them. Default: where the agents keep theirs.",
             show_default=False,
         ),
     ] = None,
@@ -40,7 +70,8 @@ def import_command(
     agent: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Only claude-code, codex or gemini-cli; may be repeated."
+            metavar="NAME",
+            help="Only this agent: claude-code, codex, gemini-cli, …; may be repeated.",
         ),
     ] = None,
     since: Since = None,
@@ -53,64 +84,102 @@ def import_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count the answers without booking them.")
     ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Only compare the logs with what was recorded."),
+    ] = False,
+    form: Form = "table",
     ledger: LedgerOption = None,
     prices: Prices = None,
 ) -> None:
     """Book the answers in agents' own session logs, once each.
 
-    An answer that was recorded live keeps its row. A second import adds nothing. Prompts and
-    answers are skipped and never kept. Exit code 1: nothing was found, or something was refused.
+    An answer that was recorded live keeps its row. A second import adds nothing, unless a log has
+    more of an answer than before. Prompts and answers are skipped and never kept. Exit code 1:
+    nothing was found, or something was refused.
     """
     agents = _agents(agent or [])
     tags = _tags(tag or [])
     scope = scope_of(since, until, None, timezone=timezone)
+    home = files.user_home()
     logs = (
-        list(booking.named(paths))
+        list(files.named(paths))
         if paths
-        else [
-            (one, path)
-            for one in agents
-            for path in booking.find(one, os.environ, booking.user_home())
-        ]
+        else [(each, path) for each in agents for path in files.find(each, os.environ, home)]
     )
-    logs = [(one, path) for one, path in logs if one in agents]
+    logs = [(each, path) for each, path in logs if each in agents]
     if not logs:
-        looked = ", ".join(str(one.folder(os.environ, booking.user_home())) for one in agents)
-        raise LedgerError(f"no session logs: looked in {looked}; name files or folders")
+        looked = [str(path) for each in agents for path in files.folders(each, os.environ, home)]
+        raise LedgerError(f"no session logs: looked in {', '.join(looked)}; name files or folders")
     url = ledger or default_url()
     console = console_on_stderr()
-    commits = Commits()
-    writer = None
-    if not dry_run:
-        writer = recording.open_ledger(
-            url,
-            node=f"import/{os.getpid()}/{int(time.time())}",
-            price=PriceBook.load(prices).price,
-            on_commit=commits.on_commit,
-            log=lambda _, text: console.print(text, markup=False),
+    tallies: dict[str, ImportTally] = {}
+    now = datetime.now(UTC)
+    with (
+        ExitStack() as stack,
+        files_progress(console, "reading", [path for _, path in logs]) as advance,
+    ):
+        stated = booking.answers(
+            logs,
+            tallies,
+            scope=scope,
+            now=now,
+            progress=lambda path: advance(path, path.stat().st_size),
         )
-    try:
-        known = KnownExchanges(url)
-    except LedgerError:
-        if not dry_run:
-            raise
-        known = None
-    try:
-        with files_progress(console, "importing", [path for _, path in logs]) as advance:
-            tallies = booking.Booking(
-                known=known,
+        if compare:
+            ledgers = [stack.enter_context(closing(KnownExchanges(url)))]
+            calls = [call for call, *_ in stated]
+            found = comparison.compare(calls, booking.booked_like(ledgers, calls))
+        else:
+            commits, book = Commits(), PriceBook.load(prices)
+            # A dry run books into a ledger that nobody keeps.
+            written = (
+                f"sqlite:///{stack.enter_context(TemporaryDirectory())}/dry" if dry_run else url
+            )
+            writer = recording.open_ledger(
+                written,
+                node=f"import/{os.getpid()}/{int(time.time())}",
+                price=book.price,
+                on_commit=commits.on_commit,
+                log=lambda _, text: console.print(text, markup=False),
+                has_companions=not dry_run,
+            )
+            stack.callback(writer.close, 60.0)
+            ledgers = [stack.enter_context(closing(KnownExchanges(written)))]
+            with suppress(LedgerError):
+                if dry_run:
+                    ledgers.append(stack.enter_context(closing(KnownExchanges(url))))
+            booking.Booking(
+                places=ledgers,
                 ledger=writer,
                 commits=commits,
-                scope=scope,
+                prices=book,
                 tags=tags,
-                now=datetime.now(UTC),
+                now=now,
+                is_dry=dry_run,
                 billing=names_file.load(None).billing_of,
-            ).take(logs, progress=lambda path: advance(path, path.stat().st_size))
-    finally:
-        if known is not None:
-            known.close()
-        if writer is not None:
-            writer.close(60.0)
+            ).take(stated)
+    if compare:
+        table = Table(
+            columns=tuple(
+                Column(name=name, heading=heading, is_number=place > 1)
+                for place, (name, heading) in enumerate(_HEADINGS.items())
+            ),
+            rows=tuple(
+                (
+                    *(row.agent, row.session, row.messages_both),
+                    row.messages_log - row.messages_both,
+                    row.messages_wire - row.messages_both,
+                    *(f"{each:.2f}" if each is not None else None for each in row.factor.values()),
+                )
+                for row in found
+            ),
+        )
+        document = [asdict(row) | {"factor": row.factor} for row in found]
+        output.write(form, table, document)
+        if not found:
+            output.print_line("no session was logged and recorded")
+        return
     for name, tally in tallies.items():
         for text in _lines(name, tally, is_dry=dry_run):
             console.print(text, markup=False, soft_wrap=True)
@@ -144,8 +213,10 @@ def _lines(name: str, tally: ImportTally, *, is_dry: bool) -> Iterator[str]:
     parts = [f"{tally.new:,} {verb}"]
     for count, text in (
         (tally.known, "known"),
+        (tally.corrected, "would be corrected" if is_dry else "corrected"),
         (tally.live, "recorded live"),
         (tally.running, "still running"),
+        (tally.future, "of a time to come"),
         (tally.outside, "outside of the period"),
         (tally.refused, "refused by the ledger"),
     ):
@@ -155,8 +226,9 @@ def _lines(name: str, tally: ImportTally, *, is_dry: bool) -> Iterator[str]:
         f"{name}: {counted(tally.files, 'log')}, {counted(len(tally.sessions), 'session')}: "
         + ", ".join(parts)
     )
-    skipped = tally.skipped
-    if skipped.lines or skipped.files:
-        yield (
-            f"{name}: not read: {counted(skipped.lines, 'line')}, {counted(skipped.files, 'file')}"
-        )
+    for noun, paths in (("line", tally.skipped.lines), ("log", tally.skipped.files)):
+        count = sum(paths.values()) if isinstance(paths, Counter) else len(paths)
+        if count:
+            names = ", ".join(printable(path.name) for path in islice(paths, NAMED_MAX))
+            rest = ", …" if len(paths) > NAMED_MAX else ""
+            yield f"{name}: not read: {counted(count, noun)} ({names}{rest})"

@@ -1,29 +1,25 @@
 """Database. Which exchanges a ledger has already, so that recordings of them need not be read, and
-which answers in an agent's log were recorded on the wire, too.
+which requests may be the answers in an agent's log.
 
 A SQLite file is read with the driver alone: a reading that finds every exchange known would need
 SQLAlchemy for nothing else, and half its CPU time went into that import (measured).
-
-A log that names the response is matched by its id. One that does not is matched by session, input
-and output tokens and time: each recorded row matches at most one logged answer.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property, partial
 from itertools import batched
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Source, State
+from ledger.model.exchange import Outcome, Source, State
 from ledger.store.engines import sqlite_file, urls
 
 if TYPE_CHECKING:
@@ -38,9 +34,6 @@ _IN_POSTGRESQL = _SETTLED.format(ids="SELECT json_array_elements_text(CAST(:ids 
 
 QUESTION_MAX = 500
 """Ids of one question about a log: each is a bound parameter."""
-APART_MAX = timedelta(minutes=10)
-"""How far the log's time may be from the recorded one: an agent writes its log when an answer is
-complete, and its clock is another than the proxy's if it runs on another machine."""
 
 type _Lookup = Callable[[Sequence[str]], dict[str, str]]
 
@@ -114,54 +107,54 @@ def _settled(engine: Engine, ids: Sequence[str]) -> dict[str, str]:
         return {row.id: row.path for row in rows}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
-    """One answer in a log, as far as it can be matched."""
+@dataclass(slots=True)
+class BookedAnswer:
+    """A request of the ledger, as far as a logged answer can be recognised as it."""
 
-    at: datetime
+    id: str
+    is_import: bool
+    agent: str | None
     response_id: str | None
-    session_id: str
+    session_id: str | None
+    opened_at: datetime
+    settled_at: datetime
+    usage_source: str | None
     input_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
     output_tokens: int | None
+    usage_json: str | None = None
 
 
-def recorded(engine: Engine, answers: Sequence[Logged]) -> list[bool]:
-    """For each answer, in order, whether the ledger has it from the wire."""
+def booked_answers(
+    engine: Engine,
+    *,
+    ids: Iterable[str] = (),
+    response_ids: Iterable[str] = (),
+    sessions: Iterable[str] = (),
+    times: Iterable[datetime] = (),
+) -> list[BookedAnswer]:
+    """The requests that have ended with one of these ids, response ids, sessions or times of
+    opening, in the order of their times."""
     import sqlalchemy as sa
 
     from ledger.store.scope import requests
 
     r = requests.c
-    ids = {one.response_id for one in answers if one.response_id is not None}
-    sessions = {one.session_id for one in answers if one.response_id is None}
-    by_id: set[str] = set()
-    by_session: dict[str, list[Any]] = defaultdict(list)
-    columns = (r.response_id, r.session_id, r.opened_at, r.settled_at)
-    query = (
-        sa.select(*columns, r.input_tokens, r.output_tokens)
-        .where(r.source != Source.IMPORT)
-        .order_by(r.opened_at, r.id)
+    columns = [r[name] for name in BookedAnswer.__dataclass_fields__ if name != "is_import"]
+    query = sa.select(*columns, r.source).where(r.outcome != Outcome.HTTP_ERROR)
+    found: dict[str, BookedAnswer] = {}
+    wanted: tuple[tuple[Any, Iterable[Any]], ...] = (
+        (r.id, ids),
+        (r.response_id, response_ids),
+        (r.session_id, sessions),
+        (r.opened_at, times),
     )
     with engine.connect() as connection:
-        for some in batched(sorted(ids), QUESTION_MAX):
-            found = connection.execute(query.where(r.response_id.in_(some)))
-            by_id.update(row.response_id for row in found)
-        for some in batched(sorted(sessions), QUESTION_MAX):
-            for row in connection.execute(query.where(r.session_id.in_(some))):
-                by_session[row.session_id].append(row)
-    return [
-        one.response_id in by_id
-        if one.response_id is not None
-        else _take(by_session[one.session_id], one)
-        for one in answers
-    ]
-
-
-def _take(rows: list[Any], one: Logged) -> bool:
-    """Whether a row matches; it is removed, so that it matches no other answer."""
-    for row in rows:
-        is_same = (row.input_tokens, row.output_tokens) == (one.input_tokens, one.output_tokens)
-        if is_same and row.opened_at - APART_MAX <= one.at <= row.settled_at + APART_MAX:
-            rows.remove(row)
-            return True
-    return False
+        for column, values in wanted:
+            for some in batched(sorted(set(values)), QUESTION_MAX):
+                for row in connection.execute(query.where(column.in_(some))):
+                    facts = row._asdict()
+                    is_import = facts.pop("source") == Source.IMPORT
+                    found[row.id] = BookedAnswer(**facts, is_import=is_import)
+    return sorted(found.values(), key=lambda answer: (answer.opened_at, answer.id))

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from addon.agent_logs import booking, call
+from addon.agent_logs import call, files, reader
 from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.booking import SkippedCounts
+from addon.agent_logs.files import SkippedCounts
 from addon.metering.opening import RunRules
 from addon.recordings.files import read as read_recording
 from addon.recordings.formats.recorded import Recorded, RecordingError, Unreadable, split_url
@@ -113,11 +113,10 @@ def config(path: Path) -> None:
 
 
 def session_log(path: Path) -> None:
-    agent = booking.agent_of(path)
-    for one in AGENTS.values():
-        for found in one.calls(booking.read(path, SkippedCounts())):
+    files.agent_of(path)
+    for agent in AGENTS.values():
+        for found in reader.calls_of(agent, files.read(agent, path, SkippedCounts()), path):
             call.booked(found, now=NOW, capture=path.name, tags={})
-    assert agent is None or agent in AGENTS.values()
 
 
 def url(path: Path) -> None:

@@ -1,6 +1,8 @@
-"""Session logs as the three agents write them, made by hand; no text of anybody's."""
+"""Session logs as agents write them, made by hand; no text of anybody's."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 SESSION = "0199f2a0-1111-7222-8333-444455556666"
 
@@ -36,7 +38,7 @@ def claude(message="msg_1", output=7, *, at="2026-11-02T12:00:05.000Z", block=No
     return {**line, **more}
 
 
-def codex_lines():
+def codex_lines(plan=None):
     def usage(input_tokens, cached, output, reasoning):
         return {
             "input_tokens": input_tokens,
@@ -51,7 +53,7 @@ def codex_lines():
         return {
             "timestamp": f"2026-11-02T12:00:{second:02}.000Z",
             "type": "event_msg",
-            "payload": {"type": "token_count", "info": info},
+            "payload": {"type": "token_count", "info": info, "rate_limits": {"plan_type": plan}},
         }
 
     first, second = usage(1_000, 800, 50, 20), usage(1_200, 1_000, 30, 0)
@@ -110,16 +112,198 @@ def gemini():
     }
 
 
-def write_home(home, *, claude_lines=None):
-    """The folders of all three agents below a home."""
-    folder = home / ".claude" / "projects" / "-home-ada-work-search"
-    folder.mkdir(parents=True)
-    text = "".join(json.dumps(line) + "\n" for line in claude_lines or [claude()])
-    (folder / f"{SESSION}.jsonl").write_text(text)
-    folder = home / ".codex" / "sessions" / "2026" / "11" / "02"
-    folder.mkdir(parents=True)
-    text = "".join(json.dumps(line) + "\n" for line in codex_lines())
-    (folder / f"rollout-2026-11-02T12-00-00-{SESSION}.jsonl").write_text(text)
-    folder = home / ".gemini" / "tmp" / "ab12" / "chats"
-    folder.mkdir(parents=True)
-    (folder / "session-2026-11-02T12-00-abcd.json").write_text(json.dumps(gemini()))
+AT = "2026-11-02T12:00:05.000Z"
+MS = 1_793_620_805_000
+"""The same time."""
+PATHS = {
+    "claude-code": f".claude/projects/-home-ada-work-search/{SESSION}.jsonl",
+    "codex": f".codex/sessions/2026/11/02/rollout-2026-11-02T12-00-00-{SESSION}.jsonl",
+    "gemini-cli": ".gemini/tmp/ab12/chats/session-2026-11-02T12-00-abcd.json",
+    "qwen-code": f".qwen/projects/-home-ada/chats/{SESSION}.jsonl",
+    "opencode": ".local/share/opencode/opencode.db",
+    "copilot": ".copilot/session-store.db",
+    "kimi-cli": f".kimi/sessions/ab12/{SESSION}/wire.jsonl",
+    "kimi-code": f".kimi-code/sessions/wd/{SESSION}/agents/main/wire.jsonl",
+    "amp": f".local/share/amp/threads/T-{SESSION}.json",
+    "droid": f".factory/sessions/-home-ada/{SESSION}.settings.json",
+    "crush": "work/search/.crush/crush.db",
+    "pi": f".pi/agent/sessions/--home-ada--/2026-11-02_{SESSION}.jsonl",
+}
+OPENCODE = {
+    "role": "assistant",
+    "providerID": "anthropic",
+    "modelID": "claude-haiku-4-5-20251001",
+    "path": {"cwd": "/home/ada/work/search", "root": "/home/ada/work/search"},
+    "time": {"created": MS, "completed": MS + 4_000},
+    "finish": "stop",
+    "parts": "PRIVATE",
+    "tokens": {"input": 4, "output": 30, "reasoning": 10, "cache": {"read": 2_000, "write": 100}},
+}
+LINES = {
+    "claude-code": [claude()],
+    "codex": codex_lines(),
+    "gemini-cli": [gemini()],
+    "qwen-code": [
+        {"type": "user", "uuid": "u0", "sessionId": SESSION, "message": {"parts": ["PRIVATE"]}},
+        {
+            "type": "assistant",
+            "uuid": "u1",
+            "sessionId": SESSION,
+            "timestamp": AT,
+            "cwd": "/home/ada/work/search",
+            "gitBranch": "main",
+            "version": "0.9.0",
+            "model": "qwen3-coder-plus",
+            "usageMetadata": {
+                "promptTokenCount": 900,
+                "cachedContentTokenCount": 500,
+                "candidatesTokenCount": 40,
+                "thoughtsTokenCount": 10,
+                "totalTokenCount": 940,
+            },
+        },
+    ],
+    "kimi-cli": [
+        {"type": "metadata", "protocol_version": "1.2"},
+        {
+            "timestamp": MS / 1_000,
+            "message": {
+                "type": "StatusUpdate",
+                "payload": {
+                    "message_id": "chatcmpl-1",
+                    "token_usage": {
+                        "input_other": 100,
+                        "input_cache_read": 25,
+                        "input_cache_creation": 10,
+                        "output": 40,
+                    },
+                },
+            },
+        },
+    ],
+    "kimi-code": [
+        {"type": "llm.request", "model": "kimi-k3", "time": MS},
+        *(
+            {
+                "type": "usage.record",
+                "usageScope": scope,
+                "model": "__kimi_env_model__",
+                "time": MS,
+                "usage": {
+                    "inputOther": 100,
+                    "inputCacheRead": 25,
+                    "inputCacheCreation": 10,
+                    "output": 40,
+                },
+            }
+            for scope in ("turn", "session")
+        ),
+    ],
+    "amp": [
+        {
+            "id": f"T-{SESSION}",
+            "usageLedger": {
+                "events": [
+                    {
+                        "id": "e1",
+                        "timestamp": AT,
+                        "model": "claude-haiku-4-5-20251001",
+                        "tokens": {"input": 10, "output": 178},
+                        "toMessageId": 1,
+                    }
+                ]
+            },
+            "messages": [
+                {"role": "user", "messageId": 0, "content": "PRIVATE"},
+                {
+                    "role": "assistant",
+                    "messageId": 1,
+                    "content": "PRIVATE",
+                    "usage": {
+                        "model": "claude-haiku-4-5-20251001",
+                        "inputTokens": 10,
+                        "outputTokens": 178,
+                        "cacheCreationInputTokens": 986,
+                        "cacheReadInputTokens": 11_372,
+                    },
+                },
+            ],
+        }
+    ],
+    "droid": [
+        {
+            "model": "claude-haiku-4-5-20251001",
+            "providerLockTimestamp": AT,
+            "tokenUsage": {
+                "inputTokens": 300_000,
+                "outputTokens": 40,
+                "cacheCreationTokens": 0,
+                "cacheReadTokens": 1_000,
+                "thinkingTokens": 10,
+            },
+        }
+    ],
+    "pi": [
+        {"type": "session", "version": 3, "id": SESSION, "timestamp": AT, "cwd": "/w/search"},
+        {
+            "type": "message",
+            "id": "a1b2c3d4",
+            "timestamp": AT,
+            "message": {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "PRIVATE"}, {"type": "toolCall", "id": "t1"}],
+                "provider": "openrouter",
+                "model": "anthropic/claude-haiku-4.5",
+                "responseId": "gen-1",
+                "stopReason": "toolUse",
+                "usage": {"input": 4, "output": 7, "cacheRead": 2_000, "cacheWrite": 100},
+            },
+        },
+    ],
+}
+TABLES = {
+    "opencode": [
+        "CREATE TABLE session (id, parent_id, directory)",
+        f"INSERT INTO session VALUES ('{SESSION}', 'ses_0', '/elsewhere')",
+        "CREATE TABLE message (id, session_id, data)",
+        f"INSERT INTO message VALUES ('msg_1', '{SESSION}', '{json.dumps(OPENCODE)}')",
+        f"INSERT INTO message VALUES ('msg_2', '{SESSION}', 'not json')",
+    ],
+    "copilot": [
+        "CREATE TABLE sessions (id, cwd, branch, created_at)",
+        f"INSERT INTO sessions VALUES ('{SESSION}', '/home/ada/work/search', 'main', '')",
+        "CREATE TABLE assistant_usage_events (id INTEGER, session_id, model, input_tokens, "
+        "output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, total_nano_aiu, "
+        "created_at)",
+        f"INSERT INTO assistant_usage_events VALUES (1, '{SESSION}', 'gpt-5.4-mini', 21343, 100, "
+        "0, 20974, 0, 556570000, '2026-11-02 12:00:05')",
+    ],
+    "crush": [
+        "CREATE TABLE sessions (id, parent_session_id, prompt_tokens)",
+        f"INSERT INTO sessions VALUES ('{SESSION}', NULL, 900)",
+        "CREATE TABLE messages (id, session_id, role, parts, model, created_at)",
+        f"INSERT INTO messages VALUES ('m0', '{SESSION}', 'user', 'PRIVATE', NULL, {MS // 1000})",
+        f"INSERT INTO messages VALUES ('m1', '{SESSION}', 'assistant', 'PRIVATE', 'm', {MS // 1000})",
+    ],
+}
+
+
+def write_database(path, statements):
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def write_home(home, *agents, claude_lines=None):
+    """The logs of these agents, or of all, below a home."""
+    for agent in agents or PATHS:
+        path = home / PATHS[agent]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if agent in TABLES:
+            write_database(path, TABLES[agent])
+        else:
+            lines = (claude_lines if agent == "claude-code" else None) or LINES[agent]
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    registry = home / ".local/share/crush/projects.json"
+    registry.parent.mkdir(parents=True, exist_ok=True)
+    registry.write_text(json.dumps({"projects": [{"path": str(home / "work/search")}]}))

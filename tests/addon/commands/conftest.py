@@ -23,3 +23,15 @@ def engine(tmp_path: Path, migrated_file: Path) -> Iterator[sa.Engine]:
     engine = db.open_engine(f"sqlite:///{path}")
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A user's home without logs; the ledger is the one of `engine`."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TOKENTEE_LEDGER", f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return home

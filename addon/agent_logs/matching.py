@@ -1,0 +1,135 @@
+"""Pure. Which request of the ledger a logged answer is: read before, a copy of one in another
+session, or one that was recorded on the wire."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from addon.agent_logs.call import THREAD_COUNTS, THREADS, LoggedCall
+from addon.framing import json_values
+from ledger.maintenance.known import BookedAnswer
+
+APART_MAX = timedelta(minutes=10)
+"""How far the log's time may be from the recorded one: an agent writes its log when an answer is
+complete, and its clock is another than the proxy's if it runs on another machine."""
+
+
+class KnownAnswers:
+    """Answers of a ledger, and of the import that runs.
+
+    An id alone decides nothing: servers repeat ids. Two answers of a log with one response id are
+    one if their lines are of one time, or if their figures are the same (a copy that was stamped
+    anew). A log without response ids is compared by session, figures and time.
+    """
+
+    def __init__(self, answers: Iterable[BookedAnswer]) -> None:
+        self._by: dict[tuple[object, ...], list[BookedAnswer]] = defaultdict(list)
+        self._taken: set[str] = set()
+        for answer in answers:
+            self.add(answer)
+
+    def add(self, answer: BookedAnswer) -> None:
+        """Know a further answer."""
+        self._by["id", answer.id].append(answer)
+        self._by["response", answer.response_id].append(answer)
+        for session in {answer.session_id, *_threads(answer)}:
+            self._by[session, _figures(answer)].append(answer)
+        self._by[answer.agent, answer.opened_at, _figures(answer)].append(answer)
+
+    def find(self, call: LoggedCall) -> BookedAnswer | None:
+        """The request that a logged answer is; None: a new one. A recorded request that has no id
+        in common with the log is only one answer."""
+        sessions = dict.fromkeys((call.session_id, call.log_session_id, *call.threads))
+        candidates: list[BookedAnswer] = [
+            *self._by.get(("id", call.exchange_id), ()),
+            *self._by.get(("response", call.response_id or ""), ()),
+            *(answer for name in sessions for answer in self._by.get((name, call.figures), ())),
+            *self._by.get((call.agent, call.at, call.figures), ()),
+        ]
+        for answer in candidates:
+            if answer.id == call.exchange_id:
+                return answer
+            if answer.id in self._taken:
+                continue
+            if answer.is_import and _is_same_import(answer, call):
+                return answer
+            if not answer.is_import and _is_same_request(answer, call):
+                if not _have_ids(answer, call):
+                    self._taken.add(answer.id)
+                return answer
+        return None
+
+
+def _is_same_request(answer: BookedAnswer, call: LoggedCall) -> bool:
+    near = answer.opened_at - APART_MAX <= call.ended_at and (
+        call.at <= answer.settled_at + APART_MAX
+    )
+    if _have_ids(answer, call):
+        return near and answer.response_id == call.response_id
+    in_session = answer.session_id in (call.session_id, call.log_session_id, *call.threads)
+    return near and in_session and _figures(answer) == call.figures
+
+
+def _is_same_import(answer: BookedAnswer, call: LoggedCall) -> bool:
+    has_figures = _figures(answer) == call.figures
+    at_its_time = answer.opened_at <= call.ended_at and call.at <= answer.settled_at
+    in_session = answer.session_id in (call.session_id, call.log_session_id)
+    if _have_ids(answer, call):
+        is_same = answer.response_id == call.response_id and (has_figures or at_its_time)
+    elif at_its_time and (in_session or call.copies_renew_ids):
+        is_same = has_figures
+    else:
+        is_same = has_figures and _is_of_one_thread(answer, call)
+    return is_same and answer.agent == call.agent
+
+
+def _is_of_one_thread(answer: BookedAnswer, call: LoggedCall) -> bool:
+    """Whether one thread of Codex made both calls; a fork's log may not tell which thread it was.
+    Version 0.2 did not keep the sum."""
+    stated = _stated(answer)
+    if not set(_threads(answer)) & set(call.threads):
+        return False
+    if call.copied_until is None:
+        return bool(stated.get(THREAD_COUNTS, "") == call.counts)
+    # What a parent did after the fork is not in the fork's history.
+    is_before = THREADS in stated or answer.opened_at <= call.copied_until
+    return bool(is_before and stated.get(THREAD_COUNTS, call.counts) == call.counts)
+
+
+def answer_of(call: LoggedCall) -> BookedAnswer:
+    """A call that is being booked, as an answer of the ledger."""
+    return BookedAnswer(
+        id=call.exchange_id,
+        is_import=True,
+        agent=call.agent,
+        response_id=call.response_id,
+        session_id=call.session_id,
+        opened_at=call.at,
+        settled_at=call.completed_at or call.ended_at,
+        usage_source=call.usage_source,
+        input_tokens=call.usage.input_tokens,
+        cache_read_tokens=call.usage.cache_read_tokens,
+        cache_write_tokens=call.usage.cache_write_tokens,
+        output_tokens=call.usage.output_tokens,
+        usage_json=json_values.dumps(dict(call.beside)),
+    )
+
+
+def _have_ids(answer: BookedAnswer, call: LoggedCall) -> bool:
+    return answer.response_id is not None and call.response_id is not None
+
+
+def _figures(answer: BookedAnswer) -> tuple[int | None, ...]:
+    return (answer.input_tokens, answer.output_tokens, answer.cache_read_tokens)
+
+
+def _stated(answer: BookedAnswer) -> dict[str, Any]:
+    if answer.agent != "codex" or not answer.is_import:
+        return {}
+    return json_values.loads((answer.usage_json or "").encode()) or {}
+
+
+def _threads(answer: BookedAnswer) -> list[str]:
+    threads = _stated(answer).get(THREADS)
+    return [str(each) for each in (threads if isinstance(threads, list) else [answer.session_id])]

@@ -1,0 +1,96 @@
+"""Finding agents' logs, whatever is in them."""
+
+import json
+
+import pytest
+
+from addon.agent_logs import files
+from addon.agent_logs.agents import AGENTS
+from addon.agent_logs.files import SkippedCounts, agent_of, find, named, read
+from ledger.model.errors import LedgerError
+from tests.addon.agent_logs.logs import LINES, PATHS, TABLES, write_database, write_home
+
+
+def test_each_agents_own_folder(tmp_path):
+    write_home(tmp_path)
+    for agent in AGENTS.values():
+        (path,) = find(agent, {}, tmp_path)
+        assert path == tmp_path / PATHS[agent.name]
+        assert agent_of(path) is agent
+    moved = {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere"), "XDG_DATA_HOME": str(tmp_path)}
+    assert find(AGENTS["claude-code"], moved, tmp_path) == []
+    assert find(AGENTS["amp"], moved, tmp_path) == []
+
+
+def test_links_are_not_followed(tmp_path):
+    write_home(tmp_path)
+    folder = tmp_path / ".claude" / "projects" / "p"
+    folder.mkdir()
+    (folder / "link.jsonl").symlink_to("/etc/passwd")
+    assert len(find(AGENTS["claude-code"], {}, tmp_path)) == 1
+
+
+@pytest.mark.parametrize("agent", LINES)
+def test_a_log_anywhere_is_known_by_its_first_lines(tmp_path, agent):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in LINES[agent]))
+    assert agent_of(path) is AGENTS[agent]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\n', "", "no json\n"])
+def test_what_is_no_log(tmp_path, text):
+    for name in ("log.jsonl", "log.json", "log.db"):
+        (tmp_path / name).write_text(text)
+        assert agent_of(tmp_path / name) is None
+
+
+def test_files_and_folders_that_are_named(tmp_path):
+    write_home(tmp_path)
+    (tmp_path / "other.json").write_text("{}")
+    assert {agent.name for agent, _ in named([tmp_path])} == set(AGENTS)
+    (_, path) = next(named([tmp_path / ".codex"]))
+    assert [found for _, found in named([path])] == [path]
+    with pytest.raises(LedgerError, match="no such file or folder"):
+        list(named([tmp_path / "nothing"]))
+    with pytest.raises(LedgerError, match="not a session log of claude-code, codex, gemini-cli"):
+        list(named([tmp_path / "other.json"]))
+
+
+CLAUDE, OPENCODE = AGENTS["claude-code"], AGENTS["opencode"]
+
+
+def test_bad_lines_are_skipped_and_the_rest_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LINE_BYTES_MAX", 100)
+    path = tmp_path / "a.jsonl"
+    long = b'{"x": "' + b"y" * 350 + b'"}'
+    path.write_bytes(b'{"a": 1}\nnot json\n\n[1]\n' + long + b'\n\xff\xfe\n{"a": 2}\n{"a": 3')
+    skipped = SkippedCounts()
+    assert list(read(CLAUDE, path, skipped)) == [{"a": 1}, {"a": 2}]
+    assert (skipped.lines, skipped.files) == ({path: 5}, [])
+
+
+def test_what_cannot_be_opened(tmp_path):
+    skipped = SkippedCounts()
+    (tmp_path / "a.json").write_text("[")
+    (tmp_path / "a.db").write_text("no database")
+    write_database(tmp_path / "b.db", ["CREATE TABLE other (id)"])
+    paths = [tmp_path / name for name in ("a.json", "gone.jsonl", "a.db", "b.db", "gone.db")]
+    for path in paths:
+        assert list(read(OPENCODE, path, skipped)) == []
+    assert (skipped.lines, skipped.files) == ({}, paths)
+    assert not paths[-1].exists()
+
+
+def test_the_rows_of_all_versions_of_a_database(tmp_path):
+    path = tmp_path / "opencode.db"
+    again = [each.replace("message ", "session_message ") for each in TABLES["opencode"][2:]]
+    write_database(path, [*TABLES["opencode"], *again])
+    skipped = SkippedCounts()
+    rows = list(read(OPENCODE, path, skipped))
+    assert [row["id"] for row in rows] == ["msg_1", "msg_2"] * 2
+    assert skipped.lines == {path: 2}
+
+
+def test_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert files.user_home() == tmp_path
