@@ -191,6 +191,8 @@ def _charge(
     once = usage.tool_units.get("batch_results", 1)
     if rate is not None and rate.is_once and count > once:
         count, note = once, f"{count} reported, billed once for a request"
+    elif rate is not None and count < rate.at_least:
+        count, note = rate.at_least, f"{count} reported, billed as at least {rate.at_least}"
     unit = amount = None
     input_tokens = input_tokens_of_one_request(usage)
     if rate is None or rate.is_unknown:

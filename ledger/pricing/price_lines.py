@@ -94,6 +94,8 @@ class Rate:
     note: str | None = None
     is_once: bool = False
     """Charged once per request, for any number of units."""
+    at_least: int = 0
+    """Units that are billed if the request has fewer."""
     is_unknown: bool = False
     """The line is billed apart, but its price is not known; `note` is the reason."""
 

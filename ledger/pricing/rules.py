@@ -25,6 +25,7 @@ its conditions must hold; a condition that is left out always holds:
     times = { cache_write_12h = "2.5 uncached_input" }   # a line without a price of its own is
                                      # billed at a multiple of another line's price
     once = ["web_searches"]          # billed once for a request, for any number of units
+    at_least = { audio_milliseconds = 10_000 }   # billed even if the request has fewer units
     free = true                      # tokens cost nothing; a text says why
     bill = "reported"                # the figure in the answer is the bill, or a unit's name
     partial = "…"                    # why the price is known in part only
@@ -96,6 +97,7 @@ class RuleTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"
     lines: list[str] = msgspec.field(default_factory=list)
     times: dict[str, str] = msgspec.field(default_factory=dict)
     once: list[str] = msgspec.field(default_factory=list)
+    at_least: dict[str, int] = msgspec.field(default_factory=dict)
     free: bool | str = False
     bill: str = ""
     partial: str = ""
@@ -106,7 +108,7 @@ class RuleTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"
         for key in ("name", "page"):
             if not getattr(self, key):
                 raise FaultError(key, "empty")
-        figures = (self.usd_per_mtok, self.usd_each, self.times, self.once)
+        figures = (self.usd_per_mtok, self.usd_each, self.times, self.once, self.at_least)
         if self.factor is None and not any((*figures, self.free, self.bill, self.partial)):
             raise FaultError("factor", "the rule has no effect")
         if self.factor is not None and not (
@@ -339,6 +341,9 @@ def _set_prices(effect: Effect, rule: Rule) -> None:
     for line in table.once:
         if line in rates:
             rates[line] = replace(rates[line], is_once=True)
+    for line, units in table.at_least.items():
+        if line in rates:
+            rates[line] = replace(rates[line], at_least=units)
     effect.bill = table.bill or effect.bill
 
 

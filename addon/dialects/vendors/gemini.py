@@ -39,8 +39,8 @@ _QUERIES = {"webSearchQueries": "web_searches", "imageSearchQueries": "image_sea
 _MODALITY = re.compile(r"[A-Za-z][A-Za-z_]{0,31}")
 _TEXT = ("text", "modality_unspecified")
 MODALITIES_MAX = 16
-_REPORTS_DELTAS = "live-translate"
-"""In the names of these models: `gemini-3.5-live-translate-preview`."""
+_REPORTS_DELTAS = "translat"
+"""In the names of models that translate: `gemini-3.5-live-translate-preview`."""
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
