@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -43,7 +43,6 @@ from ledger.model.exchange import Exchange, Outcome, Reading
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Commits, Receipt
 from ledger.store.writing.trouble import Log
-from ledger.store.writing.writer import Ledger
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -102,11 +101,22 @@ class ReplayTally(EntryCounts):
         return self.new + self.known + self.foreign + self.refused + self.skipped.total()
 
 
+class Target(Protocol):
+    """Where metered exchanges go: the ledger, or a part that goes to another process."""
+
+    @property
+    def secret(self) -> bytes:
+        """Of the key fingerprints."""
+
+    def settle(self, exchange: Exchange, reading: Reading) -> Receipt:
+        """Take one; the receipt says when it is written."""
+
+
 @dataclass(kw_only=True)
 class Replay:
     """Reads files into one ledger."""
 
-    ledger: Ledger
+    ledger: Target
     node: str
     commits: Commits
     lookup: Lookup
@@ -143,6 +153,20 @@ class Replay:
                 self._take(item, file)
         for item in self._without_known(derived):
             self._take(item, file)
+        self._queue()
+
+    def take_metered(self, metered: Sequence[tuple[Exchange, Reading]]) -> None:
+        """Queue what another process has metered, but for what the ledger has."""
+        known = self._known([exchange.id for exchange, _ in metered])
+        for exchange, reading in metered:
+            if exchange.id in known or exchange.id in self._ids:
+                self.tally.known += 1
+            else:
+                self._metered.append((exchange, reading))
+                self._ids.add(exchange.id)
+        self._queue()
+
+    def _queue(self) -> None:
         # Queued at once. The writer writes what it finds: one by one, it would write many small
         # batches, each with an fsync.
         for exchange, reading in self._metered:

@@ -1,11 +1,10 @@
 """Edge (network, processes). `tokentee replay --dask`: an archive read by many machines.
 
-    this process ──parts──▶ dask scheduler ──▶ workers: each reads a part into a ledger of its own
-                 ◀──ledgers─────────────────── and returns it; this process merges one at a time
+    this process ──parts──▶ dask scheduler ──▶ workers: each meters the exchanges of a part
+                 ◀──exchanges and readings──── and returns them; this process writes them
 
-If a worker dies, the scheduler gives its part to another one. This process merges a part once, when
-its whole ledger has arrived. A repeated replay of the same archive skips merged exchanges, so an
-interrupted replay can be run again.
+If a worker dies, the scheduler gives its part to another one. This process writes what the ledger
+does not have, so a part that comes twice adds nothing, and an interrupted replay can be run again.
 
 Workers need the same version of tokentee. They receive the secret of the key fingerprints with
 their parts: use a scheduler with TLS (`tls://`) outside of a trusted network.
@@ -15,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,13 +26,17 @@ import zstandard
 
 from addon.recordings.files import ArchiveFile, ArchivePart, on_this_machine, parts_of
 from addon.recordings.formats.recorded import Unreadable
-from addon.recordings.replay import CLOSE_SECONDS_MAX, ReplayJob, ReplayTally, opened, own_node
-from ledger import recording
-from ledger.maintenance.partial import PartsMerger
+from addon.recordings.replay import (
+    BATCH_MAX,
+    Replay,
+    ReplayJob,
+    ReplayTally,
+    opened,
+)
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import Exchange, Reading
 from ledger.reports.progress import Advance
-from ledger.settings import small_files
-from ledger.store import db, secret
+from ledger.store.writing.jobs import Commits, Receipt
 from ledger.store.writing.trouble import Log
 from ledger.text.hints import missing_extra
 
@@ -65,29 +69,20 @@ def replay_with_client(
     client: Any, job: ReplayJob, files: Sequence[ArchiveFile], *, log: Log, advance: Advance
 ) -> ReplayTally:
     """Read the files with the workers of a `distributed.Client`; returns the result."""
-    # The target is created or migrated before anything is read.
-    node = own_node()
-    ledger = recording.open_ledger(job.ledger_url, node=node, log=log)
-    ledger.close(CLOSE_SECONDS_MAX)
-    prices = small_files.read_text(Path(job.prices), "price file") if job.prices else None
-    part_job = PartJob(node=node, secret=ledger.secret, url=job.url, prices=prices)
     parts = parts_of(files, part_bytes=PART_BYTES, parts_max=PARTS_MAX)
-    merger = PartsMerger(job.ledger_url)
-    tally = ReplayTally()
     read_bytes = 0
-    try:
+    with opened(job, log=log) as replay:
+        part_job = PartJob(node=replay.node, secret=replay.ledger.secret, url=job.url)
         for part, result in _results(client, parts, part_job):
             if isinstance(result, PartResult):
-                _merge(merger, result, tally, part.file.name)
-                for level, line in result.lines:
-                    log(level, line)
+                for batch in result.batches():
+                    replay.take_metered(batch)
+                replay.tally.add(result.tally)
             else:
-                tally.add_unread(Unreadable(part.file.name, result))
+                replay.tally.add_unread(Unreadable(part.file.name, result))
             read_bytes += part.size
             advance(read_bytes, f"({_threads(client)} threads)")
-    finally:
-        merger.close(log=log)
-    return tally
+    return replay.tally
 
 
 @contextmanager
@@ -162,48 +157,22 @@ def _why(error: Exception) -> str:
     return f"a worker could not read it: {type(error).__name__}: {error}"[:300]
 
 
-def _merge(merger: PartsMerger, result: PartResult, tally: ReplayTally, name: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="tokentee-merge-") as temporary:
-        path = Path(temporary) / "part.sqlite3"
-        unpacked = 0
-        with path.open("wb") as file:
-            for piece in zstandard.ZstdDecompressor().read_to_iter(result.ledger):
-                unpacked += len(piece)
-                if unpacked > LEDGER_BYTES_MAX:
-                    raise LedgerError(f"a part unpacks to more than {LEDGER_BYTES_MAX >> 30} GiB")
-                file.write(piece)
-        merged = merger.merge(path)
-    read = result.tally  # the worker counted against its own ledger
-    read.new = merged.new.total()
-    read.by_dialect = merged.new
-    read.known += merged.known
-    for one in merged.refused:
-        read.add_refused(one.key[1], name, one.error)
-    tally.add(read)
-
-
 def _threads(client: Any) -> int:
     """Threads of the current workers; one while there are none yet."""
     threads: dict[str, int] = client.nthreads()
     return max(1, sum(threads.values()))
 
 
-# Reads one part of an archive into a ledger of its own; runs on any worker.
-#
-# A worker has neither the target ledger nor its other parts. It reads its part into a SQLite ledger
-# in a temporary folder, with the meter and the writer of every other replay, and returns that file,
-# compressed. No part is visible before it is complete, so a worker may die at any time.
+# Meters one part of an archive; runs on any worker, which has neither the ledger nor other parts.
 
 
-PART_BYTES = 64 * 1024 * 1024
-"""A larger local file is read in parts. This much of gzipped captures fills a ledger of some 200
-MB, compressed 30 MB, which the caller holds in memory when it arrives."""
-PARTS_MAX = 64
+PART_BYTES = 16 * 1024 * 1024
+"""A larger file is read in parts. This much of gzipped captures makes some 10 MB of results, which
+the caller holds in memory when they arrive."""
+PARTS_MAX = 256
 """Parts of one file: each part skips the others' entries, at some 400 MB/s."""
 RESULT_BYTES_MAX = 512 * 1024 * 1024
-"""A compressed ledger that a worker may send."""
-LEDGER_BYTES_MAX = 16 * 1024 * 1024 * 1024
-"""The largest ledger that is unpacked from such a result."""
+"""Compressed exchanges and readings that a worker may send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,74 +181,79 @@ class PartJob:
 
     node: str
     secret: bytes = field(repr=False)
-    """The secret of the target's key fingerprints, so that one key has one fingerprint."""
+    """The secret of the ledger's key fingerprints, so that one key has one fingerprint."""
     url: str | None
-    prices: str | None = None
-    """The text of the price override file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResult:
-    """The result of a worker for one part."""
+    """What a worker metered of one part."""
 
-    ledger: bytes
-    """A SQLite ledger, compressed."""
+    metered: list[bytes]
+    """Batches of pickled exchanges and readings, each compressed. Dask itself trusts pickles of its
+    workers."""
     tally: ReplayTally
-    lines: list[tuple[str, str]]
-    """Level and text of each log line."""
+    """What was not metered."""
+
+    def batches(self) -> Iterator[list[tuple[Exchange, Reading]]]:
+        """The exchanges with their readings."""
+        for packed in self.metered:
+            yield pickle.loads(zstandard.decompress(packed))  # noqa: S301  # as dask does
+
+
+class MeteredPart:
+    """Takes what is metered in the place of a ledger."""
+
+    def __init__(self, secret: bytes, name: str) -> None:
+        self.secret = secret
+        self.packed: list[bytes] = []
+        self._name = name
+        self._batch: list[tuple[Exchange, Reading]] = []
+        self._bytes = 0
+
+    def settle(self, exchange: Exchange, reading: Reading) -> Receipt:
+        """Keep it. LedgerError if the part holds too many."""
+        self._batch.append((exchange, reading))
+        if len(self._batch) >= BATCH_MAX:
+            self.pack()
+        receipt = Receipt(exchange.id)
+        receipt.committed = True
+        return receipt
+
+    def pack(self) -> None:
+        """Compress what was kept."""
+        self.packed.append(zstandard.compress(pickle.dumps(self._batch), 3))
+        self._batch = []
+        self._bytes += len(self.packed[-1])
+        if self._bytes > RESULT_BYTES_MAX:
+            raise LedgerError(
+                f"{self._name} holds too many exchanges for one part: cut it into smaller files"
+            )
 
 
 def _read_part(part: ArchivePart, job: PartJob) -> PartResult:
-    """Read a part on a worker. Temporary files are in the worker's own folder, which is cleared if
+    """Meter a part on a worker. Temporary files are in the worker's own folder, which is cleared if
     it dies. Raises LedgerError or OSError."""
     from distributed import get_worker
 
-    lines: list[tuple[str, str]] = []
+    target = MeteredPart(job.secret, part.file.name)
+    replay = Replay(
+        ledger=target, node=job.node, commits=Commits(), lookup=lambda _: {}, url=job.url
+    )
     folder = get_worker().local_directory
-    with tempfile.TemporaryDirectory(prefix="tokentee-part-", dir=folder) as temporary:
-        root = Path(temporary)
-        prices = None
-        if job.prices is not None:
-            prices = root / "prices.toml"
-            prices.write_text(job.prices)
-        ledger = root / "part.sqlite3"
-        url = f"sqlite:///{ledger}"
-        engine = db.ensure(url)
-        secret.store(engine, job.secret)
-        engine.dispose()
-        own = ReplayJob(ledger_url=url, url=job.url, prices=str(prices) if prices else None)
-        with on_this_machine(part.file, root) as path:
-            with opened(
-                own,
-                log=lambda level, line: lines.append((level, line)),
-                node=job.node,
-                has_companions=False,  # the target has its own sums and budgets
-            ) as replay:
-                replay.read(part, path)
-            tally = replay.tally
-            # Messages use the caller's name of the file.
-            tally.unreadable = [
-                replace(one, where=one.where.replace(str(path), part.file.name, 1))
-                for one in tally.unreadable
-            ]
-        _empty_wal(url)
-        packed = zstandard.compress(ledger.read_bytes(), 3)
-    if len(packed) > RESULT_BYTES_MAX:
-        raise LedgerError(
-            f"{part.file.name} holds too many exchanges for one part: cut it into smaller files"
-        )
-    return PartResult(ledger=packed, tally=tally, lines=lines)
-
-
-def _empty_wal(url: str) -> None:
-    """Move the WAL into the ledger, so that it is one file."""
-    engine = db.open_existing(url)
-    pooled = engine.raw_connection()
-    try:
-        connection = pooled.driver_connection
-        assert connection is not None
-        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        assert not busy, "no other connection has the ledger of a part open"
-    finally:
-        pooled.close()
-        engine.dispose()
+    with (
+        tempfile.TemporaryDirectory(prefix="tokentee-part-", dir=folder) as temporary,
+        on_this_machine(part.file, Path(temporary)) as path,
+    ):
+        replay.read(part, path)
+    replay.collect(0)
+    target.pack()
+    tally = replay.tally
+    tally.new = 0  # the caller counts what the ledger did not have
+    tally.by_dialect.clear()
+    # Messages use the caller's name of the file.
+    tally.unreadable = [
+        replace(one, where=one.where.replace(str(path), part.file.name, 1))
+        for one in tally.unreadable
+    ]
+    return PartResult(metered=target.packed, tally=tally)

@@ -79,8 +79,6 @@ BOUNDS = {
     "telemetry/observer.py Observer._queue": "QUEUE_MAX",
     "ledger/maintenance/known.py KnownExchanges._close": "one for each ledger that is read",
     "ledger/maintenance/known.py KnownExchanges._lookups": "the same",
-    "ledger/maintenance/partial.py PartsMerger._places": "one for each process of a replay",
-    "ledger/maintenance/partial.py PartsMerger.merged.new": "the dialects and outcomes there are",
     "ledger/model/providers.py ProviderTable._globs": "the rows of the table",
     "ledger/model/providers.py ProviderTable._suffixes": "the rows of the table",
     "ledger/pricing/prices.py PriceBook._sheets": "SHEETS_MAX of MODEL_LENGTH_MAX",
