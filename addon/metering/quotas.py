@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from ledger.model.exchange import ERROR_STATUS_MIN, Quota, QuotaKind
+from ledger.model.exchange import ERROR_STATUS_MIN, Quota, QuotaKind, window_label
 from ledger.model.money import decimal_of
 
 HEADERS_MAX = 1000
@@ -231,7 +231,7 @@ def _codex(slot: str, limit: str, fields: _Fields, now: datetime) -> Quota | Non
         resets_at = _later(_number(fields.get("reset-after-seconds")), now)
     if used is None or (not used and minutes is None and resets_at is None):
         return None  # codex-rs, too, takes a slot without a figure as absent
-    name = _label(minutes) if minutes else slot
+    name = window_label(minutes) if minutes else slot
     return _quota(
         window=f"{name} {limit}" if limit else name,
         window_name=f"{limit}-{slot}" if limit else slot,
@@ -253,7 +253,7 @@ def _copilot(name: str, _limit: str, fields: _Fields, now: datetime) -> Quota | 
     used = 100 - remaining if remaining is not None and remaining <= 100 else None
     window = name.partition("-")[2]
     return _quota(
-        window=_label(minutes) if minutes else window,
+        window=window_label(minutes) if minutes else window,
         window_name=window,
         window_minutes=minutes,
         kind=QuotaKind.PLAN,
@@ -356,9 +356,3 @@ def _seconds(text: str | None) -> Decimal | None:
     parts = (Decimal(each or 0) for each in match.groups())
     scales = (Decimal(86400), Decimal(3600), Decimal(60), Decimal(1), Decimal("0.001"))
     return sum((part * scale for part, scale in zip(parts, scales, strict=True)), Decimal(0))
-
-
-def _label(minutes: int) -> str:
-    """300 -> `5h`, 10080 -> `7d`, 90 -> `90m`."""
-    unit = next(unit for unit, size in MINUTES_IN.items() if minutes % size == 0)
-    return f"{minutes // MINUTES_IN[unit]}{unit}"

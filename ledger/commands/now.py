@@ -184,6 +184,13 @@ def limits(
             "--plans", help="By month: what each plan covered at list prices, against its price."
         ),
     ] = False,
+    value: Annotated[
+        bool,
+        typer.Option(
+            "--value",
+            help="What one percent of each plan's window buys, and what was not recorded.",
+        ),
+    ] = False,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -196,6 +203,9 @@ def limits(
     """
     if plans:
         _plans(form, key, provider, names, ledger)
+        return
+    if value:
+        _values(form, key, provider, ledger)
         return
     from ledger.figures import limits as figures
     from ledger.figures.queries import existing_ledger
@@ -235,3 +245,20 @@ def _plans(
         print_line(plans.METHOD if months else "no plan covers a recorded request")
         if any(each.picousd_per_month is None for each in months):
             print_line("[[plan]] with usd_per_month in the names file gives a plan its price")
+
+
+def _values(form: Form, key: str | None, provider: str | None, ledger: str | None) -> None:
+    from ledger.figures.limit_values import limit_values
+    from ledger.figures.queries import existing_ledger
+    from ledger.reports import limits_text
+
+    with existing_ledger(ledger) as engine:
+        found = limit_values(engine, datetime.now(UTC), key=key, provider=provider)
+    document = [row for each in found for row in each.as_json()]
+    write(form, limits_text.value_table(found), document, "What a percent buys")
+    if form == "table":
+        for note in limits_text.value_notes(found):
+            print_line(note)
+        print_line(
+            limits_text.VALUE_METHOD if found else "no plan's answer has stated a used share"
+        )

@@ -5,9 +5,13 @@ Figures of one limit belong together if provider, account (or else key), kind an
 same. A window of a plan begins anew at its reset; figures from before that belong to an earlier
 window, and only the last window is looked at.
 
-Shares. The change of the used share from one answer to the next is shared over the sessions whose
-requests were answered in that time, by their list value. So the shares add up to the last figure
-less the first; what was used before the first answer belongs to nobody.
+Shares, where it is not known what a percent buys: the change of the used share from one answer to
+the next is shared over the sessions whose requests were answered in that time, by their list value.
+So the shares add up to the last figure less the first; what was used before the first answer belongs
+to nobody.
+
+Where it is known (`percent_value`), a session's share is what its requests bought, and use that was
+not recorded belongs to nobody, too. It also tells the pace between two whole percents.
 """
 
 from collections import defaultdict
@@ -19,7 +23,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.exchange import ERROR_STATUS_MIN, PPM
+from ledger.figures import percent_value
+from ledger.figures.percent_value import Use
+from ledger.model.exchange import ERROR_STATUS_MIN, PPM, window_label
+from ledger.model.money import PICOUSD_PER_USD
 from ledger.store.scope import requests, snapshot
 from ledger.store.tables import exchanges, quotas
 
@@ -34,6 +41,14 @@ LIMITS_MAX = 1_000
 """Limits that are shown, those of the newest answers."""
 ROWS_MAX = 20_000
 """Figures of one limit that are read, the newest first."""
+USES_MAX = 100_000
+"""Requests beside them that are read, the newest first."""
+RECENT = 200
+"""Figures from which it is told what a percent buys now: fifteen minutes of a busy window have 20,
+and more take more time than `tokentee limits` has."""
+PERCENT = PPM // 100
+NO_AMOUNTS = (0,) * len(percent_value.KINDS)
+NO_KINDS: Mapping[str, Sequence[int]] = {}
 
 
 class Figure(NamedTuple):
@@ -53,10 +68,11 @@ class Spent(NamedTuple):
     """When its answer arrived."""
     session: str | None
     value_picousd: int
-    """At list prices."""
+    """At list prices; 0: not known."""
     exchange_id: str
     is_answered: bool
     """Whether its answer was no error, so that it stated the limit."""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,20 +123,26 @@ class Limit:
 
 
 def limits(
-    engine: Engine, now: datetime, *, key: str | None = None, provider: str | None = None
+    engine: Engine,
+    now: datetime,
+    *,
+    key: str | None = None,
+    provider: str | None = None,
+    are_shared: bool = True,
 ) -> list[Limit]:
     """The limits of a ledger, plans first, by provider and length.
 
     `key`: a fingerprint, its beginning, or the last characters of the key, whose account's limits
-    are meant.
+    are meant. Without `are_shared`, `full_at` and `shares_ppm` are not worked out, which takes most
+    of the time.
     """
     with snapshot(engine) as connection:
         if not sa.inspect(connection).has_table(quotas.name):
             return []
-        groups = _groups(connection, now, key, provider)
-        found = [_limit(connection, rows, now) for rows in groups]
+        groups = groups_of(connection, now, key, provider)
+        limits = [_limit(connection, rows, now, are_shared=are_shared) for rows in groups]
     return sorted(
-        found, key=lambda one: (one.kind, one.provider, one.window_minutes or 0, one.window)
+        limits, key=lambda one: (one.kind, one.provider, one.window_minutes or 0, one.window)
     )
 
 
@@ -130,11 +152,23 @@ def has_any(engine: Engine) -> bool:
         return connection.execute(sa.select(quotas.c.kind).limit(1)).first() is not None
 
 
-def _groups(
-    connection: Connection, now: datetime, key: str | None, provider: str | None
+def label_of(window: str, minutes: int | None) -> str:
+    """The name of a stored window: older rows have `299m` and `10079m` for `5h` and `7d`."""
+    length, blank, family = window.partition(" ")
+    is_length = minutes is not None and length == f"{minutes}m"
+    return f"{window_label(minutes)}{blank}{family}" if is_length and minutes else window
+
+
+def groups_of(
+    connection: Connection,
+    now: datetime,
+    key: str | None,
+    provider: str | None,
+    *,
+    since: timedelta = PLANS_SHOWN,
 ) -> Iterator[list[Any]]:
-    """Rows of each limit that is shown, the earliest first: of a plan those of its last window, of
-    a rate the last one. Each limit is read for itself, so that none pushes out another."""
+    """Rows of each limit that is shown, the earliest first: of a plan those `since`, of a rate the
+    last one. Each limit is read for itself, so that none pushes out another."""
     q = quotas.c
     # A key states its rates with every answer: only the last ones are read.
     is_shown = sa.or_(
@@ -159,42 +193,53 @@ def _groups(
     place = sa.func.row_number().over(partition_by=names, order_by=newest)
     ranked = sa.select(quotas, place.label("place")).where(*conditions).subquery()
     r = ranked.c
-    lasts = connection.execute(
+    lasts: dict[tuple[str, ...], list[Any]] = defaultdict(list)
+    for row in connection.execute(
         sa.select(ranked).where(r.place == 1).order_by(r.observed_at.desc()).limit(LIMITS_MAX)
-    ).all()
-    for last in lasts:
-        if last.kind != "plan":
-            yield [last]
+    ):
+        label = label_of(row.window, row.window_minutes)
+        lasts[row.provider, row.holder, row.kind, label].append(row)
+    for (its_provider, holder, kind, _), rows in lasts.items():
+        if kind != "plan":
+            yield rows[:1]
             continue
-        begin = now - PLANS_SHOWN
-        if last.resets_at is not None and last.window_minutes is not None:
-            window = timedelta(minutes=last.window_minutes) + RESET_TOLERANCE
-            begin = max(begin, min(last.resets_at - window, last.observed_at))
-        is_same = [
-            name == getattr(last, name.name) for name in (q.kind, q.provider, q.holder, q.window)
-        ]
-        rows = connection.execute(
+        stored = connection.execute(
             sa.select(quotas)
-            .where(*is_same, q.observed_at >= begin)
+            .where(q.kind == kind, q.provider == its_provider, q.holder == holder)
+            .where(q.window.in_([row.window for row in rows]), q.observed_at >= now - since)
             .order_by(*newest)
             .limit(ROWS_MAX)
         ).all()
-        yield [*reversed(rows)]
+        yield [*reversed(stored)]
 
 
-def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
+def _limit(
+    connection: Connection, rows: Sequence[Any], now: datetime, *, are_shared: bool
+) -> Limit:
     last = rows[-1]
-    is_plan = last.kind == "plan"
-    figures = window_of(
-        [Figure(row.observed_at, row.used_ppm, row.resets_at, row.exchange_id) for row in rows]
-    )
+    windows = windows_of(rows)
+    figures = windows[-1] if windows else []
     is_reset = last.resets_at is not None and last.resets_at <= now
-    spent = _spent(connection, last, figures) if is_plan and len(figures) > 1 else []
+    full, shared = None, {}
+    if are_shared and last.kind == "plan" and not is_reset and len(figures) > 1:
+        requests_of = requests_beside(
+            connection,
+            last,
+            rows[-RECENT].observed_at if len(rows) > RECENT else rows[0].observed_at,
+        )
+        begin, end = figures[0].observed_at, figures[-1].observed_at
+        spent = [each.spent for each in requests_of if begin < each.spent.at <= end]
+        estimate = percent_value.estimate(
+            percents_of(windows, last.window_minutes)[-RECENT:], [each.use for each in requests_of]
+        )
+        bought = bought_ppm(estimate, spent)
+        full = full_at(figures, last.resets_at, now, recorded_ppm=sum(bought.values()))
+        shared = bought_shares(figures, bought) if bought else shares(figures, spent)
     return Limit(
         provider=last.provider,
         holder=last.holder,
         key=last.key_fingerprint,
-        window=last.window,
+        window=label_of(last.window, last.window_minutes),
         window_minutes=last.window_minutes,
         kind=last.kind,
         used_ppm=None if is_reset else last.used_ppm,
@@ -203,38 +248,75 @@ def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
         resets_at=last.resets_at,
         status="reset" if is_reset else last.status,
         observed_at=last.observed_at,
-        full_at=None if is_reset or not is_plan else full_at(figures, last.resets_at, now),
-        shares_ppm={} if is_reset else shares(figures, spent),
+        full_at=full,
+        shares_ppm=shared,
     )
 
 
-def window_of(figures: Sequence[Figure]) -> list[Figure]:
-    """The figures since the last reset, the earliest first; those without a share left out."""
-    known = [each for each in figures if each.used_ppm is not None]
-    begin = 0
-    for at in range(1, len(known)):
-        before, now = known[at - 1], known[at]
-        has_reset = before.resets_at is not None and before.resets_at <= now.observed_at
-        fell = (now.used_ppm or 0) < (before.used_ppm or 0)
-        moved = (
-            before.resets_at is not None
-            and now.resets_at is not None
-            and abs(now.resets_at - before.resets_at) >= RESET_TOLERANCE
-        )
-        if has_reset or (fell and (moved or now.resets_at is None)):
-            begin = at
-    return known[begin:]
+def windows_of(rows: Sequence[Any]) -> list[list[Figure]]:
+    """The figures by window, the earliest first; those without a share are left out. `rows`: of
+    `quotas`, or figures."""
+    windows: list[list[Figure]] = []
+    before: Figure | None = None
+    for row in rows:
+        if row.used_ppm is None:
+            continue
+        now = Figure(row.observed_at, row.used_ppm, row.resets_at, row.exchange_id)
+        if before is None or _has_reset(before, now):
+            windows.append([])
+        windows[-1].append(now)
+        before = now
+    return windows
+
+
+def _has_reset(before: Figure, now: Figure) -> bool:
+    if before.resets_at is not None and before.resets_at <= now.observed_at:
+        return True
+    moved = (
+        before.resets_at is not None
+        and now.resets_at is not None
+        and abs(now.resets_at - before.resets_at) >= RESET_TOLERANCE
+    )
+    fell = (now.used_ppm or 0) < (before.used_ppm or 0)
+    return fell and (moved or now.resets_at is None)
+
+
+def percents_of(
+    windows: Sequence[Sequence[Figure]], minutes: int | None
+) -> list[percent_value.Figure]:
+    """The figures as `percent_value` takes them."""
+    found = []
+    for window in windows:
+        begin, reset = window[0].observed_at, window[0].resets_at
+        if reset is not None and minutes is not None:
+            begin = min(begin, reset - timedelta(minutes=minutes))
+        found += [
+            percent_value.Figure(
+                each.observed_at.timestamp(), (each.used_ppm or 0) / PERCENT, begin.timestamp()
+            )
+            for each in window
+        ]
+    return found
 
 
 def full_at(
-    figures: Sequence[Figure], resets_at: datetime | None, now: datetime
+    figures: Sequence[Figure],
+    resets_at: datetime | None,
+    now: datetime,
+    *,
+    recorded_ppm: int = 0,
 ) -> datetime | None:
     """When the limit is used up at the mean pace since the first of these figures; None: not before
-    its reset, or not within a year. A limit that is used up has been so since the last figure."""
+    its reset, or not within a year. A limit that is used up has been so since the last figure.
+
+    `recorded_ppm`: what the recorded requests bought in that time, which counts as far as whole
+    percents leave it open; 0: not known."""
     if len(figures) < 2:
         return None
     first, last = figures[0], figures[-1]
     used = (last.used_ppm or 0) - (first.used_ppm or 0)
+    if recorded_ppm:
+        used = min(max(recorded_ppm, used - PERCENT), used + PERCENT)
     passed = now - first.observed_at
     left = PPM - (last.used_ppm or 0)
     if used <= 0 or passed <= timedelta():
@@ -295,28 +377,86 @@ def _parts(
     return parts
 
 
-def _spent(connection: Connection, last: Any, figures: Sequence[Figure]) -> list[Spent]:
-    """The requests of the limit's holder between its first figure and its last."""
+def bought_ppm(estimate: percent_value.Estimate, spent: Sequence[Spent]) -> dict[str | None, int]:
+    """What the requests of each session bought, in millionths of the limit; empty: not known."""
+    found: dict[str | None, float] = defaultdict(float)
+    for each in spent:
+        value = estimate.models.get(each.model, estimate.value).usd or estimate.value.usd
+        if value is None:
+            return {}
+        found[each.session] += each.value_picousd / PICOUSD_PER_USD / value * PERCENT
+    return {session: round(part) for session, part in found.items()}
+
+
+def bought_shares(
+    figures: Sequence[Figure], bought: Mapping[str | None, int]
+) -> dict[str | None, int]:
+    """The same, the largest first, and all together no more than whole percents leave open."""
+    most = (figures[-1].used_ppm or 0) - (figures[0].used_ppm or 0) + PERCENT
+    whole = sum(bought.values())
+    parts = {each: part * most // whole if whole > most else part for each, part in bought.items()}
+    ranked = sorted(parts.items(), key=lambda item: (-item[1], item[0] or ""))
+    return {session: part for session, part in ranked if part > 0}
+
+
+class Beside(NamedTuple):
+    """A request beside the figures of a limit."""
+
+    spent: Spent
+    use: Use
+
+
+def requests_beside(
+    connection: Connection,
+    last: Any,
+    since: datetime,
+    kinds: Mapping[str, Sequence[int]] = NO_KINDS,
+) -> list[Beside]:
+    """The requests of a limit's holder that arrived from then on until its last figure, the earliest
+    first. `kinds`: the list value of each by `percent_value.KINDS`."""
     r = requests.c
     arrived = sa.func.coalesce(r.first_byte_at, r.settled_at, r.opened_at)
     holder = sa.func.coalesce(r.account, r.key_fingerprint, "")
-    begin, end = figures[0].observed_at, figures[-1].observed_at
+    tokens = (r.input_tokens, r.cache_read_tokens, r.cache_write_tokens, r.output_tokens)
     rows = connection.execute(
-        sa.select(arrived, r.session_id, r.list_value_picousd, r.id, r.http_status)
+        sa.select(
+            arrived.label("arrived"),
+            sa.func.coalesce(r.settled_at, arrived).label("ended"),
+            *(r.session_id, r.model, r.list_value_picousd, r.id, r.http_status, r.billing),
+            *tokens,
+        )
         .where(
             r.provider == last.provider,
             holder == last.holder,
-            r.opened_at > begin - timedelta(days=1),
-            r.opened_at <= end,
-            arrived > begin,
-            arrived <= end,
+            r.opened_at > since - timedelta(days=1),
+            r.opened_at <= last.observed_at,
+            arrived >= since,
+            arrived <= last.observed_at,
         )
-        .order_by(arrived, r.id)
-    )
-    return [
-        Spent(at, session, int(value or 0), one, status is not None and status < ERROR_STATUS_MIN)
-        for at, session, value, one, status in rows
-    ]
+        .order_by(arrived.desc(), r.id.desc())
+        .limit(USES_MAX)
+    ).all()
+    found = []
+    for row in reversed(rows):
+        value = row.list_value_picousd
+        status = row.http_status
+        is_answered = status is not None and status < ERROR_STATUS_MIN
+        # An error uses nothing, and a free request neither.
+        is_used = value is not None or (row.billing != "free" and (status is None or is_answered))
+        spent = Spent(
+            row.arrived, row.session_id, int(value or 0), row.id, is_answered, row.model or ""
+        )
+        use = Use(
+            arrived_at=row.arrived.timestamp(),
+            ended_at=row.ended.timestamp(),
+            model=row.model or "",
+            usd=int(value or 0) / PICOUSD_PER_USD if value is not None or not is_used else None,
+            usd_of_kind=tuple(each / PICOUSD_PER_USD for each in kinds.get(row.id, NO_AMOUNTS)),
+            tokens=tuple(row)[-len(tokens) :],
+            is_answered=is_answered,
+        )
+        found.append(Beside(spent, use))
+    return found
 
 
 def _text(moment: datetime | None) -> str | None:

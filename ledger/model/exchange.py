@@ -44,6 +44,20 @@ class Quota(Struct, frozen=True, kw_only=True):
     resets_at: datetime | None = None
 
 
+_UNITS = (("d", 1440), ("h", 60))
+_NEAR = 50
+"""A window that a fiftieth of its length makes whole hours or days: 299 minutes are five hours."""
+
+
+def window_label(minutes: int) -> str:
+    """The length of a window as people name it: 299 -> `5h`, 10 079 -> `7d`, 90 -> `90m`."""
+    for unit, size in _UNITS:
+        number = (minutes + size // 2) // size
+        if number and abs(minutes - number * size) * _NEAR <= minutes:
+            return f"{number}{unit}"
+    return f"{minutes}m"
+
+
 PPM = 1_000_000
 QUOTA_KEY = ("opened_at", "exchange_id", "kind", "window")
 """Of a row: one exchange states a window once."""

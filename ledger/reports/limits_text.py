@@ -2,17 +2,24 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
+from ledger.figures.limit_values import LimitValue
 from ledger.figures.limits import Limit
 from ledger.figures.plans import PlanMonth
-from ledger.reports.layout import Column, Table, amount_of, layout
+from ledger.reports.layout import Amount, Column, Table, amount_of, layout
 from ledger.text.figures import percent, until_text
 from ledger.text.printable import printable
 
 METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
+VALUE_METHOD = (
+    "1% buys: list value of recorded requests, the true value between the two ends with 90%; "
+    "unrecorded: used where nothing was recorded (another device, the web page)"
+)
 SESSIONS_MAX = 3
+SPANS_SHOWN = 5
+"""Spans of unrecorded use that are named, of each limit."""
 LINE_MAX = 3
 """Windows of the one line."""
 
@@ -26,6 +33,72 @@ def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
     if any(each.full_at for each in found):
         lines += textwrap.wrap(METHOD, max(width, 20))
     return lines
+
+
+def value_table(values: Sequence[LimitValue]) -> Table:
+    """What a percent buys, of each limit over all models and of each; `notes` has the rest."""
+    headings = (
+        *("Provider", "Account", "Window", "Model", "1% buys", "From", "To", "Rises"),
+        *("Recorded", "Unrecorded"),
+    )
+    drops = (3, 5, 0, 0, 0, 1, 1, 4, 2, 2)
+    return Table(
+        columns=tuple(
+            Column(name=name, heading=name, is_number=place > 3, drop=drops[place])
+            for place, name in enumerate(headings)
+        ),
+        rows=tuple(
+            (
+                each.provider,
+                each.holder[:8],
+                each.window,
+                model or "(all)",
+                *(None if usd is None else Amount(picousd=round(usd * 10**12)) for usd in value),
+                each.estimate.intervals if model is None else None,
+                None if percent is None else f"{percent:.0f}%",
+                None if model or unrecorded is None else f"{unrecorded:.0f}%",
+            )
+            for each in values
+            for unrecorded in [each.unrecorded_percent]
+            for model, value, percent in (
+                (None, each.estimate.value, each.estimate.recorded),
+                *(
+                    (model, value, each.estimate.percent_of_model[model])
+                    for model, value in each.estimate.models.items()
+                    if len(each.estimate.models) > 1
+                ),
+            )
+        ),
+    )
+
+
+def value_notes(values: Sequence[LimitValue]) -> Iterator[str]:
+    """What the table has no column for: why a value is not known, changes, unrecorded use, and how
+    the kinds of tokens count."""
+    for each in values:
+        known, name = each.estimate, f"{each.provider} {each.window}"
+        if known.why:
+            yield f"{name}: not known yet: {known.why}"
+        for change in known.changes:
+            yield (
+                f"{name}: changed on {_day(change.at):%Y-%m-%d}: a percent bought "
+                f"${change.before:.4g} before and ${change.after:.4g} since"
+            )
+        largest = sorted(known.unrecorded, key=lambda span: -span.percent)[:SPANS_SHOWN]
+        for span in sorted(largest):
+            yield (
+                f"{name}: {span.percent:.1f}% unrecorded between {_day(span.since):%Y-%m-%d %H:%M} "
+                f"and {_day(span.until):%Y-%m-%d %H:%M} UTC"
+            )
+        if (more := len(known.unrecorded) - len(largest)) > 0:
+            yield f"{name}: {more:,} smaller spans of unrecorded use"
+        for kind, (low, high) in known.kinds.items():
+            counts = f"counts {low:.2f} to {high:.2f} times its list price"
+            yield f"{name}: {kind.replace('_', ' ')} {counts}"
+
+
+def _day(moment: float) -> datetime:
+    return datetime.fromtimestamp(moment, UTC)
 
 
 def plan_table(months: Sequence[PlanMonth]) -> Table:

@@ -257,7 +257,7 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets)
     at = [NOON + timedelta(minutes=n) for n in range(len(drawn))]
     reset = FIRST_RESET if resets else None
     figures = [Figure(at[n], ppm, reset, str(n)) for n, (ppm, _, _) in enumerate(drawn)]
-    window = limits.window_of(figures)
+    window = limits.windows_of(figures)[-1]
     begin = len(figures) - len(window)
     spent = [
         Spent(at[n], session, value, str(n), n not in refused)
