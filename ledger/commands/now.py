@@ -1,4 +1,4 @@
-"""Wiring. What is now: `tokentee top`, running requests, live, once, or as one line; `statusline`,
+"""Wiring. What is now: `tokentee top`, running requests, live or once; `statusline`,
 one line for agents, tmux and prompts; `limits`, what answers stated of limits, and who used them.
 """
 
@@ -37,9 +37,6 @@ at most, however many requests the day has."""
 def top(
     *,
     once: Annotated[bool, typer.Option("--once", help="Print it once, and end.")] = False,
-    line: Annotated[
-        bool, typer.Option("--line", help="One line for a status bar, once, and end.")
-    ] = False,
     only: Only = None,
     timezone: TimezoneOption = None,
     names: NamesOption = None,
@@ -52,7 +49,7 @@ def top(
     """
     from ledger.figures.activity import take
     from ledger.figures.queries import existing_ledger
-    from ledger.reports.activity_text import lines, one_line
+    from ledger.reports.activity_text import lines
 
     scope = scope_of(None, None, only, names, timezone)
     with existing_ledger(ledger) as engine:
@@ -60,9 +57,7 @@ def top(
         def ask() -> "Activity":
             return take(engine, scope, datetime.now(UTC))
 
-        if line:
-            sys.stdout.write(f"{one_line(ask())}\n")
-        elif once or not sys.stdout.isatty():
+        if once or not sys.stdout.isatty():
             screen = console()
             screen.print(_styled(lines(ask(), screen.width)), soft_wrap=True)
         else:
@@ -112,6 +107,8 @@ def _live(ask: "Callable[[], Activity]") -> None:
 
 INPUT_BYTES_MAX = 256 * 1024
 """Claude Code writes some kilobytes."""
+CONTEXT_MAX = 10**9
+"""No context window has as many tokens."""
 
 
 def statusline(
@@ -123,42 +120,45 @@ def statusline(
     timezone: TimezoneOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """One line: the session's requests and cost, today's cost, and limits.
+    """One line: $/h, plan windows and the time left in them, share of the context, cost, model.
 
-    Claude Code calls it with JSON on standard input, if its settings.json has "statusLine":
-    {"type": "command", "command": "tokentee statusline"}. tmux: #(tokentee statusline). Without a
-    ledger it prints why, and ends with 0: a status line must not break its prompt.
+    $/h is what the session's last hour cost, or its list value on a plan. Claude Code calls it with
+    JSON on standard input, if its settings.json has "statusLine": {"type": "command", "command":
+    "tokentee statusline"}; this also says how large the context window is. tmux:
+    #(tokentee statusline). Without a ledger it prints why, and ends with 0: a status line must not
+    break its prompt.
     """
-    from ledger.figures.activity import take
-    from ledger.figures.queries import existing_ledger, totals
+    from ledger.figures.activity import status
+    from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.reports.activity_text import status_line
-    from ledger.store.scope import Scope
     from ledger.text.printable import printable
 
-    session = session or _session_on_input()
-    now = datetime.now(UTC)
+    told = _on_input()
+    named = told.get("session_id")
+    session = session or (named if isinstance(named, str) and named else None)
+    context = told.get("context_window")
+    size = context.get("context_window_size") if isinstance(context, dict) else None
+    size = size if type(size) is int and 0 < size < CONTEXT_MAX else None
     try:
         with existing_ledger(ledger) as engine:
-            activity = take(engine, scope_of(None, None, None, timezone=timezone), now)
-            of_session = totals(engine, Scope(only=(("session", session),))) if session else None
+            scope = scope_of(None, None, None, timezone=timezone)
+            line = status_line(status(engine, scope, session, datetime.now(UTC)), size)
     except LedgerError as error:
         why = printable(str(error).partition("\n")[0])
-        typer.echo(f"tokentee: {why[:100]}")
-        return
-    typer.echo(status_line(activity, of_session))
+        line = f"tokentee: {why[:100]}"
+    typer.echo(line)
 
 
-def _session_on_input() -> str | None:
-    """What standard input names, if it is no terminal."""
+def _on_input() -> dict[str, Any]:
+    """The JSON object on standard input, if it is no terminal; empty: there is none."""
     try:
         if sys.stdin is None or sys.stdin.isatty():
-            return None
-        found: Any = json.loads(sys.stdin.read(INPUT_BYTES_MAX))
-    except (OSError, ValueError):
-        return None
-    name = found.get("session_id") if isinstance(found, dict) else None
-    return name if isinstance(name, str) and name else None
+            return {}
+        told: Any = json.loads(sys.stdin.read(INPUT_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 LIMITS_EVERY_SECONDS = 5.0
@@ -175,9 +175,6 @@ def limits(
     ] = None,
     form: Form = "table",
     watch: Annotated[bool, typer.Option("--watch", help="Print again until Ctrl-C.")] = False,
-    line: Annotated[
-        bool, typer.Option("--line", help="One line for a status bar: the fullest plan windows.")
-    ] = False,
     plans: Annotated[
         bool,
         typer.Option(
@@ -215,9 +212,7 @@ def limits(
         while True:
             now = datetime.now(UTC)
             found = figures.limits(engine, now, key=key, provider=provider)
-            if line:
-                sys.stdout.write(f"{limits_text.one_line(found, now)}\n")
-            elif form == "json":
+            if form == "json":
                 sys.stdout.write(f"{json.dumps([each.as_json() for each in found])}\n")
             else:
                 text = limits_text.lines(found, now, console().width)

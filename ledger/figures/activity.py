@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import Figures, Key
 from ledger.figures.limits import Limit, limits
-from ledger.figures.queries import groups_of, opened
+from ledger.figures.queries import groups_of, opened, totals
 from ledger.store.engines.urls import file_of
 from ledger.store.processes import nodes
 from ledger.store.scope import Scope, conditions, requests, snapshot
@@ -76,6 +76,52 @@ def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
         sessions=_by(found, 0),
         models=_by(found, 1),
         limits=tuple(each for each in limits(engine, now) if each.kind == "plan"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a status line shows. None: not known."""
+
+    now: datetime
+    today: Figures
+    session: Figures | None
+    """None: no session is named, or it has no request."""
+    last_hour: Figures | None
+    """Of the session."""
+    model: str | None
+    """Of the session's last answer."""
+    context_tokens: int | None
+    """What its next request sends at least: the input and the output of that answer."""
+    limits: tuple[Limit, ...]
+    """Of plans, without `full_at`."""
+
+
+def status(engine: Engine, scope: Scope, session: str | None, now: datetime) -> Status:
+    """The status of a session, and of today in the scope's zone."""
+    today = day_of(now.astimezone(scope.zone or UTC))
+    of_today = replace(scope, since=today.start.astimezone(UTC), until=today.end.astimezone(UTC))
+    whole = hour = last = None
+    if session is not None:
+        its = replace(scope, only=(*scope.only, ("session", session)))
+        whole = totals(engine, its)
+        hour = totals(engine, replace(its, since=now - timedelta(hours=1)))
+        r = requests.c
+        with snapshot(engine) as connection:
+            last = connection.execute(
+                sa.select(r.model, r.input_tokens, r.output_tokens)
+                .where(r.session_id == session, r.input_tokens.is_not(None))
+                .order_by(r.opened_at.desc(), r.id.desc())
+                .limit(1)
+            ).first()
+    return Status(
+        now=now,
+        today=totals(engine, of_today),
+        session=whole if whole and whole.requests else None,
+        last_hour=hour,
+        model=last.model if last else None,
+        context_tokens=last.input_tokens + (last.output_tokens or 0) if last else None,
+        limits=tuple(each for each in limits(engine, now, are_shared=False) if each.kind == "plan"),
     )
 
 

@@ -13,7 +13,7 @@ from ledger.figures.percent_value import KINDS, Estimate, Use, Value
 from ledger.store.adding_up import charged
 from ledger.store.schema.charged import sum_of
 from ledger.store.scope import requests, snapshot
-from ledger.store.tables import charges, quotas
+from ledger.store.tables import current_charges, quotas
 
 HISTORY = timedelta(weeks=13)
 """What is older is not looked at."""
@@ -151,14 +151,15 @@ def limit_values(
 
 def _kinds(connection: Connection, last: Any, since: datetime) -> dict[str, list[int]]:
     """The list value of each request of a limit's holder, by kind of token."""
-    r, c = requests.c, charges.alias("c")
+    r, c = requests.c, current_charges.c
+    amount = sa.literal_column(sum_of("current_charges.amount_picousd"), sa.BigInteger)
     rows = connection.execute(
-        sa.select(r.id, c.c.line, sa.literal_column(sum_of("c.amount_picousd"), sa.BigInteger))
-        .select_from(charged(c))
+        sa.select(r.id, c.line, amount)
+        .select_from(charged())
         .where(r.provider == last.provider, r.opened_at > since - timedelta(days=1))
         .where(sa.func.coalesce(r.account, r.key_fingerprint, "") == last.holder)
-        .where(c.c.line.in_([*_KIND_OF, "uncached_input"]), c.c.amount_picousd.is_not(None))
-        .group_by(r.id, c.c.line)
+        .where(c.line.in_([*_KIND_OF, "uncached_input"]), c.amount_picousd.is_not(None))
+        .group_by(r.id, c.line)
     )
     found: dict[str, list[int]] = {}
     for name, line, amount in rows:

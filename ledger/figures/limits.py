@@ -6,9 +6,9 @@ same. A window of a plan begins anew at its reset; figures from before that belo
 window, and only the last window is looked at.
 
 Shares, where it is not known what a percent buys: the change of the used share from one answer to
-the next is shared over the sessions whose requests were answered in that time, by their list value.
-So the shares add up to the last figure less the first; what was used before the first answer belongs
-to nobody.
+the next is shared over the sessions whose requests were answered in that time, by their list
+value. So the shares add up to the last figure less the first; what was used before the first answer
+belongs to nobody.
 
 Where it is known (`percent_value`), a session's share is what its requests bought, and use that was
 not recorded belongs to nobody, too. It also tells the pace between two whole percents.
@@ -230,7 +230,8 @@ def _limit(
         begin, end = figures[0].observed_at, figures[-1].observed_at
         spent = [each.spent for each in requests_of if begin < each.spent.at <= end]
         estimate = percent_value.estimate(
-            percents_of(windows, last.window_minutes)[-RECENT:], [each.use for each in requests_of]
+            percents_of(windows, last.window_minutes)[-RECENT:],
+            [each.use for each in requests_of],
         )
         bought = bought_ppm(estimate, spent)
         full = full_at(figures, last.resets_at, now, recorded_ppm=sum(bought.values()))
@@ -412,7 +413,7 @@ def requests_beside(
     since: datetime,
     kinds: Mapping[str, Sequence[int]] = NO_KINDS,
 ) -> list[Beside]:
-    """The requests of a limit's holder that arrived from then on until its last figure, the earliest
+    """The requests of a limit's holder that arrived from then until its last figure, the earliest
     first. `kinds`: the list value of each by `percent_value.KINDS`."""
     r = requests.c
     arrived = sa.func.coalesce(r.first_byte_at, r.settled_at, r.opened_at)

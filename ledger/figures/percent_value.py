@@ -24,9 +24,10 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
+
+from ledger.figures.least_squares import EVEN, Point, Solution, dot, solution, student90
 
 COLUMNS_MAX = 5
 """Columns of models: the dearest have one each, the others share the last."""
@@ -47,10 +48,6 @@ TUKEY = 4.7
 ROUNDS = 8
 ORDER_ROWS = 400
 """The newest figures that choose what a figure holds."""
-PRIOR_FREEDOM = 2
-"""Degrees of freedom that the scatter of an even distribution counts for."""
-EVEN = 1 / 12
-"""The variance of an even distribution of width 1."""
 WIDER = 1.15
 """Intervals are wider by this: the runs are found from the figures that they are measured on."""
 RISES_MIN = 5
@@ -163,29 +160,12 @@ class _Row(NamedTuple):
     nothing, so where it is within a step is no chance."""
 
 
-type _Point = tuple[float, float, list[float]]
-"""Weight, percent, value by column."""
-
-
-def student90(freedom: int) -> float:
-    """The 95 % quantile of Student's t; Cornish and Fisher's expansion from 4 on."""
-    if freedom < 4:
-        return (6.3138, 2.9200, 2.3534)[max(freedom, 1) - 1]
-    z, n = 1.6448536, freedom
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + (z**3 + z) / (4 * n) + second / n**2
-
-
 def _value(rate: float, error: float, freedom: int) -> Value:
     """Of percent for a USD, and its standard error."""
     reach = WIDER * student90(freedom) * error
     if rate <= reach or rate + reach > UNSURE * (rate - reach):
         return UNKNOWN
     return Value(1 / rate, 1 / (rate + reach), 1 / (rate - reach))
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(left, right, strict=True))
 
 
 class _Recorded:
@@ -208,7 +188,7 @@ class _Recorded:
             self._sums[order] = times, sums
 
     def until(self, at: float, order: str) -> tuple[float, ...]:
-        """`own`: of all that arrived until then; `before`: before; `ended`: that ended until then."""
+        """`own`: of all that arrived until then; `before`: before then; `ended`: that ended."""
         times, sums = self._sums["ended_at" if order == "ended" else "arrived_at"]
         return sums[(bisect_left if order == "before" else bisect_right)(times, at)]
 
@@ -254,10 +234,10 @@ def _rows(
 
 def _width(row: _Row, rates: Sequence[float], step: float) -> float:
     """How exactly the use is known at a figure: to what came since the answer before."""
-    return min(step, max(_dot(rates, row.last), step / 100))
+    return min(step, max(dot(rates, row.last), step / 100))
 
 
-def _point(row: _Row, rates: Sequence[float], step: float, *, is_loose: bool = False) -> _Point:
+def _point(row: _Row, rates: Sequence[float], step: float, *, is_loose: bool = False) -> Point:
     """The use passed the figure in the middle of what came since the answer before; where that is a
     step or more, or is not all (`is_loose`), the use is in the middle of the step."""
     width = _width(row, rates, step)
@@ -265,59 +245,6 @@ def _point(row: _Row, rates: Sequence[float], step: float, *, is_loose: bool = F
         return step**-2, row.percent + step / 2, [*row.whole]
     half = [whole - last / 2 for whole, last in zip(row.whole, row.last, strict=True)]
     return width**-2, row.percent, half
-
-
-class _Solution(NamedTuple):
-    """Rates that fit best: percent for a USD by column."""
-
-    rates: list[float]
-    covariance: list[list[float]]
-    freedom: int
-
-    def error(self, weights: Sequence[float]) -> float:
-        """The standard error of a weighted sum of the rates."""
-        return math.sqrt(max(0.0, _dot(weights, [_dot(row, weights) for row in self.covariance])))
-
-
-def _solution(points: Sequence[_Point], freedom: int, common: float) -> _Solution | None:
-    """Weighted least squares through the origin; None: the points do not say. Where there are
-    several columns, a hundredth of a point holds each near the `common` rate."""
-    if not points or freedom < len(points[0][2]):
-        return None
-    size = len(points[0][2])
-    matrix = [
-        [sum(w * x[i] * x[j] for w, _, x in points) for j in range(size)] for i in range(size)
-    ]
-    vector = [sum(w * x[i] * y for w, y, x in points) for i in range(size)]
-    if size > 1 and common > 0:
-        for at in range(size):
-            matrix[at][at] += EVEN / common**2
-            vector[at] += EVEN / common
-    inverse = _inverse(matrix)
-    if inverse is None:
-        return None
-    rates = [_dot(row, vector) for row in inverse]
-    squares = sum(w * (y - _dot(rates, x)) ** 2 for w, y, x in points)
-    freedom += PRIOR_FREEDOM - size
-    scatter = (squares + PRIOR_FREEDOM * EVEN) / freedom
-    return _Solution(rates, [[scatter * value for value in row] for row in inverse], freedom)
-
-
-def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]] | None:
-    """Of a small symmetric matrix (Gauss and Jordan); None: it has none."""
-    size = len(matrix)
-    work = [[*row, *(float(at == other) for other in range(size))] for at, row in enumerate(matrix)]
-    for at in range(size):
-        pivot = max(range(at, size), key=lambda row: abs(work[row][at]))
-        if not abs(work[pivot][at]) > 1e-9 * abs(matrix[at][at]):
-            return None
-        work[at], work[pivot] = work[pivot], work[at]
-        work[at] = [value / work[at][at] for value in work[at]]
-        for other in range(size):
-            if other != at:
-                factor = work[other][at]
-                work[other] = [a - factor * b for a, b in zip(work[other], work[at], strict=True)]
-    return [row[size:] for row in work]
 
 
 def _first_rates(
@@ -329,25 +256,25 @@ def _first_rates(
     rates = [start] * (len(rows[0].whole) if rows else 0)
     trust, error, scatter = 0.6, 1.0, math.inf
     for _ in range(ROUNDS):
-        points: list[_Point] = []
+        points: list[Point] = []
         distances = []
         for before, row in rises:
             (weight_a, a, from_), (weight_b, b, to) = (
                 _point(r, rates, step) for r in (before, row)
             )
             value = [new - old for old, new in zip(from_, to, strict=True)]
-            expected = _dot(rates, value)
+            expected = dot(rates, value)
             spread = math.sqrt(EVEN / weight_a + EVEN / weight_b)
             distances.append(abs(b - a - expected) / spread)
             far = (b - a - expected) / max(spread, trust * expected) / TUKEY
             if abs(far) < 1:
                 points.append(((1 - far**2) ** 2 / spread**2, b - a, value))
-        solution = _solution(points, len(points), start)
-        if solution is None:
+        fitted = solution(points, len(points), start)
+        if fitted is None:
             break
-        rates = [max(rate, start / 20) for rate in solution.rates]
+        rates = [max(rate, start / 20) for rate in fitted.rates]
         whole = [sum(values) for values in zip(*(x for _, _, x in points), strict=True)]
-        error = solution.error(whole) / max(_dot(whole, rates), step)
+        error = fitted.error(whole) / max(dot(whole, rates), step)
         scatter = sorted(distances)[len(distances) // 2]
         trust = max(0.0, trust / 2 - 0.01)
     return rates, error, scatter
@@ -361,7 +288,7 @@ def _runs(
     runs: list[list[_Row]] = []
     low = high = begun = 0.0
     for row in rows:
-        recorded = _dot(rates, row.whole)
+        recorded = dot(rates, row.whole)
         offset, width = row.percent - recorded, _width(row, rates, step)
         slack = loose * (recorded - begun) + step / 50
         if row.is_begin or not runs or offset > high + slack or offset + width < low - slack:
@@ -374,7 +301,7 @@ def _runs(
 
 def _centred(
     runs: Iterable[Sequence[_Row]], rates: Sequence[float], step: float
-) -> list[list[_Point]]:
+) -> list[list[Point]]:
     """The points of each run with several, less their mean."""
     found = []
     for run in runs:
@@ -396,7 +323,7 @@ def _centred(
 class _Fit(NamedTuple):
     """The runs of a time without a change, and their rates."""
 
-    solution: _Solution
+    solution: Solution
     runs: list[list[_Row]]
     rises: int
     value: Value
@@ -414,17 +341,17 @@ def _fit(rows: Sequence[_Row], start: float, step: float, whole: Sequence[float]
         runs = _runs(rows, rates, step, min(0.3, 2 * error + 0.0002))
         centred = _centred(runs, rates, step)
         rises = sum(len(points) - 1 for points in centred)
-        solution = _solution([point for points in centred for point in points], rises, start)
-        if solution is None:
+        fitted = solution([point for points in centred for point in points], rises, start)
+        if fitted is None:
             break
         ends = ([b - a for a, b in zip(r[0].whole, r[-1].whole, strict=True)] for r in runs)
         in_runs = [sum(values) for values in zip(*ends, strict=True)]
-        rate, wrong = _dot(shares, solution.rates), solution.error(shares)
+        rate, wrong = dot(shares, fitted.rates), fitted.error(shares)
         is_enough = rises >= RISES_MIN
-        value = _value(rate, wrong, solution.freedom) if is_enough else UNKNOWN
-        found = _Fit(solution, runs, rises, value)
-        rates = [max(rate, start / 20) for rate in solution.rates]
-        error = solution.error(in_runs) / max(_dot(in_runs, rates), step)
+        value = _value(rate, wrong, fitted.freedom) if is_enough else UNKNOWN
+        found = _Fit(fitted, runs, rises, value)
+        rates = [max(rate, start / 20) for rate in fitted.rates]
+        error = fitted.error(in_runs) / max(dot(in_runs, rates), step)
     return found
 
 
@@ -438,7 +365,7 @@ def _slopes(
             begin = row
             continue
         (weight_a, a, from_), (weight_b, b, to) = (_point(r, rates, step) for r in (begin, row))
-        rise, expected = b - a, _dot(rates, to) - _dot(rates, from_)
+        rise, expected = b - a, dot(rates, to) - dot(rates, from_)
         if rise < 2 * step or expected <= 0:
             continue
         deviation = math.sqrt(EVEN / weight_a + EVEN / weight_b) / rise
@@ -561,10 +488,10 @@ def _fits(
             fit = _fit([row for row in rows if begin <= row.at < end], start, step, whole)
             if fit is not None:
                 fits.append((begin, fit))
-        for (_, before), (at, after) in pairwise(fits):
+        for (_, before), (changed_at, after) in pairwise(fits):
             old, new = before.value.usd, after.value.usd
             if old is None or new is None or abs(math.log(new / old)) < CHANGE_MIN:
-                times = [time for time in times if time != at]
+                times = [time for time in times if time != changed_at]
                 break
         else:
             return fits
@@ -574,7 +501,7 @@ def _offset(run: Sequence[_Row], rates: Sequence[float], step: float) -> float:
     """Where a run begins: the use beside what was recorded."""
     points = [_point(row, rates, step, is_loose=row is run[0]) for row in run]
     whole = sum(weight for weight, _, _ in points)
-    return sum(w * (y - _dot(rates, x)) for w, y, x in points) / whole
+    return sum(w * (y - dot(rates, x)) for w, y, x in points) / whole
 
 
 def _spans(fits: Sequence[tuple[float, _Fit]], step: float) -> Iterator[Span]:
@@ -584,7 +511,7 @@ def _spans(fits: Sequence[tuple[float, _Fit]], step: float) -> Iterator[Span]:
         for run in fit.runs:
             offset, first = _offset(run, rates, step), run[0]
             if before is None or before[0].window != first.window:
-                percent, least, since = offset + _dot(rates, first.begun), 1.5 * step, first.since
+                percent, least, since = offset + dot(rates, first.begun), 1.5 * step, first.since
             else:
                 percent, least, since = offset - _offset(before, rates, step), step / 4, first.since
             if percent > least and not (
@@ -603,10 +530,10 @@ def _weeks(fits: Sequence[tuple[float, _Fit]], step: float) -> Iterator[tuple[fl
         rates = fit.solution.rates
         for week, group in groupby(fit.runs, key=lambda run: run[0].at // WEEK):
             centred = _centred(group, rates, step)
-            points = [(w, y, [_dot(rates, x)]) for points in centred for w, y, x in points]
-            solution = _solution(points, sum(len(points) - 1 for points in centred), 1.0)
-            if solution is not None:
-                factor = _value(solution.rates[0], solution.error([1.0]), solution.freedom)
+            points = [(w, y, [dot(rates, x)]) for points in centred for w, y, x in points]
+            fitted = solution(points, sum(len(points) - 1 for points in centred), 1.0)
+            if fitted is not None:
+                factor = _value(fitted.rates[0], fitted.error([1.0]), fitted.freedom)
                 if factor.usd is not None and factor.low is not None and factor.high is not None:
                     scaled = (value.usd * each for each in (factor.usd, factor.low, factor.high))
                     yield max(since, week * WEEK), Value(*scaled)
@@ -636,11 +563,11 @@ def _kinds(
         alike = ([rows[row.at, row.percent] for row in run] for run in runs)
         centred = _centred(alike, (1.0, 1.0), step)
         rises = sum(len(points) - 1 for points in centred)
-        solution = _solution([point for points in centred for point in points], rises, 0.0)
-        if solution is not None and solution.rates[0] > 0:
-            factor = solution.rates[1] / solution.rates[0]
-            error = solution.error([-factor, 1.0]) / solution.rates[0]
-            reach = student90(solution.freedom) * error
+        fitted = solution([point for points in centred for point in points], rises, 0.0)
+        if fitted is not None and fitted.rates[0] > 0:
+            factor = fitted.rates[1] / fitted.rates[0]
+            error = fitted.error([-factor, 1.0]) / fitted.rates[0]
+            reach = student90(fitted.freedom) * error
             if reach < UNSURE_KIND:
                 found[kind] = max(0.0, factor - reach), factor + reach
     return found

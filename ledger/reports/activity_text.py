@@ -3,14 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from ledger.figures.activity import SPEED_SECONDS, Activity
+from ledger.figures.activity import SPEED_SECONDS, Activity, Status
 from ledger.figures.figures import Figures, Key, by_cost
 from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, layout, wrapped
 from ledger.reports.report_tables import cost_cell, covered_cell
 from ledger.store.scope import NONE
-from ledger.text.figures import counted, money, until_text
+from ledger.text.figures import counted, money, percent, ratio, short, until_text
 from ledger.text.period import zone_in
+from ledger.text.printable import printable
 
 ROWS_RUNNING_MAX = 8
 ROWS_MAX = 6
@@ -46,15 +47,40 @@ def one_line(activity: Activity) -> str:
     return " · ".join(filter(None, parts))
 
 
-def status_line(activity: Activity, session: Figures | None) -> str:
-    """For an agent's status line: `session $0.42, 12 requests · today $3.10 · 5h 42% (…)`."""
+def status_line(status: Status, context_size: int | None = None) -> str:
+    """For an agent's status line, the most urgent first, as narrow terminals cut its end:
+    `$1.20/h · 5h 42% (1 h 10 min left) · ctx 31% · session $0.42 · today $3.10 · claude-opus-5`.
+
+    `context_size`: tokens of the model's context window; None: not known."""
     parts = []
-    if session is not None and session.requests:
-        parts.append(f"session {_spent_text(session)}, {counted(session.requests, 'request')}")
-    parts.append(f"today {_spent_text(activity.today)}")
-    if activity.limits:
-        parts.append(limits_text.one_line(activity.limits, activity.now))
+    if status.last_hour is not None and status.session is not None:
+        hour = status.last_hour
+        parts.append(f"{money(_worth(hour) or 0, is_lower_bound=_is_part(hour))}/h")
+    limits = sorted(status.limits, key=lambda each: each.window_minutes or 0)
+    for each in limits[: limits_text.LINE_MAX]:
+        if each.used_ppm is not None:
+            left = until_text(each.resets_at, status.now)
+            used = f"{printable(each.window)} {limits_text.used_share(each.used_ppm)}"
+            parts.append(f"{used} ({left} left)" if left else used)
+    if status.context_tokens is not None:
+        share = percent(ratio(status.context_tokens, context_size))
+        parts.append(f"ctx {share if context_size else short(status.context_tokens)}")
+    if status.session is not None:
+        parts.append(f"session {_spent_text(status.session)}")
+    parts.append(f"today {_spent_text(status.today)}")
+    if status.model:
+        parts.append(printable(status.model))
     return " · ".join(parts)
+
+
+def _worth(figures: Figures) -> int | None:
+    """What is billed, or the list value of what a plan covers; None: neither is known."""
+    known = [each for each in (figures.cost_picousd, figures.covered_value_picousd) if each]
+    return sum(known) if known else None
+
+
+def _is_part(figures: Figures) -> bool:
+    return figures.without_price > 0 or figures.unlisted > 0
 
 
 def _spent_text(figures: Figures) -> str:

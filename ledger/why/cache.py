@@ -311,7 +311,8 @@ def _nearest(now: _Before, session: _Session) -> _Before | None:
     that this one continues.
 
     After a request for another model or with another key, it is the one before that, if this one
-    continues it. A side task that shares less than half with this request is no predecessor.
+    continues it. A side task that shares less than half with this request is no predecessor, unless
+    all that differs are segments that changed in their place.
     """
     prefixes = set(now.prefixes)
 
@@ -326,7 +327,8 @@ def _nearest(now: _Before, session: _Session) -> _Before | None:
     ours: _Before | None = None
     for each in (*recent, *filter(None, [continued])):
         size = sum(each.sizes[digest] for digest in each.sizes.keys() & now.sizes.keys())
-        if not size or 2 * size < min(now.size, each.size):
+        is_alike = 2 * size >= min(now.size, each.size)
+        if not size or not (is_alike or (is_ours(each) and _goes_on(now, each))):
             continue
         shared = size, each.prefixes[-1] in prefixes
         if shared > best:
@@ -335,6 +337,25 @@ def _nearest(now: _Before, session: _Session) -> _Before | None:
             most, ours = shared, each
     is_another = found is not None and not is_ours(found)
     return ours if is_another and ours is not None and ours.kept in prefixes else found
+
+
+def _goes_on(now: _Before, before: _Before) -> bool:
+    """Whether a request has each segment of the earlier one in its place, as it was or changed, of
+    the messages all but one as they were; and goes on with them: one was an answer, or others
+    follow. So a system prompt, tools or a message that is most of a request is told from another
+    conversation."""
+    olds, news = before.asked.segments.parts, now.asked.segments.parts
+    pairs = [*zip(olds, news, strict=False)]
+    same = [old for old, new in pairs if old.digest == new.digest and old.kind is Kind.MESSAGES]
+    changed = [old for old, new in pairs if old.digest != new.digest and old.kind is Kind.MESSAGES]
+    is_in_place = all(old[:3] == new[:3] for old, new in pairs) and len(olds) <= len(news)
+    is_followed = len(olds) < len(news) and not changed
+    return (
+        is_in_place
+        and bool(same)
+        and len(changed) <= 1
+        and (is_followed or any(map(_is_answer, same)))
+    )
 
 
 def _left_by(asked: Asked) -> int:

@@ -125,11 +125,10 @@ def test_an_error_is_one_short_line_without_sql(ledger, tool, words):
     assert "\n" not in text
 
 
-def test_once_and_as_one_line(run):
-    result = run("top", "--line")
-    assert re.fullmatch(r"\d+ running · 0 tok/s · \$0 today · 0 requests\n", result.stdout)
-    result = run("top", "--once")
-    assert result.stdout.startswith("tokentee top, 20")
+def test_once(run):
+    first, second, *_ = run("top", "--once").stdout.splitlines()
+    assert first.startswith("tokentee top, 20")
+    assert re.fullmatch(r"\d+ running · 0 tok/s · \$0 today · 0 requests", second)
     assert run("top").stdout.startswith("tokentee top, 20")  # no terminal
 
 
@@ -194,6 +193,7 @@ CLAUDE = {
     "session_id": "s1",
     "model": {"id": "claude-opus-4-1", "display_name": "Opus"},
     "cost": {"total_cost_usd": 0.01234},
+    "context_window": {"context_window_size": 200},
 }
 
 
@@ -217,10 +217,19 @@ def url(tmp_path):
 
 def test_the_session_that_claude_code_names(url):
     found = line(url, json.dumps(CLAUDE))
-    assert found.startswith(
-        "session $0.0000000010, 1 request · today $0.0000000010 · 5h 42% (resets"
-    )
-    assert line(url, "", "--session", "s1") == found
+    parts = found.split(" · ")
+    assert parts[0] == "$0.0000000010/h"
+    assert re.fullmatch(r"5h 42% \(2 h (29|30) min left\)", parts[1])
+    assert parts[2] == "ctx 50%"
+    assert parts[3:] == ["session $0.0000000010", "today $0.0000000010", "model-1"]
+    assert len(found) <= 100
+    assert line(url, "", "--session", "s1") == found.replace("50%", "100"), "no size is known"
+
+
+@pytest.mark.parametrize("size", ["200000", -1, 0, 10**30, None, [], True])
+def test_a_size_that_is_none_leaves_the_tokens(url, size):
+    text = json.dumps(CLAUDE | {"context_window": {"context_window_size": size}})
+    assert "ctx 100 " in line(url, text)
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"session_id": 7}', '{"session_id": "x"}'])

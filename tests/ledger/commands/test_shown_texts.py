@@ -54,7 +54,7 @@ EXITS = [
     ["show", "same"],
     ["show", HOSTILE],
     ["top", "--once"],
-    ["top", "--line"],
+    ["limits", "--value"],
     ["names", "suggest"],
     ["prices", "show", HOSTILE],
     ["reprice", "--dry-run"],

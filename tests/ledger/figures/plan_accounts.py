@@ -4,7 +4,7 @@ do not."""
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
@@ -18,7 +18,7 @@ HOUR = 3_600.0
 WINDOW = 5 * HOUR
 PRICES = {"uncached_input": 3_000_000, "cache_read": 300_000, "output": 15_000_000}
 """Pico-USD for a token."""
-ROUNDED = {"floor": math.floor, "round": round, "ceil": math.ceil}
+ROUNDED: dict[str, Callable[[float], int]] = {"floor": math.floor, "round": round, "ceil": math.ceil}
 
 
 class Call(NamedTuple):

@@ -176,12 +176,8 @@ def test_replaying_adds_no_row(sqlite_engine):
 
 def test_the_command(url):
     play(url, [answered("1", 0, "s1", "k1", [stated(10, FIRST_RESET)])])
-    shown, line = (
-        CliRunner().invoke(application(), ["limits", "--ledger", url, *words]).stdout
-        for words in (["--format", "json"], ["--line"])
-    )
-    assert shown.startswith("[")
-    assert "no limits known" in line
+    call = ["limits", "--ledger", url, "--format", "json"]
+    assert CliRunner().invoke(application(), call).stdout.startswith("[")
 
 
 def test_texts(engine):

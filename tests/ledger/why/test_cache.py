@@ -76,6 +76,60 @@ def test_an_unbroken_session_has_no_break():
         assert [each.reason for each in found] == [Reason.FIRST] + [Reason.HIT] * 5, seed
 
 
+def enlarged_system(s: Session) -> list[Segment]:
+    return s.system
+
+
+def enlarged_tools(s: Session) -> list[Segment]:
+    return s.tools
+
+
+def enlarged_messages(s: Session) -> list[Segment]:
+    return s.messages
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+@pytest.mark.parametrize("parts_of", [enlarged_system, enlarged_tools, enlarged_messages])
+def test_a_changed_segment_that_is_most_of_the_request_is_named(parts_of, provider):
+    """At any turn, also at each; and what goes on after it is no break."""
+    for seed in range(20):
+        session, judge = Session(seed, provider), Judge()
+        parts = parts_of(session)
+        at = seed % len(parts)
+        one = parts[at]
+        turns = [seed % 3 + 1] if seed % 2 else [1, 2, 3]
+        # Of a conversation that has no answer yet, another first message is another question.
+        turns = [turn for turn in turns if turn > 1 or parts is not session.messages]
+        size = 400_000 + 1_000 * seed
+        parts[at] = session.part(one.kind, one.name, size)
+        for turn in range(5):
+            if turn in turns:
+                parts[at] = session.part(one.kind, one.name, size + session.chance.randint(-99, 99))
+            found = judge.judge(session.ask())
+            if turn in turns:
+                assert (found.reason, found.how) == (Reason.CHANGED, "changed"), (seed, turn, found)
+                assert found.kind == cache._KINDS[one.kind]
+                assert found.lost_tokens > 0
+            else:
+                assert found.reason is (Reason.HIT if turn else Reason.FIRST), (seed, turn, found)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+def test_another_conversation_with_a_large_prompt_of_its_own_is_no_break(provider):
+    """Sessions at a time under one name, which begin with the same message."""
+    for seed in range(20):
+        judge = Judge()
+        sessions = [Session(100 * seed + n, provider) for n in range(3)]
+        hello = sessions[0].messages[0]
+        for session in sessions:
+            session.system[0] = session.part(Kind.SYSTEM, "system", 300_000)
+            session.messages[0] = hello
+        for turn in range(4):
+            for session in sessions:
+                found = judge.judge(session.ask())
+                assert found.reason is (Reason.HIT if turn else Reason.FIRST), (seed, turn, found)
+
+
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
 def test_another_key_of_one_organization_is_no_cause(provider):
     session = Session(1, provider)
