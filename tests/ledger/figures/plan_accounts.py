@@ -18,7 +18,11 @@ HOUR = 3_600.0
 WINDOW = 5 * HOUR
 PRICES = {"uncached_input": 3_000_000, "cache_read": 300_000, "output": 15_000_000}
 """Pico-USD for a token."""
-ROUNDED: dict[str, Callable[[float], int]] = {"floor": math.floor, "round": round, "ceil": math.ceil}
+ROUNDED: dict[str, Callable[[float], int]] = {
+    "floor": math.floor,
+    "round": round,
+    "ceil": math.ceil,
+}
 
 
 class Call(NamedTuple):

@@ -42,7 +42,9 @@ def inside(low: Any, true: float, high: Any) -> bool:
 @pytest.mark.large
 def test_the_true_value_is_in_the_interval_of_nine_accounts_in_ten(engine):
     found = limit_values.limit_values(engine, NOON + timedelta(days=5))
-    rows: dict[Any, dict[str, Any]] = {(row["account"], row["model"]): row for each in found for row in each.as_json()}
+    rows: dict[Any, dict[str, Any]] = {
+        (row["account"], row["model"]): row for each in found for row in each.as_json()
+    }
     known = right = seen = 0
     for account in ACCOUNTS:
         for model in account.weights:
@@ -72,8 +74,8 @@ def test_the_command_and_its_exact_rows(engine):
     now = NOON + timedelta(days=5)
     found = limit_values.limit_values(engine, now, key="k-a00")
     assert {each.holder for each in found} == {"a00"}
-    row: dict[str, Any]
-    (row,) = [row for row in found[0].as_json() if row["model"] is None]
+    row: dict[str, Any] = found[0].as_json()[0]
+    assert row["model"] is None
     assert [*row] == [
         "provider", "account", "window", "model", "usd_per_percent", "low", "high", "intervals",
         "recorded_percent", "unrecorded_percent", "unrecorded", "changes", "tokens_per_percent",
