@@ -33,7 +33,7 @@ VERSION = 2
 """Of what is packed. Those of another version are not read: their hashes are made in another way,
 and would look like changes."""
 PLAIN_BYTES_MAX = 128
-"""The segments of some five parts, which are packed as they are: to deflate them takes four times
+"""The segments of some six parts, which are packed as they are: to deflate them takes four times
 as long and saves no byte of four parts; of eight it saves a quarter (measured)."""
 _ARRAY_OF_4 = b"\x94"
 """How MessagePack begins what is packed; a deflated text begins in another way."""

@@ -91,6 +91,7 @@ OTHER_WORDS = {
     "source": "import",
     "usage_source": "partial",
     "state": "lost",
+    "charges": '[["output",null,1,1,1,"s","2026-11-02 12:00:00.000000Z",null]]',
 }
 
 
@@ -177,7 +178,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tampering")
     prices, dearer = folder / "prices.toml", folder / "dearer.toml"
     prices.write_text(PRICES + MORE_PRICES)
-    dearer.write_text(prices.read_text().replace("cache_read = 1", "cache_read = 6"))
+    tier = '\n[[price]]\nmodel = "m-*"\nservice_tier = "priority"\nusd_per_mtok = { output = 11 }\n'
+    dearer.write_text(prices.read_text().replace("cache_read = 1", "cache_read = 6") + tier)
     chat = {
         "model": "m-1",
         "messages": [],

@@ -27,7 +27,9 @@ from ledger.model.segments import (
     SEGMENTS_MAX,
     Kind,
     Part,
+    Segment,
     Segments,
+    pack,
     unpack,
 )
 from ledger.store import db, retention
@@ -294,6 +296,18 @@ def test_odd_values_are_read_without_an_error():
     for _ in range(2_000):
         item = {name: chance.choice(values) for name in chance.sample(inner, 3)}
         packed({name: chance.choice([*values, item, [item]]) for name in chance.sample(keys, 3)})
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_few_and_many_come_back_alike(count):
+    parts = [
+        Segment(Kind.MESSAGES, Part.TEXT, "user", 900 + at, at % 3, bytes([at]) * 8)
+        for at in range(count)
+    ]
+    text = pack(parts, automatic=1)
+    assert unpack(text) == Segments(tuple(parts), 1)
+    is_deflated = base64.b64decode(text)[:1] != b"\x94"
+    assert is_deflated == (count > 6)  # 21 bytes a part
 
 
 def test_a_packed_text_that_is_none_is_refused():
