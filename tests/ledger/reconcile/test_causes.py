@@ -223,6 +223,7 @@ def test_pairs_of_differences_are_found():
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_all_pairs_of_differences_are_found():
     pairs = list(itertools.combinations(NAMES, 2))
     wrong, exact = unexplained(pairs)
