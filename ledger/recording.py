@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from ledger.budgets.watcher import watcher_of
 from ledger.maintenance.keeper import Keeper
 from ledger.store.engines import urls
-from ledger.store.processes.supervision import Companion
+from ledger.store.processes.supervision import Companion, Log
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Receipt
-from ledger.store.writing.trouble import Log
 from ledger.store.writing.writer import Ledger
 
 

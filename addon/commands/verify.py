@@ -26,7 +26,7 @@ from addon.recordings.metered import client_body, reread
 from ledger.commands.options import LedgerOption, Since, TimezoneOption, scope_of
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
-from ledger.maintenance.checking import SHOWN_MAX, Finding
+from ledger.maintenance.checking import FAULTS_SHOWN_MAX, Finding
 from ledger.maintenance.checking import verify as promises_of
 from ledger.maintenance.corrections import Booked
 from ledger.model.exchange import Exchange
@@ -222,7 +222,7 @@ def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:
     breaches: list[Line] = []
     for line in lines:
         counts[line[0]] += 1
-        if line[0] == CAPTURED and len(breaches) < SHOWN_MAX:
+        if line[0] == CAPTURED and len(breaches) < FAULTS_SHOWN_MAX:
             breaches.append(line)
     return counts, breaches
 

@@ -40,9 +40,9 @@ from ledger import recording
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import named
 from ledger.model.exchange import Exchange, Outcome, Reading
+from ledger.store.processes.supervision import Log
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Commits, Receipt
-from ledger.store.writing.trouble import Log
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -36,8 +36,8 @@ from addon.recordings.replay import (
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Reading
 from ledger.reports.progress import Advance
+from ledger.store.processes.supervision import Log
 from ledger.store.writing.jobs import Commits, Receipt
-from ledger.store.writing.trouble import Log
 from ledger.text.hints import missing_extra
 
 LOCAL = "local"

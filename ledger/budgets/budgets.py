@@ -47,10 +47,10 @@ BUDGETS_MAX = 1_000
 """Each budget is a query to the ledger."""
 ALERTS_MAX = 20
 """Destinations of alerts."""
-QUOTAS_MAX = 100
-USD_MAX = 10**9
+QUOTA_RULES_MAX = 100
+BUDGET_USD_MAX = 10**9
 """No real budget is larger; a limit must be comparable with sums of amounts."""
-CONDITIONS = (
+BUDGET_CONDITIONS = (
     "team",
     "person",
     "cost_centre",
@@ -86,15 +86,17 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if not self.name.strip():
             raise FaultError("name", "empty")
         usd = Decimal(self.usd)
-        if not usd.is_finite() or not 0 < usd <= USD_MAX:
-            raise FaultError("usd", f"{str(usd)[:40]} is not an amount of up to {USD_MAX:,} USD")
+        if not usd.is_finite() or not 0 < usd <= BUDGET_USD_MAX:
+            raise FaultError(
+                "usd", f"{str(usd)[:40]} is not an amount of up to {BUDGET_USD_MAX:,} USD"
+            )
         try:
             zone_of(self.timezone)
         except WrongCallError as error:
             raise FaultError("timezone", str(error)) from None
         if not self.thresholds or not all(0 < each <= 1000 for each in self.thresholds):
             raise FaultError("thresholds", "write per cents from 1 to 1000: [50, 80, 100]")
-        for word in CONDITIONS:
+        for word in BUDGET_CONDITIONS:
             if getattr(self, word) is not None and not all(texts(getattr(self, word)) or ("",)):
                 raise FaultError(word, "empty")
         for pair in texts(self.tag):
@@ -112,7 +114,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             (f"tag:{value.partition('=')[0]}", value.partition("=")[2])
             if word == "tag"
             else (word, value)
-            for word in CONDITIONS
+            for word in BUDGET_CONDITIONS
             for value in texts(getattr(self, word))
         )
 
@@ -194,7 +196,7 @@ def read(text: str) -> tuple[Budgets, list[TomlProblem]]:
             problems.append(toml_tables.problem_of(text, "budget", place, fault))
     for kind, count, most in (
         ("budgets", len(budgets), BUDGETS_MAX),
-        ("quotas", len(quotas), QUOTAS_MAX),
+        ("quotas", len(quotas), QUOTA_RULES_MAX),
         ("alerts", len(destinations), ALERTS_MAX),
     ):
         if count > most:
@@ -202,7 +204,7 @@ def read(text: str) -> tuple[Budgets, list[TomlProblem]]:
     return (
         Budgets(
             budgets=tuple(budget for _, budget in budgets[:BUDGETS_MAX]),
-            quotas=tuple(each for _, each in quotas[:QUOTAS_MAX]),
+            quotas=tuple(each for _, each in quotas[:QUOTA_RULES_MAX]),
             destinations=tuple(each for _, each in destinations[:ALERTS_MAX]),
         ),
         problems,

@@ -16,21 +16,18 @@ from ledger.budgets.alerts import Alert
 from ledger.budgets.budgets import Destination
 from ledger.budgets.budgets_file import webhook_of
 from ledger.model.errors import LedgerError
-from ledger.store.processes.supervision import pause_after
+from ledger.store.processes.supervision import Log, pause_after
 
 TRIES_MAX = 3
 """For each alert and destination."""
-PAUSE_SECONDS = 1.0
-PAUSE_SECONDS_MAX = 4.0
+DELIVERY_PAUSE_SECONDS = 1.0
+DELIVERY_PAUSE_SECONDS_MAX = 4.0
 """Before the second and the third try."""
 WEBHOOK_SECONDS_MAX = 10
 COMMAND_SECONDS_MAX = 30
 
-TROUBLE = (OSError, ValueError, http.client.HTTPException, subprocess.SubprocessError)
+DELIVERY_ERRORS = (OSError, ValueError, http.client.HTTPException, subprocess.SubprocessError)
 """Errors of an unreachable destination or a failed command."""
-
-type Log = Callable[[str, str], object]
-"""Level and line."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -81,7 +78,13 @@ def _deliver(
     problem = ""
     for attempt in range(TRIES_MAX):
         if attempt:
-            pause(pause_after(attempt, first_seconds=PAUSE_SECONDS, seconds_max=PAUSE_SECONDS_MAX))
+            pause(
+                pause_after(
+                    attempt,
+                    first_seconds=DELIVERY_PAUSE_SECONDS,
+                    seconds_max=DELIVERY_PAUSE_SECONDS_MAX,
+                )
+            )
         try:
             deliver(alert, destination)
         except LedgerError as error:
@@ -90,7 +93,7 @@ def _deliver(
         except urllib.error.HTTPError as error:
             problem = f"HTTP {error.code}"
             error.close()
-        except TROUBLE as error:
+        except DELIVERY_ERRORS as error:
             problem = type(error).__name__
         else:
             return True

@@ -24,7 +24,9 @@ from ledger.text.period import SPANS, Span, zone_of
 
 FORECAST_FROM = Decimal("0.1")
 """The part of a period that must have passed."""
-METHOD = "forecast: what is spent / the part of the period that has passed, from a tenth of it on"
+FORECAST_METHOD = (
+    "forecast: what is spent / the part of the period that has passed, from a tenth of it on"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,9 @@ def document(statuses: list[BudgetStatus]) -> dict[str, Any]:
 
 def notes(statuses: list[BudgetStatus]) -> list[str]:
     """Warnings that the reader needs to judge the figures."""
-    told = [METHOD] if any(status.forecast_picousd is not None for status in statuses) else []
+    told = (
+        [FORECAST_METHOD] if any(status.forecast_picousd is not None for status in statuses) else []
+    )
     told += [
         f"{status.budget.name}: {counted(status.requests_without_price, 'request')} without a "
         "price, so what is spent is a lower bound"

@@ -17,9 +17,9 @@ from ledger.store.processes.supervision import Companion, Log
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-FIRST_SECONDS = 30.0
+FIRST_CHECK_SECONDS = 30.0
 """A proxy that runs for one command only should not check budgets at its start."""
-EVERY_SECONDS = 300.0
+CHECK_EVERY_SECONDS = 300.0
 """An alert may be this late. A check queries the ledger once per budget."""
 
 
@@ -64,9 +64,9 @@ class BudgetWatcher(Companion):
     def _run(self) -> None:
         from sqlalchemy.exc import SQLAlchemyError
 
-        pause_seconds = FIRST_SECONDS
+        pause_seconds = FIRST_CHECK_SECONDS
         while not self._stopping.wait(pause_seconds):
-            pause_seconds = EVERY_SECONDS
+            pause_seconds = CHECK_EVERY_SECONDS
             try:
                 self.check(datetime.now(UTC))
                 self._trouble = ""

@@ -28,7 +28,7 @@ from ledger.store.tables import pricings, readings
 from ledger.store.writing.batch_insert import CHARGE_COLUMNS, PRICING, READING_COLUMNS
 from ledger.sync.merging import reason_of
 
-SHOWN_MAX = 20
+FAULTS_SHOWN_MAX = 20
 """Breaches of one promise that are named; all are counted."""
 BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
 """Before every exchange, and with four digits of a year, so that it sorts as text."""
@@ -114,7 +114,7 @@ def verify(engine: Engine, since: datetime | None = None) -> Iterator[Finding]:
         if since is None:
             try:
                 with engine.connect() as connection:
-                    query = f"PRAGMA integrity_check({SHOWN_MAX})"
+                    query = f"PRAGMA integrity_check({FAULTS_SHOWN_MAX})"
                     found = connection.exec_driver_sql(query).scalars().all()
             except sa.exc.DBAPIError as error:
                 found = [reason_of(error)]
@@ -153,7 +153,9 @@ def _ask(connection: Connection, promise: Promise, begin: datetime | None) -> Fi
     )
     count = sa.func.count().over()
     try:
-        rows = connection.execute(sa.select(found.c.id, found.c.detail, count).limit(SHOWN_MAX))
+        rows = connection.execute(
+            sa.select(found.c.id, found.c.detail, count).limit(FAULTS_SHOWN_MAX)
+        )
         examples = rows.all()
     except sa.exc.DBAPIError as error:
         return Finding(promise, 1, (("", f"cannot be asked: {reason_of(error)}"),))
@@ -169,7 +171,7 @@ def _digests(connection: Connection, since: datetime) -> Finding:
     examples: list[tuple[str, str]] = []
     try:
         for count, (exchange, reading) in enumerate(_altered(connection, since), 1):  # noqa: B007
-            if len(examples) < SHOWN_MAX:
+            if len(examples) < FAULTS_SHOWN_MAX:
                 examples.append((exchange, f"reading {reading} was changed"))
     except (sa.exc.DBAPIError, ValueError, TypeError) as error:
         why = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else type(error).__name__

@@ -24,7 +24,7 @@ from ledger.store.tables import current_charges, exchanges, quotas, readings
 from ledger.store.writing import batch_insert
 from ledger.sync.merging import REFUSALS, reason_of
 
-_FIGURES = tuple(
+_COMPARED_COLUMNS = tuple(
     name
     for name in batch_insert.READING_COLUMNS
     if name not in ("revision", "meter_version", "read_at", "reason")
@@ -104,7 +104,9 @@ def differences(booked: Reading, reading: Reading) -> dict[str, tuple[Any, Any]]
     remarks = tuple(each for each in booked.usage.remarks if not each.startswith(DIFFERS))
     before = _values(replace(booked, usage=replace(booked.usage, remarks=remarks)))
     now = _values(reading)
-    return {name: (before[name], now[name]) for name in _FIGURES if before[name] != now[name]}
+    return {
+        name: (before[name], now[name]) for name in _COMPARED_COLUMNS if before[name] != now[name]
+    }
 
 
 def add_readings(engine: Engine, batch: Sequence[Further]) -> tuple[int, list[str]]:

@@ -23,10 +23,10 @@ from ledger.store.engines import sqlite_file, urls
 from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import Companion, Log
 
-FIRST_SECONDS = 60.0
+FIRST_SUMS_SECONDS = 60.0
 """A proxy that runs for one command only should not spend its time on sums."""
-EVERY_SECONDS = 3600.0
-ANSWER_SECONDS_MAX = 900.0
+SUMS_EVERY_SECONDS = 3600.0
+SUMMING_SECONDS_MAX = 900.0
 """A shared database that needs longer for the sums of one day counts as not answering."""
 LOOK_SECONDS = 0.2
 """How often the keeper looks whether it is to stop, while another process makes the sums."""
@@ -56,9 +56,9 @@ class Keeper(Companion):
         super().stop(timeout_seconds)
 
     def _run(self) -> None:
-        pause_seconds = FIRST_SECONDS
+        pause_seconds = FIRST_SUMS_SECONDS
         while not self._stopping.wait(pause_seconds):
-            pause_seconds = EVERY_SECONDS
+            pause_seconds = SUMS_EVERY_SECONDS
             if self._file is None or "sqlalchemy" in sys.modules:
                 self._roll(self._stopping.is_set)
             elif a_day_waits(self._file, datetime.now(UTC)):
@@ -99,7 +99,7 @@ class Keeper(Companion):
         # The writer logs errors of the ledger.
         with (
             contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError),
-            db.disposing(db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)) as engine,
+            db.disposing(db.ensure(self._url, answer_seconds_max=SUMMING_SECONDS_MAX)) as engine,
         ):
             rollup.roll(engine, now=now, log=self._log, is_stopping=is_stopping)
 

@@ -27,7 +27,7 @@ from ledger.reconcile.tries import (
     ABSENT,
     FITTED,
     NAMED,
-    VALUES_MAX,
+    TRIED_VALUES_MAX,
     Alike,
     Cause,
     Cell,
@@ -87,11 +87,11 @@ def explain(groups: Iterable[Alike], stated: Cells, *, tolerance: Decimal) -> Ex
         raise LedgerError("the statement has no costs to explain")
     if len(read) > GROUPS_MAX:
         raise _too_many(len(read))
-    plain = _Search(read, stated, tolerance, partial(_shifted_day, 0))
+    plain = _CauseSearch(read, stated, tolerance, partial(_shifted_day, 0))
     best = plain.run()
     if best.left:
         for cause, day_of in _datings(read, stated):
-            found = _Search(read, stated, tolerance, day_of).run(cause, plain.start)
+            found = _CauseSearch(read, stated, tolerance, day_of).run(cause, plain.start)
             if _rank(found) < _rank(best):
                 best = found
     total = sum(stated.values())
@@ -112,7 +112,7 @@ def _rank(state: _State) -> tuple[bool, float, float]:
     return True, state.off, state.weight
 
 
-class _Search:
+class _CauseSearch:
     """The search for one way to give groups their days."""
 
     def __init__(
@@ -282,7 +282,7 @@ class _Search:
         named = [(f"prices of {name or 'everything'}", {name}, days) for name, days in found]
         if len(by_name) > 1:
             named.insert(0, ("all prices", set(by_name), whole))
-        for text, names, days in named[:VALUES_MAX]:
+        for text, names, days in named[:TRIED_VALUES_MAX]:
             ordered = sorted(days)
             for at, day in enumerate(ordered):
                 for part, when in ((ordered[at:], f"since {day}"), (ordered[:at], f"before {day}")):

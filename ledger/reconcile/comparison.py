@@ -15,12 +15,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from ledger.reconcile.statement import FIGURES, Line
+from ledger.reconcile.statement import STATEMENT_FIGURES, Line
 
 ROUNDING_PICOUSD = 10**10 // 2
 """Half a cent: statements round to cents, so a smaller difference is ignored."""
 
-type Key = tuple[date, str | None, str | None]
+type ComparedKey = tuple[date, str | None, str | None]
 """Day, model in the common spelling, and the item or None."""
 
 
@@ -95,7 +95,7 @@ def compare(
     booked, stated = list(ledger), list(statement)
     names = _names([*booked, *stated], by)
     entries: list[Compared] = []
-    for figure in FIGURES:
+    for figure in STATEMENT_FIGURES:
         of_figure = [line for line in stated if figure in line.figures]
         if not of_figure:
             continue
@@ -118,7 +118,9 @@ def compare(
                         verdict=_verdict(figure, left, right, tolerance),
                     )
                 )
-    entries.sort(key=lambda e: (e.day, e.item is not None, e.name or "", FIGURES.index(e.figure)))
+    entries.sort(
+        key=lambda e: (e.day, e.item is not None, e.name or "", STATEMENT_FIGURES.index(e.figure))
+    )
     return tuple(entries)
 
 
@@ -166,10 +168,10 @@ def _verdict(
 
 def _sums(
     lines: Iterable[Line], figure: str, by: Dimension, *, is_split: bool, has_items: bool
-) -> dict[Key, int]:
+) -> dict[ComparedKey, int]:
     """The figure by day and name. Items without a model are summed separately only if the statement
     has some; otherwise the statement counts them with their models."""
-    sums: dict[Key, int] = defaultdict(int)
+    sums: dict[ComparedKey, int] = defaultdict(int)
     for line in lines:
         if figure not in line.figures:
             continue

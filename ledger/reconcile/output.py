@@ -10,7 +10,7 @@ from ledger.reconcile.causes import Explanation
 from ledger.reconcile.comparison import AGREES, Compared, Dimension
 from ledger.reports.layout import Amount, Cell, Column, Table
 
-ALL = "(all)"
+ALL_NAMES = "(all)"
 """The name of a row that the statement does not split further."""
 
 
@@ -105,7 +105,7 @@ def summary(entries: Iterable[Compared]) -> str:
 def _cells(entry: Compared) -> tuple[Cell, ...]:
     return (
         entry.day.isoformat(),
-        f"({entry.item})" if entry.item else entry.name or ALL,
+        f"({entry.item})" if entry.item else entry.name or ALL_NAMES,
         _name(entry).replace("_", " "),
         _shown(entry, entry.ledger),
         _shown(entry, entry.statement),

@@ -35,7 +35,7 @@ from ledger.store.tables import current_charges
 from ledger.text.origins import host_of
 
 _RULES_IN = re.compile(r" x([0-9.]+) rule ([^ ]+)")
-_WORDS = {Dimension.MODEL: "model", Dimension.KEY: "key", Dimension.PROJECT: "tag:project"}
+_WORD_OF = {Dimension.MODEL: "model", Dimension.KEY: "key", Dimension.PROJECT: "tag:project"}
 """The report's dimension for each dimension of a comparison."""
 
 
@@ -116,7 +116,7 @@ def lines(
             day, amount = date.fromisoformat(text), _whole(high, low)
             apart[day, model] += amount
             found.append(Line(day=day, model=model, item=line, figures={"cost_picousd": amount}))
-    for row in report(engine, ("day", _WORDS[by]), within).rows:
+    for row in report(engine, ("day", _WORD_OF[by]), within).rows:
         day, name = date.fromisoformat(row.key[0] or ""), row.key[1]
         figures = {key: value for key, value in _figures(row.figures) if value is not None}
         if "cost_picousd" in figures:

@@ -14,7 +14,7 @@ from ledger.model.money import PICOUSD_PER_USD, decimal_of
 from ledger.model.usage import COUNT_MAX
 from ledger.text.printable import printable
 
-FIGURES = (
+STATEMENT_FIGURES = (
     "requests",
     "input_tokens",
     "cache_read_tokens",
@@ -25,7 +25,7 @@ FIGURES = (
 """The figures that a statement may report, in display order."""
 
 _CSV_COUNT = re.compile(r"\d{1,18}(\.0*)?")
-DIGITS_MAX = 12
+USD_DIGITS_MAX = 12
 """Digits of an amount before the point: a line of a trillion USD is a mistake, and an exponent of
 a million is an attack."""
 
@@ -47,7 +47,7 @@ class Line:
     invoice: str | None = None
     """The vendor's invoice that the line is on; None: not reported."""
     figures: Mapping[str, int]
-    """Names of `FIGURES` -> values; a name that is missing is not reported."""
+    """Names of `STATEMENT_FIGURES` -> values; a name that is missing is not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Statement:
     warnings: tuple[str, ...] = ()
 
 
-class Unreadable(Exception):  # noqa: N818  # it describes one line, on its way to the file's error
+class UnreadableValue(Exception):  # noqa: N818  # it describes one line, on its way to the file's error
     """An invalid value in an export; the text names the value."""
 
 
@@ -100,7 +100,7 @@ def count(row: Mapping[str, Any], path: str) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= COUNT_MAX:
-        raise Unreadable(f"{path}: {str(value)[:40]!r} is not a count")
+        raise UnreadableValue(f"{path}: {str(value)[:40]!r} is not a count")
     return value
 
 
@@ -111,22 +111,22 @@ def picousd(value: object, *, per_usd: int = 1) -> int | None:
     if value is None or not text:
         return None
     amount = decimal_of(text, tiny=Decimal(0))  # a remainder of floats
-    if amount is None or amount.adjusted() > DIGITS_MAX:
-        raise Unreadable(f"{str(value)[:40]!r} is not an amount")
+    if amount is None or amount.adjusted() > USD_DIGITS_MAX:
+        raise UnreadableValue(f"{str(value)[:40]!r} is not an amount")
     return int((amount * PICOUSD_PER_USD / per_usd).to_integral_value())
 
 
 def require_usd(currency: object) -> None:
-    """Raises `Unreadable` for an amount in another currency."""
+    """Raises `UnreadableValue` for an amount in another currency."""
     if str(currency).upper() != "USD":
-        raise Unreadable(f"an amount that is not in USD: {printable(str(currency)[:20])}")
+        raise UnreadableValue(f"an amount that is not in USD: {printable(str(currency)[:20])}")
 
 
 def epoch_day(value: object) -> date:
     """The UTC day of seconds since 1970."""
     if type(value) is int and 0 <= value < 1 << 33:
         return datetime.fromtimestamp(value, UTC).date()
-    raise Unreadable(f"start_time: {str(value)[:40]!r} is not a time")
+    raise UnreadableValue(f"start_time: {str(value)[:40]!r} is not a time")
 
 
 def iso_day(value: object) -> date:
@@ -136,7 +136,7 @@ def iso_day(value: object) -> date:
         moment = datetime.fromisoformat(text.removesuffix(" UTC"))
         return moment.astimezone(UTC).date() if moment.tzinfo else moment.date()
     except (ValueError, OverflowError):
-        raise Unreadable(f"{text[:40]!r} is not a day; write 2026-11-01") from None
+        raise UnreadableValue(f"{text[:40]!r} is not a day; write 2026-11-01") from None
 
 
 def _text(value: object) -> str | None:

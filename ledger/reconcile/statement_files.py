@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ledger.model.errors import LedgerError
-from ledger.reconcile.statement import Statement, Unreadable
+from ledger.reconcile.statement import Statement, UnreadableValue
 from ledger.reconcile.vendors import CSV_EXPORTS, GOOGLE, JSON_EXPORTS
 from ledger.settings import small_files
 
-FILE_BYTES_MAX = 256 * 1024 * 1024
+STATEMENT_BYTES_MAX = 256 * 1024 * 1024
 """A year of an organisation by the minute; a larger file is not a statement."""
 
 _NOT_KNOWN = (
@@ -29,7 +29,7 @@ _NOT_KNOWN = (
 def load(name: str, *, provider: str | None) -> Statement:
     """Read one file. `provider`: used if the export does not name it. Raises LedgerError."""
     text = small_files.read_text(
-        Path(name), "statement", bytes_max=FILE_BYTES_MAX, advice="name a vendor's export"
+        Path(name), "statement", bytes_max=STATEMENT_BYTES_MAX, advice="name a vendor's export"
     )
     statement = read(name, text)
     return replace(statement, provider=statement.provider or provider)
@@ -42,7 +42,7 @@ def read(name: str, text: str) -> Statement:
         if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
             return _read_json(text)
         return _read_csv(text)
-    except Unreadable as error:
+    except UnreadableValue as error:
         raise LedgerError(f"{name}: {error}") from None
 
 
@@ -63,7 +63,7 @@ def _read_json(text: str) -> Statement:
             )
     if pages and not rows:
         return Statement(kind="empty report", provider=None, lines=(), warnings=warnings)
-    raise Unreadable(_NOT_KNOWN)
+    raise UnreadableValue(_NOT_KNOWN)
 
 
 def _pages(text: str) -> list[dict[str, Any]]:
@@ -75,10 +75,10 @@ def _pages(text: str) -> list[dict[str, Any]]:
         try:
             whole = [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line]
         except (ValueError, RecursionError, ArithmeticError):
-            raise Unreadable(f"not JSON: {str(error)[:200]}") from None
+            raise UnreadableValue(f"not JSON: {str(error)[:200]}") from None
     pages = whole if isinstance(whole, list) else [whole]
     if not all(isinstance(page, dict) for page in pages):
-        raise Unreadable(_NOT_KNOWN)
+        raise UnreadableValue(_NOT_KNOWN)
     return pages
 
 
@@ -89,7 +89,7 @@ def _results(page: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, A
         return
     data = page.get("data")
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise Unreadable(_NOT_KNOWN)
+        raise UnreadableValue(_NOT_KNOWN)
     for item in data:
         results = item.get("results", item.get("result"))
         if isinstance(results, list):
@@ -104,16 +104,16 @@ def _read_csv(text: str) -> Statement:
         there = frozenset(reader.fieldnames or ())
         shape = next((each for each in CSV_EXPORTS if each.known_by <= there), None)
         if shape is None:
-            raise Unreadable(_NOT_KNOWN)
+            raise UnreadableValue(_NOT_KNOWN)
         lines = []
         for row in reader:
             try:
                 line = shape.line(row, row)
-            except Unreadable as error:
-                raise Unreadable(f"line {reader.line_num}: {error}") from None
+            except UnreadableValue as error:
+                raise UnreadableValue(f"line {reader.line_num}: {error}") from None
             if line is not None:
                 lines.append(line)
     except csv.Error as error:
         # The reader does not count the line that it refused.
-        raise Unreadable(f"line {reader.line_num + 1}: {error}") from None
+        raise UnreadableValue(f"line {reader.line_num + 1}: {error}") from None
     return Statement(kind=shape.kind, provider=shape.provider, lines=tuple(lines))

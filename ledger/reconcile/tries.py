@@ -10,7 +10,7 @@ from decimal import Decimal
 from ledger.pricing.price_lines import TOKEN_LINES
 from ledger.pricing.published import tier_name
 
-VALUES_MAX = 10
+TRIED_VALUES_MAX = 10
 """Models, keys, hosts … that are tried, those with the highest costs."""
 REGION_FACTORS = (1.1, 1.2, 1.25)
 """Of the published rules that depend on no tier."""
@@ -92,7 +92,7 @@ def _scopes(groups: Sequence[Alike], words: Iterable[str]) -> Iterator[tuple[str
             ranked = sorted(
                 members.items(), key=lambda pair: -sum(groups[m].picousd for m in pair[1])
             )
-            yield from ((word, value, found) for value, found in ranked[:VALUES_MAX])
+            yield from ((word, value, found) for value, found in ranked[:TRIED_VALUES_MAX])
 
 
 def named(groups: Sequence[Alike], last: date) -> Iterator[Try]:

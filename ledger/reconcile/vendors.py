@@ -16,7 +16,7 @@ from ledger.model.money import decimal_of, sum_of_known
 from ledger.model.usage import COUNT_MAX
 from ledger.reconcile.statement import (
     Line,
-    Unreadable,
+    UnreadableValue,
     count,
     epoch_day,
     iso_day,
@@ -25,11 +25,11 @@ from ledger.reconcile.statement import (
     require_usd,
 )
 
-type Row = Mapping[str, Any]
+type ExportRow = Mapping[str, Any]
 """A row of CSV, or an object of JSON."""
-type Reader = Callable[[Row, Row], Line | None]
+type Reader = Callable[[ExportRow, ExportRow], Line | None]
 """A time bucket and one of its rows -> a line; None: the row is not about an LLM. Raises
-`Unreadable`. Without buckets both are the row."""
+`UnreadableValue`. Without buckets both are the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Export:
     object: str = ""
     """How the `object` of each of its results begins (OpenAI)."""
 
-    def fits(self, row: Row) -> bool:
+    def fits(self, row: ExportRow) -> bool:
         """Whether a row is one of this export."""
         is_object = str(row.get("object", "")).startswith(self.object)
         return self.known_by <= row.keys() and is_object
@@ -67,7 +67,7 @@ def _columns(
     """The reader of an export whose lines are columns. Several columns of one figure are added
     up; an item is the first that is named, of rows without a model."""
 
-    def line(bucket: Row, row: Row) -> Line:
+    def line(bucket: ExportRow, row: ExportRow) -> Line:
         require_usd(row.get("currency", "USD") if cost else "USD")
         named = row.get(model)
         item = next((row[name] for name in items if row.get(name)), None)
@@ -91,10 +91,10 @@ def _columns(
     return line
 
 
-def _openai_costs(bucket: Row, result: Row) -> Line:
+def _openai_costs(bucket: ExportRow, result: ExportRow) -> Line:
     amount = result.get("amount")
     if not isinstance(amount, dict):
-        raise Unreadable("a cost without an amount")
+        raise UnreadableValue("a cost without an amount")
     require_usd(amount.get("currency", "usd"))
     # Grouped by line item, an item reads `gpt-5-2025-08-07, cached input`; some name no model.
     item = str(result.get("line_item") or "")
@@ -123,7 +123,7 @@ _AWS_MODEL = re.compile(
 """`USE1-Claude4.5Sonnet-input-tokens`: region, model, kind."""
 
 
-def _aws(_: Row, row: Row) -> Line | None:
+def _aws(_: ExportRow, row: ExportRow) -> Line | None:
     """Amazon Bedrock in AWS Data Exports, Cost and Usage Report 2.0.
 
     https://docs.aws.amazon.com/bedrock/latest/userguide/cost-mgmt-understanding-cur-data.html and
@@ -156,7 +156,7 @@ def _aws(_: Row, row: Row) -> Line | None:
     )
 
 
-def _aws_tokens(row: Row) -> int | None:
+def _aws_tokens(row: ExportRow) -> int | None:
     """Token counts are in thousands or in single tokens, depending on `pricing_unit`."""
     text = (row.get("line_item_usage_amount") or "").strip()
     if not text:
@@ -165,7 +165,7 @@ def _aws_tokens(row: Row) -> int | None:
     per = 1_000 if "1k" in unit or "1000" in unit else per
     amount = decimal_of(text, tiny=Decimal(0))
     if amount is None or not 0 <= amount <= COUNT_MAX:
-        raise Unreadable(f"line_item_usage_amount: {text[:40]!r} is not a count")
+        raise UnreadableValue(f"line_item_usage_amount: {text[:40]!r} is not a count")
     return int((amount * per).to_integral_value())
 
 
@@ -175,7 +175,7 @@ _AZURE_LLM = re.compile(
 _AZURE_COSTS = ("costinbillingcurrency", "cost", "pretaxcost")
 
 
-def _azure(_: Row, row: Row) -> Line | None:
+def _azure(_: ExportRow, row: ExportRow) -> Line | None:
     """Azure's cost details, CSV of Cost Management exports.
 
     https://learn.microsoft.com/azure/cost-management-billing/dataset-schema/cost-usage-details-ea
@@ -212,7 +212,7 @@ def _iso(text: str) -> str:
 _GOOGLE_SERVICES = ("vertex ai", "gemini api", "generative language api", "cloud ai companion")
 
 
-def _google(_: Row, result: Row) -> Line | None:
+def _google(_: ExportRow, result: ExportRow) -> Line | None:
     """Gemini and Vertex AI in Google Cloud's billing export, JSON lines out of BigQuery.
 
     https://cloud.google.com/billing/docs/how-to/export-data-bigquery-tables/standard-usage. A SKU
@@ -233,7 +233,7 @@ def _google(_: Row, result: Row) -> Line | None:
     )
 
 
-def _described(result: Row, name: str) -> str | None:
+def _described(result: ExportRow, name: str) -> str | None:
     """A nested `{"description": …}`, or a column `name.description` of a flattened export."""
     value = result.get(name)
     if isinstance(value, dict):

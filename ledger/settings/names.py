@@ -48,7 +48,7 @@ WORDS = ("team", "person", "cost_centre")
 """The dimensions that the names file adds to reports."""
 KEY_CHARACTERS_MIN = 6
 """Fewer characters of a fingerprint match too many keys."""
-ENTRIES_MAX = 10_000
+NAMES_MAX = 10_000
 """Far more than an operator writes by hand; every group of a query is matched with all of them."""
 PATTERNS_CACHED = 4_096
 
@@ -225,12 +225,12 @@ def read(text: str) -> tuple[Names, list[TomlProblem]]:
     entries, wrong = toml_tables.converted(text, document, "name", NameEntry)
     plans, wrong_plans = toml_tables.converted(text, document, "plan", PlanEntry)
     problems += [*wrong, *wrong_plans]
-    if len(entries) + len(plans) > ENTRIES_MAX:
-        problems.append(TomlProblem(line=None, text=f"more than {ENTRIES_MAX} names and plans"))
+    if len(entries) + len(plans) > NAMES_MAX:
+        problems.append(TomlProblem(line=None, text=f"more than {NAMES_MAX} names and plans"))
     problems += _never_reached(text, entries)
     return Names(
-        entries=tuple(entry for _, entry in entries[:ENTRIES_MAX]),
-        plans=tuple(plan for _, plan in plans[:ENTRIES_MAX]),
+        entries=tuple(entry for _, entry in entries[:NAMES_MAX]),
+        plans=tuple(plan for _, plan in plans[:NAMES_MAX]),
     ), problems
 
 

@@ -15,12 +15,12 @@ from ledger.text.hints import suggestion
 
 NATIVE = (Decimal, date, datetime, time)
 """Types with their own TOML syntax: a text is not converted to them."""
-_UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`")
+_UNKNOWN_FIELD = re.compile(r"unknown field `(?P<key>[^`]*)`")
 _PLACE = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<key>[^`]*)`")
 
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<found>[^`]*)`")
-_WORDS = {
+_TYPE_WORDS = {
     "str": "a text",
     "int": "a whole number",
     "decimal": "a number",
@@ -33,7 +33,7 @@ _WORDS = {
 }
 """msgspec's names of types -> words."""
 
-TEXT_LENGTH_MAX = 600
+PROBLEM_LENGTH_MAX = 600
 """Characters of one problem. A longer one repeats a long value; it keeps both ends."""
 
 
@@ -47,8 +47,8 @@ class TomlProblem:
 
     def __str__(self) -> str:
         text = self.text
-        if len(text) > TEXT_LENGTH_MAX:
-            text = text[: TEXT_LENGTH_MAX // 2] + " ... " + text[-TEXT_LENGTH_MAX // 2 :]
+        if len(text) > PROBLEM_LENGTH_MAX:
+            text = text[: PROBLEM_LENGTH_MAX // 2] + " ... " + text[-PROBLEM_LENGTH_MAX // 2 :]
         return text if self.line is None else f"line {self.line}: {text}"
 
 
@@ -128,7 +128,7 @@ def fault_of(error: Exception, kind: Any) -> FaultError:
     placed = _PLACE.match(message)
     assert placed is not None  # it matches any text
     path = (placed["path"] or "").lstrip(".")
-    if unknown := _UNKNOWN.search(message):
+    if unknown := _UNKNOWN_FIELD.search(message):
         key = unknown["key"]
         hint = suggestion(key, known)
         names = "" if path else f"; one of {', '.join(known)}"
@@ -141,8 +141,8 @@ def fault_of(error: Exception, kind: Any) -> FaultError:
 
 def _in_words(found: re.Match[str]) -> str:
     kinds = [kind for kind in found["wanted"].split(" | ") if kind != "null"]
-    wanted = " or ".join(dict.fromkeys(_WORDS.get(kind, kind) for kind in kinds))
-    return f"not {wanted} but {_WORDS.get(found['found'], found['found'])}"
+    wanted = " or ".join(dict.fromkeys(_TYPE_WORDS.get(kind, kind) for kind in kinds))
+    return f"not {wanted} but {_TYPE_WORDS.get(found['found'], found['found'])}"
 
 
 def problem_of(text: str, name: str, place: int, fault: FaultError) -> TomlProblem:

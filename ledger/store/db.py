@@ -20,7 +20,7 @@ from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.engines.urls import file_of, parse_url, shown
 from ledger.store.tables import meta
 
-CONNECT_SECONDS_MAX = 5
+SERVER_CONNECT_SECONDS_MAX = 5
 
 
 def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
@@ -97,7 +97,7 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
         # Linking relies on each statement seeing what was committed before it (`bundles.py`).
         isolation_level="READ COMMITTED",
         connect_args={
-            "connect_timeout": CONNECT_SECONDS_MAX,
+            "connect_timeout": SERVER_CONNECT_SECONDS_MAX,
             "application_name": "tokentee",
             "client_encoding": "utf8",
             # Poolers give a connection to another client between transactions, without its prepared

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SECRET_BYTES = 32
-FILE_BYTES_MAX = 4_096
+KEY_SECRET_BYTES = 32
+SECRET_FILE_BYTES_MAX = 4_096
 KIND = "secret of key fingerprints"
 ADVICE = "put it back from a copy, or remove it: keys then get other fingerprints"
-_ID = "secret_id"
+_NOTED_ID = "secret_id"
 _SHARED = "SELECT value FROM tokentee_private.secret"
 _SHARING = (
     "INSERT INTO tokentee_private.secret (place, value) VALUES (1, %(value)s) "
@@ -54,7 +54,7 @@ _IN_META = "SELECT value FROM meta WHERE key = ?"
 
 def of_machine() -> bytes:
     """The secret of this user's ledgers; created at first use."""
-    return _made(_machine_path(), secrets.token_bytes(SECRET_BYTES))
+    return _made(_machine_path(), secrets.token_bytes(KEY_SECRET_BYTES))
 
 
 def of_ledger(engine: Engine) -> bytes:
@@ -81,7 +81,7 @@ def id_in(engine: Engine) -> str | None:
     """The id of the secret that a ledger was written with; None: not known."""
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
-            noted: str | None = connection.exec_driver_sql(_IN_META, (_ID,)).scalar()
+            noted: str | None = connection.exec_driver_sql(_IN_META, (_NOTED_ID,)).scalar()
         if noted is not None:
             return noted
     found = known(engine)
@@ -166,10 +166,10 @@ def _move_out_of_meta(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _note_id(connection: sqlite3.Connection, name: str) -> None:
-    if _in_meta(connection, _ID) != name:
+    if _in_meta(connection, _NOTED_ID) != name:
         with sqlite_file.writing(connection):
-            connection.execute("DELETE FROM meta WHERE key = ?", (_ID,))
-            connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (_ID, name))
+            connection.execute("DELETE FROM meta WHERE key = ?", (_NOTED_ID,))
+            connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (_NOTED_ID, name))
 
 
 def _in_meta(connection: sqlite3.Connection, key: str) -> str | None:
@@ -240,12 +240,12 @@ def _write(file: IO[str], secret: bytes) -> None:
 
 
 def _read(path: Path) -> bytes:
-    text = small_files.read_text(path, KIND, bytes_max=FILE_BYTES_MAX, advice=ADVICE)
+    text = small_files.read_text(path, KIND, bytes_max=SECRET_FILE_BYTES_MAX, advice=ADVICE)
     _make_private(path)
     try:
         found = bytes.fromhex(text.strip())
     except ValueError as error:
         raise LedgerError(f"{path} is not a {KIND}: {error}; {ADVICE}") from error
-    if len(found) < SECRET_BYTES // 2:
+    if len(found) < KEY_SECRET_BYTES // 2:
         raise LedgerError(f"{path} is not a {KIND}: it is too short; {ADVICE}")
     return found

@@ -6,8 +6,8 @@ A bundle is idempotent, and the outbox is cleared only after the database has co
 crash or a lost connection the same bundle is shipped again, which changes nothing. Every problem
 with the database (down, slow, full, in failover, deadlocked, another schema) is handled alike: it
 is logged once when it begins and once when it ends, the shipper retries after at most
-`RETRY_SECONDS_MAX`, and meanwhile the outbox grows on disk. A single row that the database refuses
-is set aside and retried at the next start.
+`RECONNECT_SECONDS_MAX`, and meanwhile the outbox grows on disk. A single row that the database
+refuses is set aside and retried at the next start.
 
 Of several processes that share a spool one ships. When it ends, another one takes over.
 """
@@ -34,11 +34,11 @@ from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
 from ledger.text.figures import seconds_text
 
-GATHER_SECONDS = 0.5
+SHIP_AFTER_SECONDS = 0.5
 """How long changes gather before they are shipped: longer means later rows, shorter means more
 statements."""
-IDLE_SECONDS = 30.0
-TURN_SECONDS = 5.0
+SHIPPER_IDLE_SECONDS = 30.0
+SHIPPER_TURN_SECONDS = 5.0
 TURN_BUNDLES_MAX = 20
 """Bundles of one turn, which then takes a few seconds."""
 MEETING_SECONDS = 1.0
@@ -51,8 +51,8 @@ MEETING_SECONDS_MAX = 5.0
 """For lines of up to 200 ms."""
 PRUNING_BATCHES_MAX = 20
 """Batches of old exchanges that are dropped from the spool in one turn."""
-RETRY_SECONDS = 0.5
-RETRY_SECONDS_MAX = 30.0
+RECONNECT_SECONDS = 0.5
+RECONNECT_SECONDS_MAX = 30.0
 HEARTBEAT_SECONDS = 60.0
 HOUSEKEEPING_SECONDS = 3600.0
 SETTLING_SECONDS = 600.0
@@ -61,7 +61,7 @@ SETTLING_SECONDS = 600.0
 _UNWELCOME = ("authentication failed", "no pg_hba.conf entry", "does not exist")
 """Texts in PostgreSQL's refusal of a wrong user, password, host or database name; libpq has no
 error code for them."""
-_TROUBLE = (sa.exc.SQLAlchemyError, LedgerError, sqlite3.Error, OSError)
+_SHIPPING_ERRORS = (sa.exc.SQLAlchemyError, LedgerError, sqlite3.Error, OSError)
 
 
 class Shipper(Companion):
@@ -99,27 +99,27 @@ class Shipper(Companion):
         while not self._stopping.is_set():
             self._turn = self._turn or nodes.take_turn(self._path.with_suffix(".shipper"))
             if self._turn is None:
-                self._stopping.wait(TURN_SECONDS)
+                self._stopping.wait(SHIPPER_TURN_SECONDS)
                 continue
             try:
                 is_done = self._ship()
                 self._keep_house()
-            except _TROUBLE as error:
+            except _SHIPPING_ERRORS as error:
                 self._begin_trouble(error)
                 failures += 1
                 self._stopping.wait(
                     pause_after(
-                        failures, first_seconds=RETRY_SECONDS, seconds_max=RETRY_SECONDS_MAX
+                        failures, first_seconds=RECONNECT_SECONDS, seconds_max=RECONNECT_SECONDS_MAX
                     )
                 )
             else:
                 self._end_trouble()
                 failures = 0
                 if is_done:
-                    self._changed.wait(IDLE_SECONDS)
+                    self._changed.wait(SHIPPER_IDLE_SECONDS)
                     self._changed.clear()
-                    self._stopping.wait(GATHER_SECONDS)
-        with contextlib.suppress(*_TROUBLE):
+                    self._stopping.wait(SHIP_AFTER_SECONDS)
+        with contextlib.suppress(*_SHIPPING_ERRORS):
             while self._turn is not None and not self._ship():
                 pass
         self._disconnect()
@@ -181,14 +181,14 @@ class Shipper(Companion):
         nevertheless."""
         now = time.monotonic()
         if now >= self._heartbeat_at:
-            self._heartbeat_at = now + RETRY_SECONDS_MAX
+            self._heartbeat_at = now + RECONNECT_SECONDS_MAX
             with self._spool.connect() as connection:
                 live = recovery.live_nodes(connection, self._path)
             with db.writing(self._connected()) as connection:
                 recovery.record_heartbeats(connection, live)
             self._heartbeat_at = now + HEARTBEAT_SECONDS
         if now >= self._housekeeping_at:
-            self._housekeeping_at = now + RETRY_SECONDS_MAX
+            self._housekeeping_at = now + RECONNECT_SECONDS_MAX
             self._make_partitions(datetime.now(UTC).date())
             # Exchanges that were shipped long ago, for one turn; there may be more.
             may_be_more = all(
@@ -197,7 +197,7 @@ class Shipper(Companion):
             )
             self._housekeeping_at = now if may_be_more else now + HOUSEKEEPING_SECONDS
         if now >= self._give_up_at:
-            self._give_up_at = now + RETRY_SECONDS_MAX
+            self._give_up_at = now + RECONNECT_SECONDS_MAX
             with db.writing(self._connected()) as connection:
                 recovery.mark_lost_of_silent_nodes(connection)
             self._give_up_at = now + HOUSEKEEPING_SECONDS
@@ -217,7 +217,7 @@ class Shipper(Companion):
         is_of_database = isinstance(error, sa.exc.DBAPIError)
         trouble = reason_of(error, urls.password_of(self._url)) if is_of_database else str(error)
         if trouble != self._trouble:
-            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
+            with contextlib.suppress(*_SHIPPING_ERRORS), db.writing(self._spool) as connection:
                 db.note(connection, "trouble", trouble)
             self._log(
                 "warning",
@@ -229,7 +229,7 @@ class Shipper(Companion):
     def _end_trouble(self) -> None:
         if self._trouble is not None:
             self._trouble = None
-            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
+            with contextlib.suppress(*_SHIPPING_ERRORS), db.writing(self._spool) as connection:
                 db.note(connection, "trouble", None)
             self._log("warning", f"the shared ledger {urls.shown(self._url)} is written again")
 

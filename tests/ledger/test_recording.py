@@ -61,7 +61,7 @@ KEEP = """
 import sys, time
 from ledger.maintenance import keeper
 
-keeper.FIRST_SECONDS = 0.0
+keeper.FIRST_SUMS_SECONDS = 0.0
 if len(sys.argv) > 2:
     keeper.COMMAND = (sys.executable, "-c", sys.argv[2])
 kept = keeper.Keeper(sys.argv[1], log=lambda *line: print(*line, flush=True))

@@ -30,9 +30,9 @@ FAILURES_AT_END_MAX = 3
 """How often a thread that fails while it is asked to stop is restarted."""
 LOG_SECONDS = 60.0
 """Between two lines of a `ThrottledLog`."""
-KEPT_BYTES_MAX = 4_000_000
+SET_ASIDE_BYTES_MAX = 4_000_000
 """Size of the file of set-aside items; later items are only counted."""
-SHOWN_CHARACTERS_MAX = 4_000
+ITEM_CHARACTERS_MAX = 4_000
 """Kept of one item and of one error."""
 
 WITH_TEXT = (sqlite3.Error, OSError, LedgerError)
@@ -146,7 +146,7 @@ class SetAside:
         try:
             file = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             try:
-                if os.fstat(file).st_size < KEPT_BYTES_MAX:
+                if os.fstat(file).st_size < SET_ASIDE_BYTES_MAX:
                     os.write(file, line.encode() + b"\n")
             finally:
                 os.close(file)
@@ -270,7 +270,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception as error:  # noqa: BLE001  # the value's own repr raised
         text = f"{type(value).__name__} ({type(error).__name__} in its repr)"
-    return text[:SHOWN_CHARACTERS_MAX].encode("ascii", "backslashreplace").decode()
+    return text[:ITEM_CHARACTERS_MAX].encode("ascii", "backslashreplace").decode()
 
 
 def _print(_level: str, line: str) -> None:

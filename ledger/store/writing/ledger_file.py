@@ -28,12 +28,13 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from ledger.store.engines import sqlite_file
 from ledger.store.engines.sqlite_file import REVISION
+from ledger.store.processes.supervision import Log
 from ledger.store.writing import batch_insert
 
 CACHE_KIB = 2_000
@@ -53,7 +54,6 @@ LOCK_PAUSE_SECONDS = 0.02
 CHECK_SECONDS = 1.0
 """How often the writer checks the length of the WAL."""
 
-type Log = Callable[[str, str], None]
 type FileId = tuple[int, int]
 """Device and inode."""
 

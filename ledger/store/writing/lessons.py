@@ -11,10 +11,10 @@ from ledger.model.learned import Learned
 from ledger.store.engines import sqlite_file
 from ledger.store.keys import instant_text
 
-LESSONS_MAX = 1_000
+KEPT_LESSONS_MAX = 1_000
 """Upstreams and paths that are remembered, in memory and in the ledger, the newest. A client with
 an upstream of its own can invent paths without end."""
-LATE = timedelta(minutes=1)
+LESSON_LATE_MAX = timedelta(minutes=1)
 """A lesson may be committed so much later than it was learned."""
 _VALID = (
     "SELECT origin, path, verdict, learned_at, expires_at FROM learned "
@@ -38,7 +38,7 @@ def valid_at(
     """The lessons that have not expired, by origin and path, the oldest first; `since`: only those
     that were learned later."""
     after = "" if since is None else instant_text(since)
-    found = connection.execute(_VALID, (instant_text(now), after, LESSONS_MAX)).fetchall()
+    found = connection.execute(_VALID, (instant_text(now), after, KEPT_LESSONS_MAX)).fetchall()
     return {
         (origin, path): Learned(
             origin=origin,
@@ -65,4 +65,4 @@ def keep(connection: sqlite3.Connection, lessons: Sequence[Learned]) -> None:
     ]
     with sqlite_file.writing(connection):
         connection.executemany(_KEEP, rows)
-        connection.execute(_FORGET, (LESSONS_MAX,))
+        connection.execute(_FORGET, (KEPT_LESSONS_MAX,))

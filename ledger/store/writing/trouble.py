@@ -6,14 +6,13 @@ which is set aside; the others are written.
 
 import sqlite3
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from ledger.model.errors import LedgerError, named
-from ledger.store.processes.supervision import ThrottledLog
+from ledger.store.processes.supervision import Log, ThrottledLog
 from ledger.store.writing.incoming import WAITING_MAX
 
-REFUSED = (
+ROW_ERRORS = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
     sqlite3.ProgrammingError,
@@ -24,12 +23,10 @@ REFUSED = (
 TROUBLE = (sqlite3.Error, LedgerError, OSError)
 """The file, the disk or another process is at fault: a retry may succeed."""
 
-type Log = Callable[[str, str], None]
-
 
 def is_trouble(error: Exception) -> bool:
     """Whether a retry of the same write may succeed later."""
-    return isinstance(error, TROUBLE) and not isinstance(error, REFUSED)
+    return isinstance(error, TROUBLE) and not isinstance(error, ROW_ERRORS)
 
 
 class Trouble:

@@ -24,9 +24,9 @@ from ledger.store.processes.supervision import SetAside
 from ledger.store.writing.batch_insert import ROWS_MAX
 from ledger.store.writing.jobs import Job
 
-FILE_BYTES_MAX = 1_000_000_000
+UNBOOKED_BYTES_MAX = 1_000_000_000
 """Some 500 000 rows."""
-LINE_BYTES_MAX = 16_000_000
+ROW_BYTES_MAX = 16_000_000
 """More than the door admits of one exchange and its usage object."""
 
 _line_of = msgspec.json.Encoder().encode
@@ -56,8 +56,8 @@ class Unbooked:
             self._file = nodes.take_turn(self.path)
         assert self._file is not None  # nobody else knows its name
         data = b"".join(lines)
-        if self._size + len(data) > FILE_BYTES_MAX:
-            raise OSError(f"{self.path} has {FILE_BYTES_MAX} bytes")
+        if self._size + len(data) > UNBOOKED_BYTES_MAX:
+            raise OSError(f"{self.path} has {UNBOOKED_BYTES_MAX} bytes")
         os.ftruncate(self._file, self._size)  # a part of what an error cut off
         end = self._size
         while data:
@@ -80,7 +80,7 @@ def book(ledger: Path, write: Callable[[list[Job]], None], *, set_aside: SetAsid
         if (descriptor := nodes.take_turn(path)) is None:
             continue  # its writer lives
         with os.fdopen(descriptor, "rb") as file:
-            lines = iter(partial(file.readline, LINE_BYTES_MAX), b"")
+            lines = iter(partial(file.readline, ROW_BYTES_MAX), b"")
             while batch := list(islice(lines, ROWS_MAX)):
                 jobs = []
                 for line in batch:

@@ -37,6 +37,7 @@ from ledger.store.processes import nodes
 from ledger.store.processes.recovery import mark_lost_of_dead_nodes
 from ledger.store.processes.supervision import (
     Companion,
+    Log,
     RecordingHealth,
     SetAside,
     SupervisedThread,
@@ -48,7 +49,7 @@ from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile, OverwrittenError
-from ledger.store.writing.trouble import TROUBLE, Log, Trouble
+from ledger.store.writing.trouble import TROUBLE, Trouble
 from ledger.store.writing.unbooked import Unbooked
 from ledger.text.figures import seconds_text
 
@@ -176,7 +177,7 @@ class Ledger:
         upstream = (lesson.origin, lesson.path)
         self.learned.pop(upstream, None)
         self.learned[upstream] = lesson
-        while len(self.learned) > lessons.LESSONS_MAX:
+        while len(self.learned) > lessons.KEPT_LESSONS_MAX:
             del self.learned[next(iter(self.learned))]
 
     def refresh_lessons(self) -> None:
@@ -192,7 +193,7 @@ class Ledger:
                     self._remember(lesson)
             if found:
                 newest = max(each.learned_at for each in found.values())
-                self._lessons_since = newest - lessons.LATE
+                self._lessons_since = newest - lessons.LESSON_LATE_MAX
 
     @property
     def file(self) -> Path:

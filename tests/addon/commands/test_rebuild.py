@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from addon.metering.settlement import METER_VERSION
-from ledger.maintenance.checking import SHOWN_MAX
+from ledger.maintenance.checking import FAULTS_SHOWN_MAX
 from ledger.maintenance.promises import PROMISES
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State, UsageSource
@@ -300,7 +300,7 @@ def test_all_that_holds_is_said_and_nothing_printed(book, verify, tmp_path):
 def test_every_breach_is_a_line_and_counted(book, verify):
     book(
         exchange("a\tb", client_bytes=1),
-        *(exchange(f"e{number:02}", client_bytes=2) for number in range(SHOWN_MAX)),
+        *(exchange(f"e{number:02}", client_bytes=2) for number in range(FAULTS_SHOWN_MAX)),
         exchange("later", at=NOON + timedelta(days=1)),
     )
     done = verify()
@@ -309,8 +309,8 @@ def test_every_breach_is_a_line_and_counted(book, verify):
     found = f"upstream sent {len(SENT)}, the client was handed 1, taken out were 0"
     assert lines[0] == ["bytes", "a\\x09b", found]
     assert lines[-1] == ["bytes", "", "… and 1 more"]
-    assert len(lines) == SHOWN_MAX + 1
-    assert f"{SHOWN_MAX + 1} breaches" in done.stderr
+    assert len(lines) == FAULTS_SHOWN_MAX + 1
+    assert f"{FAULTS_SHOWN_MAX + 1} breaches" in done.stderr
     done = verify("--since", "2026-11-03")
     assert done.exit_code == 0
     assert "skipped the SQLite file is sound" in done.stderr

@@ -330,8 +330,8 @@ def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
     (watcher,) = watcher_of(
         urls.parse_url(f"sqlite:///{tmp_path / 'l.sqlite3'}"), lambda *line: said.append(line)
     )
-    monkeypatch.setattr("ledger.budgets.watcher.FIRST_SECONDS", 0)
-    monkeypatch.setattr("ledger.budgets.watcher.EVERY_SECONDS", 0)
+    monkeypatch.setattr("ledger.budgets.watcher.FIRST_CHECK_SECONDS", 0)
+    monkeypatch.setattr("ledger.budgets.watcher.CHECK_EVERY_SECONDS", 0)
     check, count = watcher.check, iter(range(10**9))
 
     def counted(now):
@@ -383,8 +383,8 @@ def test_whatever_a_step_raises_the_watcher_goes_on(
     fill(url, entries())
     (settings / "budgets.toml").write_text(MONTHLY)
     monkeypatch.setattr("ledger.store.processes.supervision.PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr("ledger.budgets.watcher.FIRST_SECONDS", 0)
-    monkeypatch.setattr("ledger.budgets.watcher.EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("ledger.budgets.watcher.FIRST_CHECK_SECONDS", 0)
+    monkeypatch.setattr("ledger.budgets.watcher.CHECK_EVERY_SECONDS", 0.01)
     worked = threading.Event()
     failing_twice(importlib.import_module(step[0]), step[1], error, worked)
     watcher = BudgetWatcher(url, log=lambda *_: None)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ledger.maintenance import reprice, rollup
-from ledger.maintenance.checking import SHOWN_MAX, verify
+from ledger.maintenance.checking import FAULTS_SHOWN_MAX, verify
 from ledger.maintenance.promises import PROMISES
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
@@ -421,9 +421,9 @@ def test_parts_beyond_their_totals_are_the_providers_doing(engine):
 
 
 def test_only_the_first_are_named_and_all_are_counted(engine):
-    put(engine, *((settled(f"e{number}"), None, ()) for number in range(SHOWN_MAX + 3)))
+    put(engine, *((settled(f"e{number}"), None, ()) for number in range(FAULTS_SHOWN_MAX + 3)))
     (verdict,) = [verdict for verdict in verify(engine) if verdict.count]
-    assert (verdict.count, len(verdict.examples)) == (SHOWN_MAX + 3, SHOWN_MAX)
+    assert (verdict.count, len(verdict.examples)) == (FAULTS_SHOWN_MAX + 3, FAULTS_SHOWN_MAX)
 
 
 @on_sqlite

@@ -224,8 +224,8 @@ def test_writers_under_way_are_waited_for(engine):
 
 
 def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
-    monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "FIRST_SUMS_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "SUMS_EVERY_SECONDS", 0.0)
     kept = keeper.Keeper("sqlite:////nowhere/ledger.sqlite3", log=lambda *_: None)
     tried = []
 
@@ -298,8 +298,8 @@ def test_whatever_a_step_raises_the_keeper_goes_on(
     url, monkeypatch, failing_twice, capfd, step, error
 ):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(keeper, "FIRST_SUMS_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "SUMS_EVERY_SECONDS", 0.01)
     put(url, whole(settled("a")))
     left = failing_twice(STEPS[step], step, error)
     kept = keeper.Keeper(url, log=lambda *_: None)

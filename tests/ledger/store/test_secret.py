@@ -36,7 +36,7 @@ def test_all_ledgers_of_a_user_have_one_secret_that_only_the_user_reads(new_sqli
     assert found == {secret.of_machine()}
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert len(secret.of_machine()) == secret.SECRET_BYTES
+    assert len(secret.of_machine()) == secret.KEY_SECRET_BYTES
 
 
 def test_the_secret_of_an_older_ledger_moves_out_of_it(new_sqlite, path):

@@ -40,10 +40,10 @@ pytestmark = [pytest.mark.postgres, pytest.mark.usefixtures("own_data_directory"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(shipper, "GATHER_SECONDS", 0.01)
-    monkeypatch.setattr(shipper, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(shipper, "RETRY_SECONDS_MAX", 0.05)
-    monkeypatch.setattr(shipper, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(shipper, "SHIP_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr(shipper, "RECONNECT_SECONDS", 0.02)
+    monkeypatch.setattr(shipper, "RECONNECT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(shipper, "SHIPPER_TURN_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -458,7 +458,7 @@ def test_whatever_a_step_raises_the_shipper_goes_on(
 ):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(shipper, "SETTLING_SECONDS", 0.0)
-    monkeypatch.setattr(shipper, "IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(shipper, "SHIPPER_IDLE_SECONDS", 0.02)
     failed = threading.Event()
     failing_twice(STEPS[step], step, error, failed)
     if step == "_begin_trouble":

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.postgres
 def forwarded(new_postgres, own_data_directory, monkeypatch):
     """A shared ledger behind a forwarder: the forwarder, its URL, and an engine beside it."""
     monkeypatch.setattr(shipper, "ANSWER_SECONDS_MAX", 0.5)
-    monkeypatch.setattr(shipper, "GATHER_SECONDS", 0.01)
-    monkeypatch.setattr(shipper, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(shipper, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(shipper, "RETRY_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(shipper, "SHIP_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr(shipper, "SHIPPER_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(shipper, "RECONNECT_SECONDS", 0.02)
+    monkeypatch.setattr(shipper, "RECONNECT_SECONDS_MAX", 0.05)
     direct = sa.make_url(new_postgres())
     folder = direct.host or direct.query["host"]
     forwarder = Line(f"{folder}/.s.PGSQL.{direct.port or direct.query.get('port') or 5432}")
@@ -62,7 +62,7 @@ def test_a_proxy_starts_on_its_spool_while_the_database_is_silent(forwarded, mon
     forwarder, url, engine = forwarded
     monkeypatch.setattr(shipper, "MEETING_SECONDS", 0.1)
     forwarder.is_silent = True
-    monkeypatch.setattr(db, "CONNECT_SECONDS_MAX", 2)
+    monkeypatch.setattr(db, "SERVER_CONNECT_SECONDS_MAX", 2)
     with writing(url) as written:
         (passed,) = re.findall(r"is not ready after ([\d.]+ m?s)", "\n".join(written.lines()))
         assert passed.endswith(" s") or int(passed.removesuffix(" ms")) >= 100
@@ -141,7 +141,7 @@ def test_a_turn_of_shipping_ends_under_load(new_postgres, own_data_directory, mo
     monkeypatch.setattr(shipper, "TURN_BUNDLES_MAX", 2)
     monkeypatch.setattr(shipper, "BUNDLE_EXCHANGES_MAX", 2)
     monkeypatch.setattr(shipper, "HEARTBEAT_SECONDS", 0.0)
-    monkeypatch.setattr(shipper, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(shipper, "SHIP_AFTER_SECONDS", 0.0)
     url = new_postgres()
     with db.disposing(db.open_engine(url)) as engine:
         beats = threading.Semaphore(0)

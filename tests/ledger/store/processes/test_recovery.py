@@ -296,7 +296,7 @@ def test_items_are_kept_where_they_can_be_looked_at(tmp_path):
 
 
 def test_the_file_is_bounded_and_a_file_that_cannot_be_written_costs_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervision, "KEPT_BYTES_MAX", 500)
+    monkeypatch.setattr(supervision, "SET_ASIDE_BYTES_MAX", 500)
     path = tmp_path / "set-aside.jsonl"
     aside = SetAside(path, log=lambda *_: None)
     for _ in range(100):

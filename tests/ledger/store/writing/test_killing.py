@@ -302,7 +302,7 @@ def test_a_full_disk_beside_an_overwritten_ledger_is_late_not_lost(new_sqlite, u
     other = file_of(new_sqlite("other"))
     with writing(url) as written:
         overwrite(file_of(url), other)
-        monkeypatch.setattr(unbooked, "FILE_BYTES_MAX", 10)
+        monkeypatch.setattr(unbooked, "UNBOOKED_BYTES_MAX", 10)
         assert "has 10 bytes" in (written.settle(settled("a")).error or "")
         monkeypatch.undo()
         wait_until(lambda: written.settle(settled("b")).committed)

@@ -266,7 +266,7 @@ def test_a_ledger_that_cannot_be_read_teaches_nothing(new_sqlite, tmp_path):
 
 
 def test_lessons_are_bounded_and_written_together(new_sqlite, monkeypatch):
-    monkeypatch.setattr(lessons_module, "LESSONS_MAX", 5)
+    monkeypatch.setattr(lessons_module, "KEPT_LESSONS_MAX", 5)
     with writing(new_sqlite()) as written:
         for number in range(20):
             at = NOON + timedelta(seconds=number)
