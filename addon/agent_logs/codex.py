@@ -34,10 +34,10 @@ from addon.agent_logs.call import (
 from addon.agent_logs.reader import REGIONAL, SERVERS, usage_of
 from addon.dialects.counts import lookup
 from addon.dialects.facts import name_of, text_of, token_of
+from addon.dialects.limits import quotas_of_event
 from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
 from addon.dialects.openai.usage import added
 from addon.framing import json_values
-from addon.metering.quotas import quotas_of_event
 from ledger.model.exchange import Billing, Quota
 from ledger.model.usage import count_of
 

@@ -67,6 +67,15 @@ class Asking(StrEnum):
     """OpenAI's `stream_options.include_usage`."""
 
 
+class SessionProtocol(StrEnum):
+    """How a WebSocket session says which messages are one response."""
+
+    RESPONSES = "responses"
+    """Each response is asked for and has an id."""
+    TURNS = "turns"
+    """The server answers in turns, one at a time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One wire format.
@@ -102,6 +111,12 @@ class Dialect:
     """A request without an option for streaming gets a stream (Ollama)."""
     ending: Ending = Ending.FINISH
     """The weakest end of a whole stream."""
+    session: SessionProtocol = SessionProtocol.RESPONSES
+    """Of a WebSocket."""
+    billed_alone: frozenset[str] = frozenset()
+    """Types of a session's messages that are billed beside its responses."""
+    quota_event: bytes = b""
+    """Type of the message that states quotas; empty: there is none."""
     request_shapes: tuple[Shape, ...] = ()
     """A request body that fits one of these is an LLM request, on whatever host."""
     answer_shapes: tuple[Shape, ...] = ()

@@ -16,6 +16,5 @@
 In: request and response values, the bytes of the answer in any chunks, WebSocket messages. Out:
 the settled exchange and its reading. Sans-IO: the clock is an argument. The tap is here and not
 in `proxy`, because replay and rebuild feed recorded bytes through the same one.
-Uses: dialects, dialects.openai, dialects.vendors, framing, metering.answers, metering.requests,
-usage_opt_in; of the ledger: model.
+Uses: dialects, framing, metering.answers, metering.requests, usage_opt_in; of the ledger: model.
 """

@@ -16,18 +16,18 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from addon.dialects import billing as wire_billing
 from addon.dialects import shapes
 from addon.dialects.errors import broken_connection
 from addon.dialects.facts import AnswerContext, Facts
+from addon.dialects.limits import limits_of
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing.large_json import without_pauses
-from addon.metering import quotas
 from addon.metering.answers import estimate
 from addon.metering.answers.decoding import decoder_of
 from addon.metering.answers.meter import Meter
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests import billing as wire_billing
 from addon.metering.requests.messages import (
     NOT_KNOWN,
     TRANSPORT,
@@ -265,7 +265,7 @@ class MeteredExchange:
         """The exchange with what its answer's headers, and an event of its stream, say of limits
         and of the account that has them. Headers of a handshake belong to its first response."""
         headers = self._answer_headers if in_headers else {}
-        limits = quotas.limits_of(headers, status=self.status, event=event, arrived_at=arrived_at)
+        limits = limits_of(headers, status=self.status, event=event, arrived_at=arrived_at)
         return replace(
             exchange,
             quotas=limits.quotas,

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from urllib.parse import parse_qs, urlsplit
 
-from addon.dialects import routes
+from addon.dialects import billing, limits, routes
+from addon.dialects.agents import NO_AGENT, agent_of, purpose_of
 from addon.dialects.facts import AnswerContext, text_of
 from addon.dialects.request import RequestFacts, read_request, short_in_steps
 from addon.framing.large_json import without_pauses
 from addon.metering.answers import estimate
 from addon.metering.exchange import NOT_READ, MeteredExchange, Readable, decoded_body_in_steps
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests import attribution, billing
+from addon.metering.requests import attribution
 from addon.metering.requests.messages import Request
-from addon.metering.requests.purpose import NO_AGENT, agent_of, purpose_of
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
@@ -33,9 +33,6 @@ LARGE_BYTES = 256 * 1024
 """A body up to this size is read in one step, in 5 ms at worst."""
 QUERY_LENGTH_MAX = 4_096
 """Characters of a query that are searched for `model=`."""
-
-ACCOUNT_HEADERS = ("anthropic-organization-id", "openai-organization")
-"""Response headers that name the organization whose quotas and prompt cache a request used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +180,7 @@ def open_exchange(
         billing=asked,
         billing_of=rules.billing,
         account_of=partial(
-            _account_of, rules.secret, headers.get("chatgpt-account-id"), opened.provider
+            _account_of, rules.secret, headers.get(limits.ASKED_ACCOUNT_HEADER), opened.provider
         ),
     )
 
@@ -193,10 +190,9 @@ def _account_of(
 ) -> str | None:
     """Keyed hash of the account or organization that an answer names, or its request.
 
-    Keys of one account share its quotas and its prompt cache. Anthropic's and OpenAI's answers name
-    the organization; Codex names the ChatGPT account in its request.
+    Keys of one account share its quotas and its prompt cache.
     """
-    named = [answer.get(name) for name in ACCOUNT_HEADERS]
+    named = [answer.get(name) for name in limits.ACCOUNT_HEADERS]
     name = next(filter(None, [*named, asked]), None)
     if name is None:
         return None

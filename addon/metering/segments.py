@@ -1,5 +1,5 @@
 """Pure. The parts of a chat request in wire order, without their text (`ledger/model/segments.py`),
-and the shape that tells its purpose (`requests/purpose.py`), in one reading.
+and the shape that tells its purpose (`dialects/agents.py`), in one reading.
 
 A part's hash leaves out cache breakpoints, which clients move with each turn. Shapes that are read:
 OpenAI chat and Responses, Anthropic messages, Bedrock Converse, Gemini.
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from addon.dialects.agents import Shape, shape_of
 from addon.dialects.request import PARSED_BYTES_MAX
 from addon.framing import json_values
-from addon.metering.requests.purpose import Shape, shape_of
 from ledger.model.segments import DAY_ASKED, HASH_BYTES, NAME_MAX, Kind, Part, Row, Segment, pack
 
 BODY_BYTES_MAX = 4 * 1024 * 1024

@@ -10,8 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from addon.dialects.openai import responses
-from addon.dialects.vendors import gemini
+from addon.dialects.dialect import SessionProtocol
 from addon.framing.json_values import loads
 from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
@@ -20,9 +19,8 @@ from addon.metering.settlement import Settled, result_of, result_unread
 from addon.metering.websocket import Closed, LiveTurns, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 
-RATE_LIMITS = responses.RATE_LIMITS.encode()
 RATE_LIMITS_BYTES_MAX = 16 * 1024
-"""Of a message that states quotas; Codex's are 400 bytes long."""
+"""Of a message that states quotas; those seen are 400 bytes long."""
 
 
 class MeteredSession:
@@ -39,7 +37,8 @@ class MeteredSession:
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
         opened = handshake.opened
-        sessions = LiveTurns if handshake.route.dialect is gemini.LIVE else WebSocketSession
+        has_turns = handshake.route.dialect.session is SessionProtocol.TURNS
+        sessions = LiveTurns if has_turns else WebSocketSession
         self._wire: LiveTurns | WebSocketSession = sessions(
             handshake.route, context=handshake.context, model=opened.request_model
         )
@@ -61,7 +60,8 @@ class MeteredSession:
         """Read one message; return the exchanges that it opens and settles.
 
         `short`: the result of `short_message_in_steps`, if the caller has it already."""
-        if not from_client and len(content) <= RATE_LIMITS_BYTES_MAX and RATE_LIMITS in content:
+        event = self.handshake.route.dialect.quota_event
+        if event and not from_client and len(content) <= RATE_LIMITS_BYTES_MAX and event in content:
             self._rate_limits = self.handshake.troubles.attempt(loads, content)
         read = self._wire.client_message if from_client else self._wire.server_message
         return self._exchanges(read(content if short is None else short), End.FINISHED, at)

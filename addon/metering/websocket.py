@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from addon.dialects.counts import lookup, object_at
 from addon.dialects.facts import NO_CONTEXT, AnswerContext, text_of
-from addon.dialects.openai.responses import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
 from addon.framing import json_values
@@ -184,7 +183,7 @@ class WebSocketSession:
 
     def _events_in(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         kind = body.get("type")
-        if kind == TRANSCRIBED:
+        if kind in self._route.dialect.billed_alone:
             if body.get("status") != "in_progress":  # xAI repeats it while speech goes on
                 yield from self._alone(self._transcriber, message)
         elif kind in _WRAPPERS:

@@ -98,7 +98,7 @@ def learn(running: Running, live: Live, settled: Settled) -> None:
         verdict = policy.UsageHabit.REFUSES
     elif exchange.usage_asked or policy.is_known(exchange.provider):
         return
-    elif reading.usage_source is UsageSource.REPORTED or _is_no_openai_stream(live):
+    elif reading.usage_source is UsageSource.REPORTED or _may_end_without_mark(live):
         verdict = policy.UsageHabit.AUTOMATIC
     else:
         verdict = policy.UsageHabit.OPT_IN
@@ -107,7 +107,7 @@ def learn(running: Running, live: Live, settled: Settled) -> None:
         running.ledger.learn(lesson)
 
 
-def _is_no_openai_stream(live: Live) -> bool:
+def _may_end_without_mark(live: Live) -> bool:
     """Whether the wire only resembles OpenAI's (the `stream:chat:` endpoint). It reports usage in
     some streams only, and stripping would remove usage that the client should get."""
     tap = live.exchange.tap

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
-from addon.metering.quotas import is_quota_header
+from addon.dialects.limits import is_quota_header
 from addon.metering.requests.attribution import REDACTED, looks_like_key, redacted_path
 
 URL_LENGTH_MAX = 8 * 1024

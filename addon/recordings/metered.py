@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from addon.dialects.billing import SENT_KEY
 from addon.dialects.counts import HEADER_PREFIX
 from addon.framing import json_values
 from addon.metering.exchange import MeteredExchange, may_refuse
 from addon.metering.opening import RunRules, Upstream, open_exchange
 from addon.metering.requests import attribution
-from addon.metering.requests.billing import SENT_KEY
 from addon.metering.requests.messages import (
     TRANSPORT,
     End,

@@ -39,7 +39,7 @@ BOUNDS = {
     "metering/answers/backlog.py Backlog._runs": "BACKLOG_BYTES_MAX with RUN_BYTES each, short ones joined",
     "metering/answers/meter.py Meter._begun": "_BEGUN_BYTES_MAX and a chunk",
     "metering/answers/passed_text.py PassedText._unmeasured": "LAST_BYTES_MAX with RUN_BYTES each",
-    "metering/answers/transcript.py Transcript._calls": "the answer that is shown: its kept megabyte",
+    "dialects/transcript.py Transcript._calls": "the answer that is shown: its kept megabyte",
     "metering/session.py MeteredSession._asked": "ASKED_BYTES_MAX with ASKED_BYTES_EACH each",
     "metering/session.py MeteredSession._open": "OPEN_MAX responses of a session",
     "metering/tap.py Tap._kept": "what BATCH_BYTES of pending events become",

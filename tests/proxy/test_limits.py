@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
-from addon.metering.quotas import QUOTAS_MAX
+from addon.dialects.limits import QUOTAS_MAX
 from tests.proxy import rows
 from tests.proxy.pair import ANTHROPIC, Pair, exchange, new_tag, pair
 from tests.proxy.upstream import Answer

@@ -153,6 +153,8 @@ RESPONSES = Dialect(
     text_marks=(b'"delta"',),
     call_marks=(Mark(b'"response.function_call_arguments.done"'),),
     ending=Ending.MARK,
+    billed_alone=frozenset({TRANSCRIBED}),
+    quota_event=RATE_LIMITS.encode(),
     request_shapes=(
         {"model": shapes.text, "input": shapes.prompt},
         {"model": shapes.text, "prompt": shapes.an_object},
@@ -207,5 +209,6 @@ REALTIME = Dialect(
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     ending=Ending.MARK,
+    billed_alone=frozenset({TRANSCRIBED}),
     marks=(Mark(b'"response"'), Mark(b'"error"'), Mark(b"_transcription.completed")),
 )

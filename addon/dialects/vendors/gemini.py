@@ -16,7 +16,7 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
-from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.dialect import Dialect, Mark, SessionProtocol
 from addon.dialects.errors import record_error, record_error_in
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai.usage import added
@@ -376,5 +376,6 @@ LIVE = replace(
     operation="chat",
     read=read_live,
     marks=(Mark(b'"usageMetadata"'), Mark(b'"turnComplete"'), Mark(b'"error"')),
+    session=SessionProtocol.TURNS,
     ending=Ending.MARK,
 )

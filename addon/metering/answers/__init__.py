@@ -7,7 +7,6 @@
     passed_text  how much text has passed, for an estimate
     estimate     token estimates for text without reported usage
     verbatim     the usage object as upstream wrote it
-    transcript   the answer's text for people
 
 In: the bytes of one answer, in any chunks, and its dialect. Out: facts. Sans-IO.
 Uses: dialects, framing; of the ledger: model.

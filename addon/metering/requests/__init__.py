@@ -2,10 +2,8 @@
 
     messages     a request and a response as values, from any source
     attribution  key fingerprint, tags, session; redacts credentials in paths
-    purpose      which agent sent it, its session, and what for
-    billing      by tokens, by a plan, or not at all
 
 In: headers, path and body of a request. Out: what the ledger keeps of them.
 Sans-IO.
-Uses: dialects; of the ledger: model.
+Uses: dialects.
 """

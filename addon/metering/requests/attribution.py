@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
+from addon.dialects.billing import KEY_BEGINS, KEY_HEADERS, PROTOCOL_KEY
 from addon.dialects.facts import clean
 
 REDACTED = "<redacted>"
@@ -27,10 +28,7 @@ HEADER_READ_MAX = 8_192
 PATH_LENGTH_MAX = 64 * 1024
 """Characters of a path and its query to search for a key."""
 
-_KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key")
 _BEARER = re.compile(r"(?:bearer|token|basic)\s+(\S+)", re.IGNORECASE)
-_PROTOCOL_KEY = re.compile(r"openai-insecure-api-key\.([^\s,]+)")
-"""Browsers cannot set WebSocket headers, so they send the key as a subprotocol."""
 _AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
 _QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
 """Gemini clients send `?key=` (BerriAI/litellm#35678)."""
@@ -43,11 +41,6 @@ _SECRET_HEADERS = re.compile(
     r"authorization|cookie|-?key$|token$|secret$|signature$|password$|assertion$|jwt$"
 )
 _IN_AUTHORIZATION = re.compile(r"(?:Credential|Signature)=([A-Za-z0-9]+)")
-_KEY_BEGINS = re.compile(
-    r"(?i)(?:sk|pk|rk|ak|xai|gsk|hf|api|key|tok|ghp|gho|ghs|ghu|glpat|pat|aiza|ya29|eyj|akia|asia|"
-    r"nvapi|r8|pplx|fw|csk|tgp|vck|jina|pa)[-_.]?"
-)
-"""A word of a path is a key if it is long and looks random, or begins as keys do."""
 _WORD_LENGTH_MIN = 20
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SEPARATOR = re.compile(r"([/:])")
@@ -71,11 +64,11 @@ def api_key_of(headers: Mapping[str, str], path: str) -> str | None:
             return aws[1]  # the access key id: it names the key; the request has no secret
         if bearer := _BEARER.match(authorization):
             return bearer[1]
-    for name in _KEY_HEADERS:
+    for name in KEY_HEADERS:
         if key := headers.get(name):
             return key
     protocol = headers.get("sec-websocket-protocol")
-    if protocol and (in_protocol := _PROTOCOL_KEY.search(protocol)):
+    if protocol and (in_protocol := PROTOCOL_KEY.search(protocol)):
         return in_protocol[1]
     if "=" not in path:
         return None
@@ -101,7 +94,7 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
             words.append(word)
             if scheme.lower() == "basic":
                 words.append(_basic_password(word))
-    words += _PROTOCOL_KEY.findall(headers.get("sec-websocket-protocol", "")[:HEADER_READ_MAX])
+    words += PROTOCOL_KEY.findall(headers.get("sec-websocket-protocol", "")[:HEADER_READ_MAX])
     found = {
         word: None
         for given in words
@@ -172,7 +165,7 @@ def looks_like_key(word: str) -> bool:
         return False
     runs = re.split(r"[^A-Za-z0-9]+", word)
     longest = max(runs, key=len)
-    if _KEY_BEGINS.match(word) and (len(longest) >= 16 or len(runs) > 5):
+    if KEY_BEGINS.match(word) and (len(longest) >= 16 or len(runs) > 5):
         return True
     # Letters and digits are mixed in random text.
     digits = sum(char.isdigit() for char in longest)

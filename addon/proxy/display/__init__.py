@@ -7,6 +7,6 @@
 
 In: settled exchanges with their readings and charges; answers, for the content view. Out: log
 lines, comments, views, observations for the telemetry.
-Uses: metering, metering.answers, recordings, telemetry; of the ledger: model, pricing, settings,
+Uses: dialects, metering, recordings, telemetry; of the ledger: model, pricing, settings,
 store.writing, sync, text.
 """

@@ -22,7 +22,7 @@ from typing import Any
 
 from mitmproxy import contentviews, flow, hooks, http
 
-from addon.metering.answers.transcript import transcript_of
+from addon.dialects.transcript import transcript_of
 from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome, Reading

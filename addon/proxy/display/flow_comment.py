@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from addon.metering.answers.transcript import Transcript
+from addon.dialects.transcript import Transcript
 from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from ledger.model.money import money_text, sum_of_known, usd_text

@@ -29,9 +29,9 @@ from addon.dialects import routes
 from addon.dialects.facts import AnswerContext
 from addon.dialects.fetched import BATCH
 from addon.dialects.request import read_request
+from addon.dialects.transcript import transcript_of
 from addon.framing import document, frame, large_json, sse
 from addon.metering.answers.meter import Meter
-from addon.metering.answers.transcript import transcript_of
 from ledger.model import providers
 from ledger.model.usage import NO_USAGE, Usage
 from ledger.pricing.rules import published

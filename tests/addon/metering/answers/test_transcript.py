@@ -8,12 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from addon.dialects import transcript
 from addon.dialects.openai import chat, responses
 from addon.dialects.routes import DIALECTS
+from addon.dialects.transcript import ToolCall, transcript_of
 from addon.dialects.vendors import anthropic
-from addon.metering.answers import estimate, transcript, verbatim
+from addon.metering.answers import estimate, verbatim
 from addon.metering.answers.passed_text import PassedText
-from addon.metering.answers.transcript import ToolCall, transcript_of
 from tests.addon.feeding import JSON as JSON_TYPE
 from tests.addon.feeding import SSE, metered
 from tests.proxy.wires import WIRES

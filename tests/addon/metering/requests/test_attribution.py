@@ -9,6 +9,17 @@ import orjson
 import pytest
 from msgspec import structs
 
+from addon.dialects.agents import (
+    AGENTS,
+    NO_AGENT,
+    RULES,
+    AgentFacts,
+    Shape,
+    agent_of,
+    purpose_of,
+    shape_of,
+)
+from addon.dialects.billing import SENT_KEY, of_answer, of_request
 from addon.metering.opening import RunRules
 from addon.metering.requests.attribution import (
     REDACTED,
@@ -21,18 +32,7 @@ from addon.metering.requests.attribution import (
     redacted_path,
     tags_of_headers,
 )
-from addon.metering.requests.billing import SENT_KEY, of_answer, of_request
 from addon.metering.requests.messages import NOT_KNOWN, Body, header_map, recorded_body
-from addon.metering.requests.purpose import (
-    AGENTS,
-    NO_AGENT,
-    RULES,
-    AgentFacts,
-    Shape,
-    agent_of,
-    purpose_of,
-    shape_of,
-)
 from ledger.model.exchange import Billing
 from tests.addon.metering.opened import REQUEST, opened
 

@@ -11,7 +11,7 @@ from mitmproxy import contentviews, flow, hooks
 from mitmproxy.test import taddons, tflow
 from msgspec.structs import replace
 
-from addon.metering.answers.transcript import Transcript
+from addon.dialects.transcript import Transcript
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.settlement import Settled
 from addon.proxy.display import content_view

@@ -13,6 +13,7 @@ Never a guess: a credential of an unknown kind, or a host of no known provider, 
     coding plans  paths that Z.ai, BigModel and Kimi keep for them, Alibaba's hosts, MiniMax' keys
 """
 
+import re
 from collections.abc import Mapping
 
 from ledger.model.aliases import is_another
@@ -46,7 +47,15 @@ PLAN_LIMITS = (
 FREE_MODEL, FREE_ROUTER = ":free", "openrouter/free"
 SENT_KEY = "key"
 """Stands among redacted names for a key that the ledger knows was sent."""
-_KEYS = frozenset({SENT_KEY, "authorization", "x-api-key", "api-key", "x-goog-api-key"})
+KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key")
+KEY_BEGINS = re.compile(
+    r"(?i)(?:sk|pk|rk|ak|xai|gsk|hf|api|key|tok|ghp|gho|ghs|ghu|glpat|pat|aiza|ya29|eyj|akia|asia|"
+    r"nvapi|r8|pplx|fw|csk|tgp|vck|jina|pa)[-_.]?"
+)
+"""How keys begin in the path of a URL."""
+PROTOCOL_KEY = re.compile(r"openai-insecure-api-key\.([^\s,]+)")
+"""Browsers cannot set WebSocket headers, so they send the key as a subprotocol."""
+_KEYS = frozenset({SENT_KEY, "authorization", *KEY_HEADERS})
 
 
 def of_request(

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from addon.metering.opening import RunRules
-from addon.metering.quotas import (
+from addon.dialects.limits import (
     AHEAD_MAX,
     COUNT_MAX,
     QUOTAS_MAX,
@@ -22,6 +21,7 @@ from addon.metering.quotas import (
     quotas_of_event,
     retry_after_ms,
 )
+from addon.metering.opening import RunRules
 from addon.metering.requests.messages import Body, End, RecordedTimes, Response
 from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
 from addon.metering.settlement import Settled

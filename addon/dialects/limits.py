@@ -68,6 +68,10 @@ _PATTERNS = (
 )
 _BEGINNINGS = ("anthropic-", "x-codex-", "x-quota-", "x-usage-", "x-ratelimit-")
 """Of all names that a pattern matches."""
+ACCOUNT_HEADERS = ("anthropic-organization-id", "openai-organization")
+"""Response headers that name the organization whose quotas and prompt cache a request used."""
+ASKED_ACCOUNT_HEADER = "chatgpt-account-id"
+"""Codex names the account in its request."""
 _CLAIM = "anthropic-ratelimit-unified-representative-claim"
 _OTHERS = frozenset(
     {
