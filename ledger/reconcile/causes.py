@@ -154,6 +154,8 @@ class _CauseSearch:
             self.held[cell] += group.picousd
         self.start = self._judged(_State([float(each.picousd) for each in self.groups], rest))
         self.tries = list(unique(named(self.groups, last)))
+        self.places: dict[tuple[int, Cell], list[int]] = {}
+        """Of the members of a try in a cell, by the identity of their tuple."""
         visits = sum(len(each.members) for each in self.tries) + len(self.groups) + 1
         self.firsts_max = max(2, min(PAIRED_MAX, VISITS_MAX // visits))
 
@@ -191,12 +193,16 @@ class _CauseSearch:
             state = self._applied(state, best)
         return state
 
-    def _judged_tries(self, state: _State) -> list[tuple[float, int, Try]]:
+    def _judged_tries(
+        self, state: _State, mended: Cell | None = None
+    ) -> list[tuple[float, int, Try]]:
         """For each cause that is not in the set: what it explains, and the cells that are off with
-        it."""
+        it; with `mended` only for those that explain all of this cell."""
         judged = []
         for each in (*self.tries, *self._fitted(state), *self._absent(state)):
-            if each.cause.what in state.tried:
+            if each.cause.what in state.tried or (
+                mended is not None and not self._mends(state, each, mended)
+            ):
                 continue
             gain, left = 0.0, state.left
             for cell, add in self._delta(state, each).items():
@@ -213,9 +219,26 @@ class _CauseSearch:
         firsts.sort(key=lambda one: (one[2].weight, one[1], -one[0]))
         for _, _, first in firsts[: self.firsts_max]:
             half = self._applied(state, first)
-            for _, left, second in self._judged_tries(half):
+            worst = max(half.rest, key=lambda cell: abs(half.rest[cell]))
+            for _, left, second in self._judged_tries(half, worst):
                 if not left:
                     yield self._applied(half, second)
+
+    def _mends(self, state: _State, each: Try, cell: Cell) -> bool:
+        """Whether a cause explains all of a cell, looked up without its other cells."""
+        rest, factors = state.rest[cell], each.factors
+        if not each.members:
+            return cell in each.cells and not self._is_off(
+                cell, rest - self._delta(state, each)[cell]
+            )
+        places = self.places.get((id(each.members), cell))
+        if places is None:
+            places = [at for at, member in enumerate(each.members) if self.cell[member] == cell]
+            self.places[id(each.members), cell] = places
+        for at in places:
+            factor = factors[at] if isinstance(factors, tuple) else factors
+            rest -= state.amounts[each.members[at]] * ((factor or 0.0) - 1)
+        return not self._is_off(cell, rest)
 
     def _is_off(self, cell: Cell, rest: float) -> bool:
         return abs(rest) > self.allowed.get(cell, ROUNDING_PICOUSD)
