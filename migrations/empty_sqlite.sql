@@ -102,7 +102,7 @@ CREATE TABLE readings (
 	reported_upstream_cost_picousd BIGINT, 
 	is_byok BOOLEAN, 
 	read_at TEXT NOT NULL, 
-	reason TEXT, billing TEXT CONSTRAINT ck_readings_billing CHECK (billing IN ('metered', 'plan', 'free')), cost_state TEXT, amount_picousd BIGINT, list_value_picousd BIGINT, saved_picousd BIGINT, extra_input_tokens BIGINT, extra_output_tokens BIGINT, charges TEXT DEFAULT '[]' NOT NULL CONSTRAINT ck_readings_charges_is_json CHECK (charges IS NULL OR json_valid(charges)), 
+	reason TEXT, billing TEXT CONSTRAINT ck_readings_billing CHECK (billing IN ('metered', 'plan', 'free')), 
 	CONSTRAINT pk_readings PRIMARY KEY (opened_at, exchange_id, id), 
 	CONSTRAINT fk_readings_exchanges FOREIGN KEY(opened_at, exchange_id) REFERENCES exchanges (opened_at, id), 
 	CONSTRAINT ck_readings_usage_source CHECK (usage_source IN ('reported', 'partial', 'estimated', 'none')), 
@@ -124,6 +124,43 @@ CREATE TABLE readings (
 	CONSTRAINT ck_readings_remarks_is_json CHECK (remarks IS NULL OR json_valid(remarks)), 
 	CONSTRAINT ck_readings_usage_json_is_json CHECK (usage_json IS NULL OR json_valid(usage_json))
 );
+--
+CREATE TABLE charges (
+	id TEXT NOT NULL, 
+	exchange_id TEXT NOT NULL, 
+	opened_at TEXT NOT NULL, 
+	reading_id TEXT NOT NULL, 
+	ordinal INTEGER NOT NULL, 
+	revision INTEGER NOT NULL, 
+	line TEXT NOT NULL, 
+	model TEXT, 
+	quantity BIGINT NOT NULL, 
+	unit_picousd BIGINT, 
+	amount_picousd BIGINT, 
+	price_source TEXT NOT NULL, 
+	priced_at TEXT NOT NULL, 
+	supersedes TEXT, 
+	reason TEXT, 
+	CONSTRAINT pk_charges PRIMARY KEY (opened_at, exchange_id, reading_id, ordinal, revision, id), 
+	CONSTRAINT fk_charges_readings FOREIGN KEY(opened_at, exchange_id, reading_id) REFERENCES readings (opened_at, exchange_id, id), 
+	CONSTRAINT ck_charges_ordinal_not_negative CHECK (ordinal >= 0), 
+	CONSTRAINT ck_charges_quantity_not_negative CHECK (quantity >= 0), 
+	CONSTRAINT ck_charges_unit_picousd_not_negative CHECK (unit_picousd >= 0), 
+	CONSTRAINT ck_charges_amount_picousd_not_negative CHECK (amount_picousd >= 0), 
+	CONSTRAINT ck_charges_revision_from_1 CHECK (revision >= 1), 
+	CONSTRAINT ck_charges_revisions_supersede CHECK ((revision = 1) = (supersedes IS NULL)), 
+	CONSTRAINT ck_charges_priced_or_not CHECK ((unit_picousd IS NULL) = (amount_picousd IS NULL)), 
+	CONSTRAINT ck_charges_amount_is_exact CHECK (amount_picousd = quantity * unit_picousd)
+)
+ WITHOUT ROWID
+
+;
+--
+CREATE INDEX ix_charges_revised ON charges (opened_at, exchange_id, reading_id) WHERE revision > 1;
+--
+CREATE INDEX ix_charges_further ON charges (opened_at, exchange_id, reading_id) WHERE line LIKE '%.%';
+--
+CREATE INDEX ix_charges_unpriced ON charges (opened_at, exchange_id, reading_id) WHERE amount_picousd IS NULL;
 --
 CREATE TABLE meta (
 	"key" TEXT NOT NULL, 
@@ -172,6 +209,10 @@ CREATE TRIGGER exchanges_settled BEFORE UPDATE OF
 --
 CREATE TRIGGER exchanges_identity BEFORE UPDATE OF id, opened_at ON exchanges BEGIN SELECT RAISE(ABORT, 'id and opened_at of an exchange do not change'); END;
 --
+CREATE TRIGGER readings_append_only BEFORE UPDATE ON readings BEGIN SELECT RAISE(ABORT, 'readings are append-only'); END;
+--
+CREATE TRIGGER charges_append_only BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+--
 CREATE TRIGGER exchanges_kept BEFORE DELETE ON exchanges WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'exchanges are only dropped by retention'); END;
 --
 CREATE TRIGGER exchanges_not_replaced BEFORE INSERT ON exchanges WHEN EXISTS (SELECT 1 FROM exchanges WHERE opened_at = NEW.opened_at AND id = NEW.id AND state = 'settled') BEGIN SELECT RAISE(IGNORE); END;
@@ -179,6 +220,10 @@ CREATE TRIGGER exchanges_not_replaced BEFORE INSERT ON exchanges WHEN EXISTS (SE
 CREATE TRIGGER readings_kept BEFORE DELETE ON readings WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'readings are only dropped by retention'); END;
 --
 CREATE TRIGGER readings_not_replaced BEFORE INSERT ON readings WHEN EXISTS (SELECT 1 FROM readings WHERE opened_at = NEW.opened_at AND exchange_id = NEW.exchange_id AND id = NEW.id) BEGIN SELECT RAISE(IGNORE); END;
+--
+CREATE TRIGGER charges_kept BEFORE DELETE ON charges WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'charges are only dropped by retention'); END;
+--
+CREATE TRIGGER charges_not_replaced BEFORE INSERT ON charges WHEN EXISTS (SELECT 1 FROM charges WHERE opened_at = NEW.opened_at AND exchange_id = NEW.exchange_id AND reading_id = NEW.reading_id AND ordinal = NEW.ordinal AND revision = NEW.revision AND id = NEW.id) BEGIN SELECT RAISE(IGNORE); END;
 --
 CREATE VIEW requests AS
 SELECT
@@ -252,58 +297,6 @@ LEFT JOIN readings r
            AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
 WHERE e.state <> 'open' AND e.duplicate_of IS NULL;
 --
-CREATE VIEW unpriced AS
-SELECT
-  c.opened_at, c.exchange_id, e.response_id, e.provider,
-  COALESCE(c.model, COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))) AS model, e.service_tier, c.line, c.quantity, c.reason
-FROM charges c
-JOIN exchanges e ON e.opened_at = c.opened_at AND e.id = c.exchange_id
-JOIN readings r
-  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND r.id = c.reading_id
-  AND NOT EXISTS (
-    SELECT 1 FROM readings n
-    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
-      AND (n.revision > r.revision OR (n.revision = r.revision
-           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
-WHERE c.amount_picousd IS NULL AND NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
-      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
-      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id))) AND e.state <> 'open' AND e.duplicate_of IS NULL
-UNION ALL
-SELECT
-  e.opened_at, e.id, e.response_id, e.provider, COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, '')), e.service_tier, NULL, NULL,
-  'no line was charged'
-FROM exchanges e
-JOIN readings r
-  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND true
-  AND NOT EXISTS (
-    SELECT 1 FROM readings n
-    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
-      AND (n.revision > r.revision OR (n.revision = r.revision
-           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
-WHERE r.usage_source <> 'none' AND e.state <> 'open' AND e.duplicate_of IS NULL
-  AND NOT EXISTS (
-    SELECT 1 FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id);
---
-CREATE TABLE hourly (
-	day DATE NOT NULL, 
-	hour TEXT NOT NULL, 
-	opened BIGINT NOT NULL, 
-	still_open BIGINT NOT NULL, 
-	settled BIGINT NOT NULL, 
-	lost BIGINT NOT NULL, 
-	without_usage BIGINT NOT NULL, 
-	estimated BIGINT NOT NULL, 
-	errors BIGINT NOT NULL, 
-	degraded BIGINT NOT NULL, 
-	duplicates BIGINT NOT NULL, 
-	CONSTRAINT pk_hourly PRIMARY KEY (hour)
-);
---
-CREATE INDEX ix_hourly_day ON hourly (day);
---
 CREATE TABLE stale_days (
 	day DATE NOT NULL, 
 	starts_at TEXT NOT NULL, 
@@ -311,34 +304,6 @@ CREATE TABLE stale_days (
 	writes BIGINT NOT NULL, 
 	CONSTRAINT pk_stale_days PRIMARY KEY (day)
 );
---
-CREATE VIEW live_hourly AS
-SELECT s.day AS stale_day, strftime('%Y-%m-%d %H:00:00.000000Z', e.opened_at) AS hour,
-  COUNT(*) AS opened,
-  COUNT(CASE WHEN e.state = 'open' THEN 1 END) AS still_open,
-  COUNT(CASE WHEN e.state = 'settled' THEN 1 END) AS settled,
-  COUNT(CASE WHEN e.state = 'lost' THEN 1 END) AS lost,
-  COUNT(CASE WHEN e.state <> 'open' AND COALESCE(r.usage_source, 'none') = 'none' THEN 1 END) AS without_usage,
-  COUNT(CASE WHEN r.usage_source = 'estimated' THEN 1 END) AS estimated,
-  COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END) AS errors,
-  COUNT(e.degraded) AS degraded,
-  COUNT(e.duplicate_of) AS duplicates
-FROM (
-    SELECT day, starts_at, ends_at FROM stale_days UNION ALL
-    SELECT NULL, COALESCE((SELECT value FROM meta WHERE key = 'rolled_until'), ''), '9999') s
-CROSS JOIN exchanges e ON e.opened_at >= s.starts_at AND e.opened_at < s.ends_at
-LEFT JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
-  AND NOT EXISTS (
-    SELECT 1 FROM readings n
-    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
-      AND (n.revision > r.revision OR (n.revision = r.revision
-           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
-GROUP BY s.day, strftime('%Y-%m-%d %H:00:00.000000Z', e.opened_at);
---
-CREATE VIEW completeness AS
-SELECT d.hour, opened, still_open, settled, lost, without_usage, estimated, errors, degraded, duplicates FROM hourly d WHERE NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)
-UNION ALL
-SELECT hour, opened, still_open, settled, lost, without_usage, estimated, errors, degraded, duplicates FROM live_hourly;
 --
 CREATE INDEX ix_exchanges_response ON exchanges (response_id, origin, duplicate_of, id_collision, upstream_digest, request_digest, key_fingerprint, content_digest) WHERE response_id IS NOT NULL;
 --
@@ -354,143 +319,7 @@ CREATE TABLE alerts (
 	CONSTRAINT pk_alerts PRIMARY KEY (budget, period_start, threshold)
 );
 --
-CREATE TABLE daily (
-	day DATE NOT NULL, 
-	provider TEXT NOT NULL, 
-	model TEXT, 
-	key_fingerprint TEXT, 
-	key_hint TEXT, 
-	requests BIGINT NOT NULL, 
-	errors BIGINT NOT NULL, 
-	without_usage BIGINT NOT NULL, 
-	complete_without_usage BIGINT NOT NULL, 
-	estimated BIGINT NOT NULL, 
-	priced BIGINT NOT NULL, 
-	partial BIGINT NOT NULL, 
-	reported BIGINT NOT NULL, 
-	unpriced BIGINT NOT NULL, 
-	input_tokens BIGINT, 
-	uncached_input_tokens BIGINT, 
-	cache_read_tokens BIGINT, 
-	cache_write_tokens BIGINT, 
-	cache_write_5m_tokens BIGINT, 
-	cache_write_1h_tokens BIGINT, 
-	output_tokens BIGINT, 
-	reasoning_tokens BIGINT, 
-	extra_input_tokens BIGINT, 
-	extra_output_tokens BIGINT, 
-	estimated_input_tokens BIGINT, 
-	estimated_output_tokens BIGINT, 
-	cacheable_input_tokens BIGINT, 
-	cost_picousd BIGINT, 
-	estimated_cost_picousd BIGINT, 
-	reported_cost_picousd BIGINT, 
-	saved_picousd BIGINT, 
-	difference_picousd BIGINT, 
-	generation_ms BIGINT, 
-	generated_tokens BIGINT, 
-	first_token_times TEXT, 
-	duration_times TEXT
-, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT);
---
-CREATE INDEX ix_daily_day ON daily (day);
---
-CREATE TABLE hourly_usage (
-	hour TEXT NOT NULL, 
-	provider TEXT NOT NULL, 
-	model TEXT, 
-	key_fingerprint TEXT, 
-	key_hint TEXT, 
-	origin TEXT, 
-	dialect TEXT, 
-	operation TEXT, 
-	service_tier TEXT, 
-	outcome TEXT, 
-	source TEXT, 
-	session_id TEXT, 
-	project TEXT, 
-	git_branch TEXT, 
-	agent TEXT, 
-	end_user TEXT, 
-	user_agent TEXT, 
-	tags TEXT, 
-	requests BIGINT NOT NULL, 
-	errors BIGINT NOT NULL, 
-	without_usage BIGINT NOT NULL, 
-	complete_without_usage BIGINT NOT NULL, 
-	estimated BIGINT NOT NULL, 
-	priced BIGINT NOT NULL, 
-	partial BIGINT NOT NULL, 
-	reported BIGINT NOT NULL, 
-	unpriced BIGINT NOT NULL, 
-	input_tokens BIGINT, 
-	uncached_input_tokens BIGINT, 
-	cache_read_tokens BIGINT, 
-	cache_write_tokens BIGINT, 
-	cache_write_5m_tokens BIGINT, 
-	cache_write_1h_tokens BIGINT, 
-	output_tokens BIGINT, 
-	reasoning_tokens BIGINT, 
-	extra_input_tokens BIGINT, 
-	extra_output_tokens BIGINT, 
-	estimated_input_tokens BIGINT, 
-	estimated_output_tokens BIGINT, 
-	cacheable_input_tokens BIGINT, 
-	cost_picousd BIGINT, 
-	estimated_cost_picousd BIGINT, 
-	reported_cost_picousd BIGINT, 
-	saved_picousd BIGINT, 
-	difference_picousd BIGINT, 
-	generation_ms BIGINT, 
-	generated_tokens BIGINT, 
-	first_token_times TEXT, 
-	duration_times TEXT
-, billing TEXT, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT, request_model TEXT, purpose TEXT);
---
-CREATE INDEX ix_hourly_usage_hour ON hourly_usage (hour);
---
-CREATE TABLE daily_by (
-	day DATE NOT NULL, 
-	dimension TEXT NOT NULL, 
-	value TEXT, 
-	key_hint TEXT, 
-	requests BIGINT NOT NULL, 
-	errors BIGINT NOT NULL, 
-	without_usage BIGINT NOT NULL, 
-	complete_without_usage BIGINT NOT NULL, 
-	estimated BIGINT NOT NULL, 
-	priced BIGINT NOT NULL, 
-	partial BIGINT NOT NULL, 
-	reported BIGINT NOT NULL, 
-	unpriced BIGINT NOT NULL, 
-	input_tokens BIGINT, 
-	uncached_input_tokens BIGINT, 
-	cache_read_tokens BIGINT, 
-	cache_write_tokens BIGINT, 
-	cache_write_5m_tokens BIGINT, 
-	cache_write_1h_tokens BIGINT, 
-	output_tokens BIGINT, 
-	reasoning_tokens BIGINT, 
-	extra_input_tokens BIGINT, 
-	extra_output_tokens BIGINT, 
-	estimated_input_tokens BIGINT, 
-	estimated_output_tokens BIGINT, 
-	cacheable_input_tokens BIGINT, 
-	cost_picousd BIGINT, 
-	estimated_cost_picousd BIGINT, 
-	reported_cost_picousd BIGINT, 
-	saved_picousd BIGINT, 
-	difference_picousd BIGINT, 
-	generation_ms BIGINT, 
-	generated_tokens BIGINT, 
-	first_token_times TEXT, 
-	duration_times TEXT
-, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT);
---
-CREATE INDEX ix_daily_by_dimension_day ON daily_by (dimension, day);
---
 CREATE TABLE unpriced_lines (
-	day DATE NOT NULL, 
 	opened_at TEXT NOT NULL, 
 	exchange_id TEXT NOT NULL, 
 	ordinal INTEGER NOT NULL, 
@@ -551,21 +380,75 @@ CREATE TRIGGER exchanges_dropped AFTER DELETE ON exchanges WHEN  OLD.opened_at <
 --
 CREATE TRIGGER readings_added_late AFTER INSERT ON readings WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
 --
-CREATE TABLE pricings (
-  id TEXT NOT NULL,
-  exchange_id TEXT NOT NULL,
-  opened_at TEXT NOT NULL,
-  reading_id TEXT NOT NULL,
-  revision INTEGER NOT NULL,
-  cost_state TEXT, amount_picousd BIGINT, list_value_picousd BIGINT, saved_picousd BIGINT, extra_input_tokens BIGINT, extra_output_tokens BIGINT,
-  charges TEXT DEFAULT '[]' NOT NULL CONSTRAINT ck_pricings_charges_is_json CHECK (charges IS NULL OR json_valid(charges)),
-  CONSTRAINT pk_pricings PRIMARY KEY (opened_at, exchange_id, reading_id, revision, id),
-  CONSTRAINT ck_pricings_revision_from_2 CHECK (revision >= 2), FOREIGN KEY (opened_at, exchange_id, reading_id) REFERENCES readings (opened_at, exchange_id, id)
-) WITHOUT ROWID;
+CREATE TRIGGER charges_added_late AFTER INSERT ON charges WHEN NEW.revision > 1 AND NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
 --
-CREATE TRIGGER readings_append_only BEFORE UPDATE ON readings BEGIN SELECT RAISE(ABORT, 'readings are append-only'); END;
+CREATE TABLE sums (
+	summed_by TEXT NOT NULL, 
+	opened_at TEXT NOT NULL, 
+	model TEXT, 
+	provider TEXT, 
+	key_fingerprint TEXT, 
+	session_id TEXT, 
+	project TEXT, 
+	git_branch TEXT, 
+	agent TEXT, 
+	purpose TEXT, 
+	billing TEXT, 
+	tags TEXT, 
+	request_model TEXT, 
+	origin TEXT, 
+	dialect TEXT, 
+	operation TEXT, 
+	service_tier TEXT, 
+	outcome TEXT, 
+	end_user TEXT, 
+	user_agent TEXT, 
+	source TEXT, 
+	key_hint TEXT, 
+	requests BIGINT, 
+	errors BIGINT, 
+	without_usage BIGINT, 
+	complete_without_usage BIGINT, 
+	estimated BIGINT, 
+	priced BIGINT, 
+	partial BIGINT, 
+	reported BIGINT, 
+	unpriced BIGINT, 
+	covered BIGINT, 
+	unlisted BIGINT, 
+	input_tokens BIGINT, 
+	uncached_input_tokens BIGINT, 
+	cache_read_tokens BIGINT, 
+	cache_write_tokens BIGINT, 
+	cache_write_5m_tokens BIGINT, 
+	cache_write_1h_tokens BIGINT, 
+	output_tokens BIGINT, 
+	reasoning_tokens BIGINT, 
+	extra_input_tokens BIGINT, 
+	extra_output_tokens BIGINT, 
+	estimated_input_tokens BIGINT, 
+	estimated_output_tokens BIGINT, 
+	cacheable_input_tokens BIGINT, 
+	cost_picousd BIGINT, 
+	estimated_cost_picousd BIGINT, 
+	list_value_picousd BIGINT, 
+	covered_value_picousd BIGINT, 
+	reported_cost_picousd BIGINT, 
+	saved_picousd BIGINT, 
+	difference_picousd BIGINT, 
+	generation_ms BIGINT, 
+	generated_tokens BIGINT, 
+	first_token_times TEXT, 
+	duration_times TEXT, 
+	opened BIGINT, 
+	still_open BIGINT, 
+	settled BIGINT, 
+	lost BIGINT, 
+	degraded BIGINT, 
+	duplicates BIGINT
+);
 --
-CREATE TRIGGER pricings_added_late AFTER INSERT ON pricings WHEN NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+CREATE INDEX ix_sums_summed_by_opened_at ON sums (summed_by, opened_at);
 --
 INSERT INTO alembic_version (version_num) VALUES ('0018');
 --

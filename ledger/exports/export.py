@@ -23,7 +23,7 @@ from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import GroupFacts
 from ledger.settings.rates import Currency
-from ledger.store.adding_up import SPLIT, charged
+from ledger.store.adding_up import charged, sum_without_bound
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import REQUEST_COLUMNS, Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import current_charges
@@ -178,8 +178,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
             *group,
             sa.func.count(r.id.distinct()).label("requests"),
             sa.func.sum(c.quantity).label("quantity"),
-            sa.func.sum(c.amount_picousd // SPLIT).label("high"),
-            sa.func.sum(c.amount_picousd % SPLIT).label("low"),
+            sa.func.sum(c.amount_picousd).label("amount_picousd"),
         )
         .select_from(charged())
         .where(
@@ -191,10 +190,11 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
         .order_by(*named.values())
     )
     published = PriceBook()
+    sum_without_bound(connection)  # rows are streamed, so an overflow could come late
     for row in connection.execute(query):
         known = dict(row._mapping)
         known["quantity"] = int(row.quantity)
-        known["amount_picousd"] = int(row.high) * SPLIT + int(row.low)
+        known["amount_picousd"] = int(row.amount_picousd)
         if not is_postgresql:
             known["hour"] = datetime.strptime(row.hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
         month = f"{known['hour']:%Y-%m}"

@@ -1,47 +1,43 @@
 """Database. Figures by model, key, day …, of the requests that count.
 
-The database sums, so Python reads only rows of the result (`sums.py`). All queries of a report run
+The database sums (`sum_query.py`), and Python reads rows of the result. All queries of a report run
 in one snapshot. Sums from requests alone (`--exact`) are compared with the view's own sums before
 they are shown.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.figures import sums
 from ledger.figures.figures import (
     AMOUNTS,
     Figures,
     Key,
-    Percentiles,
-    Pool,
     Report,
     Row,
     Times,
     order,
+    percentiles,
     top_of,
     total_money,
     total_of,
 )
-from ledger.figures.sums import Wanted, extent, stale_count
+from ledger.figures.sum_query import SumQuery, extent, grouped, stale_count
 from ledger.model.aliases import is_another
 from ledger.settings.names import WORDS
 from ledger.settings.rates import Amount, Currency
 from ledger.store import db
-from ledger.store.adding_up import halves, whole
+from ledger.store.adding_up import histogram, rows_of
 from ledger.store.engines import urls
-from ledger.store.schema.sums import COUNTS, DIMENSIONS
+from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
+from ledger.store.schema.sums import HISTOGRAMS
 from ledger.store.scope import (
-    COLUMNS,
-    TIMES,
     NameFacts,
     Scope,
     conditions,
@@ -53,9 +49,7 @@ from ledger.store.scope import (
 )
 from ledger.store.tables import exchanges
 
-_NAMES = tuple(each.name for each in fields(Figures))
-_TIMES = {"first_token_ms": "first_token_times", "duration_ms": "duration_times"}
-"""Name of a time -> the column of the sums that holds the times of a group."""
+FIGURES = tuple(each.name for each in fields(Figures))
 
 
 def report(
@@ -82,22 +76,23 @@ def report(
         stale_days = 0 if is_exact else stale_count(connection)
         is_by_models = {"request_model", "model"} <= set(words)
         others = other_models(connection, scope) if is_by_models else {}
-    pools = {name: Pool() for name in _TIMES}
     rows = [
         Row(
             key=key,
             figures=group.figures,
-            times=_times_of(
-                *(pools[name].add(group.times.get(kept, ())) for name, kept in _TIMES.items())
-            ),
+            times=times_of(group.histograms),
             hint=group.hint,
             name=_key_name(words, key, group.hint, scope),
             money=money.get(key),
         )
         for key, group in by_key.items()
     ]
+    of_all = tuple(Counter[int]() for _ in HISTOGRAMS)
+    for group in by_key.values():
+        for whole, part in zip(of_all, group.histograms, strict=True):
+            whole.update(part.elements())  # twice as fast as its pairs
     total, in_all = total_of(row.figures for row in rows), total_money(rows)
-    rows.sort(key=order(words, TIMES))
+    rows.sort(key=order(words, TIME_CHARACTERS))
     if top is not None:
         rows = top_of(rows, top)
         assert total_of(row.figures for row in rows) == total
@@ -109,7 +104,7 @@ def report(
         total=Row(
             key=(),
             figures=total,
-            times=_times_of(*(pool.all() for pool in pools.values())),
+            times=times_of(of_all),
             money=in_all,
         ),
         open_requests=still_open,
@@ -131,8 +126,8 @@ class Group:
     figures: Figures
     hint: str | None
     """The last characters of the key, if the groups are by key."""
-    times: dict[str, list[str]] = field(default_factory=dict)
-    """Column of times -> times of its requests, as texts with spaces between."""
+    histograms: tuple[Counter[int], ...] = ()
+    """Of the times to the first token, and of the durations; empty unless they were asked for."""
 
 
 def groups_of(engine: Engine, by: tuple[str, ...], scope: Scope) -> dict[Key, Figures]:
@@ -173,41 +168,42 @@ def groups(
     *,
     is_exact: bool = False,
     with_times: bool = False,
+    figures: Sequence[str] = FIGURES,
 ) -> dict[Key, Group]:
-    """The figures of each group; with the times of its requests if they are asked for."""
+    """These figures of each group, `unpriced` and `partial` among them; with histograms of the
+    times of its requests if they are asked for."""
     dialect = connection.dialect.name
     by = tuple(effective(word, scope.names) for word in by)
     keys = _Keys(by, scope, dialect)
-    wanted = Wanted(
+    query = SumQuery(
         by=keys.columns,
-        words=frozenset((*by, *scope.wanted())),
-        figures=(*_NAMES, *(_TIMES.values() if with_times else ())),
+        words=(*by, *scope.wanted()),
+        figures=(*figures, *(HISTOGRAMS if with_times else ())),
         scope=keys.rest,
         is_exact=is_exact,
     )
     found: dict[Key, Group] = {}
     everything: list[Figures] = []
-    is_split = None
-    for row in sums.grouped(connection, wanted):
-        if is_split is None:
-            is_split = sums.is_split(row)
-        first = keys.columns_count
-        values = row[first : first + len(_NAMES)]
-        figures = figures_of_row(row, _NAMES, values, is_split=is_split)
-        everything.append(figures)
+    for row in grouped(connection, query):
+        begin = keys.columns_count
+        end = begin + len(figures)
+        values = (None if value is None else int(value) for value in row[begin:end])
+        sums: dict[str, Any] = dict(zip(figures, values, strict=True))
+        sums["unpriced"] -= sums["partial"]  # both are counted as unpriced
+        of_row = Figures(**sums)
+        everything.append(of_row)
         if (key := keys.key_of(row)) is None:
             continue
-        hint = row[first - 1] if "key" in by else None
+        hint = row[begin - 1] if "key" in by else None
+        histograms = tuple(map(histogram, row[end:]))
         group = found.get(key)
         if group is None:
-            group = found[key] = Group(figures=figures, hint=hint)
+            found[key] = Group(figures=of_row, hint=hint, histograms=histograms)
         else:
-            group.figures += figures
+            group.figures += of_row
             group.hint = max((each for each in (hint, group.hint) if each), default=None)
-        if with_times:
-            for name, text in zip(_TIMES.values(), row[-len(_TIMES) :], strict=True):
-                if text:
-                    group.times.setdefault(name, []).append(text)
+            for whole, part in zip(group.histograms, histograms, strict=True):
+                whole.update(part.elements())  # twice as fast as its pairs
     if is_exact:
         _compare(connection, total_of(everything), conditions(keys.rest, dialect))
     return found
@@ -230,8 +226,9 @@ def _in_currency(
     }
 
 
-def _times_of(first_token: Percentiles, duration: Percentiles) -> Times:
-    """Percentiles by their names in a report, in the order of `_TIMES`."""
+def times_of(histograms: Sequence[Mapping[int, int]]) -> Times:
+    """The percentiles of a group's histograms."""
+    first_token, duration = map(percentiles, histograms)
     return Times(
         first_token_ms_p50=first_token[0],
         first_token_ms_p95=first_token[1],
@@ -287,43 +284,22 @@ class _Keys:
         )
 
 
-def figures_of_row(
-    row: Any, names: Sequence[str], values: Sequence[Any], *, is_split: bool
-) -> Figures:
-    """These figures of a row; `values` are its columns where sums are not split."""
-    if is_split:
-        found: dict[str, Any] = {
-            name: int(row._mapping[name]) if name in COUNTS else whole(row, name, is_split=True)
-            for name in names
-        }
-    else:
-        if any(type(value) is Decimal for value in values):  # PostgreSQL sums to a numeric
-            values = [None if value is None else int(value) for value in values]
-        found = dict(zip(names, values, strict=True))
-    # Both are counted as unpriced.
-    found["unpriced"] -= found["partial"]
-    return Figures(**found)
-
-
 def _compare(
     connection: Connection, total: Figures, where: Sequence[sa.ColumnElement[bool]]
 ) -> None:
     """Check that the sum of the groups equals the sum of the view."""
-    r = requests.c
-    values = {name: r[name] for name in ("input_tokens", "output_tokens", "cost_picousd")}
-    split = (pair for name, value in values.items() for pair in halves(value, name))
-    added = (sa.func.sum(part).label(half) for half, part in split)
-    row = connection.execute(
-        sa.select(sa.func.count().label("requests"), *added).where(*where)
-    ).one()
-    assert row.requests == total.requests
-    for name in values:
-        assert whole(row, name, is_split=True) == getattr(total, name), name
+    names = ("input_tokens", "output_tokens", "cost_picousd")
+    added = (sa.func.sum(requests.c[name]) for name in names)
+    (row,) = rows_of(connection, sa.select(sa.func.count(), *added).where(*where))
+    assert row[0] == total.requests
+    value: Any
+    for name, value in zip(names, row[1:], strict=True):
+        assert (None if value is None else int(value)) == getattr(total, name), name
 
 
 def opened(scope: Scope, dialect: str) -> sa.Subquery:
     """The requests of a scope that have no end yet; nothing is known of how they are billed."""
-    names = {"id", "node", "request_model", *COLUMNS.values(), *DIMENSIONS}
+    names = {"id", "node", "key_hint", *COLUMN_OF.values()}
     unknown: dict[str, sa.ColumnElement[Any]] = {
         name: sa.cast(sa.null(), sa.Text) for name in names if name not in exchanges.c
     }

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ledger.figures.request_filter import ALL, ErrorKind, Filter
-from ledger.figures.sums import extent
+from ledger.figures.sum_query import extent
 from ledger.model.errors import WrongCallError
 from ledger.model.exchange import COVERED
 from ledger.pricing.price_lines import is_token_line

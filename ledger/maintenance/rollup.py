@@ -11,12 +11,12 @@ Summing may run at any time, twice at once, or not at all:
 2. The count of writes of each stale day is set to a random number. The sums of the day are read,
    and stored if the number has not changed meanwhile. If it has, the day stays stale until the
    next run. A count that begins at 1 again after each sum may be what it was before another
-   process summed the day, and a write came. The groups of an hour are read from
-   the database; those of the day by provider, model and key, and by each dimension alone, are added
-   up from them here, so one pass over the requests makes all.
+   process summed the day, and a write came. The groups of an hour are read from the database; those
+   of the day are added up from them here, so one pass over the requests makes all. A day with a sum
+   beyond 64 bits stays stale, too.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from secrets import randbits
@@ -26,30 +26,29 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, retention
-from ledger.store.adding_up import added_up, charged_requests, is_overflow, whole
+from ledger.store.adding_up import (
+    added_up,
+    charged_requests,
+    histogram,
+    histogram_text,
+    rows_of,
+)
 from ledger.store.keys import instant_text, midnight
 from ledger.store.processes.supervision import Log
 from ledger.store.schema.columns import Instant
+from ledger.store.schema.dimensions import SUMMED
 from ledger.store.schema.sums import (
-    ALONE,
+    BY_DAY,
+    BY_EXCHANGES,
+    BY_HOUR,
     COUNTS,
-    DAILY_DIMENSIONS,
-    DIMENSIONS,
-    EVERYTHING,
     FIGURES,
+    HISTOGRAMS,
     SUMS,
-    TIMES,
 )
+from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
-from ledger.store.tables import (
-    daily,
-    daily_by,
-    exchanges,
-    hourly,
-    hourly_usage,
-    stale_days,
-    unpriced_lines,
-)
+from ledger.store.tables import exchanges, stale_days, sums, unpriced_lines
 from ledger.sync.merging import reason_of
 
 LOCK_MS_MAX = 3_000
@@ -57,11 +56,6 @@ LOCK_MS_MAX = 3_000
 
 CLOSED_DAYS_MAX = 400
 """Days that one transaction closes, while writers wait: some 20 ms."""
-
-SUM_MAX = 9 * 10**18
-"""The largest number that 64 bits hold."""
-REPEATED = 2
-"""From so many equal times on the average, times are kept with how often they occur."""
 
 _ROLLED_UNTIL = "rolled_until"
 _TRIGGERS = (
@@ -189,13 +183,13 @@ def _sum_up(engine: Engine, day: date) -> bool:
     with db.writing(engine) as connection:
         connection.execute(sa.update(stale_days).where(of_day).values(writes=writes))
     with engine.connect() as connection:
-        sums = _sums_of(connection, day)
+        parts = _sums_of(connection, day)
     with db.writing(engine) as connection:
         unchanged = sa.and_(of_day, stale_days.c.writes == writes)
         if connection.execute(sa.delete(stale_days).where(unchanged)).rowcount == 0:
             return False
         retention.drop_sums(connection, day, day + timedelta(1))
-        for table, rows in sums.items():
+        for table, rows in parts:
             if rows:
                 connection.execute(sa.insert(table), rows)
     return True
@@ -206,123 +200,68 @@ def _end_of_what_is_over(connection: Connection) -> datetime | None:
     return datetime.fromisoformat(kept) if kept else None
 
 
-def _sums_of(connection: Connection, day: date) -> dict[sa.Table, list[Values]]:
-    """The sums of the requests and exchanges of a day, as rows of their tables."""
+def _sums_of(connection: Connection, day: date) -> list[tuple[sa.Table, list[Values]]]:
+    """The rows of a day's sums, those of one grouping together."""
     groups = _groups(connection, day)
-    sums: dict[sa.Table, list[Values]] = {
-        hourly_usage: [row for group in groups for row in _storable(group)],
-        daily: [{"day": day, **row} for group in _by_day(groups) for row in _storable(group)],
-        daily_by: [{"day": day, **row} for group in _by_one(groups) for row in _storable(group)],
-    }
-    for name, table in (("live_hourly", hourly), ("live_unpriced", unpriced_lines)):
-        columns = [sa.column(each.name, each.type) for each in table.c if each.name != "day"]
-        live = sa.table(name, sa.column("stale_day", sa.Date), *columns)
-        query = sa.select(*(live.c[each.name] for each in columns)).where(live.c.stale_day == day)
-        sums[table] = [{"day": day, **row._asdict()} for row in connection.execute(query)]
-    return sums
+    parts: list[tuple[sa.Table, list[Values]]] = [(sums, groups)]
+    for grouping, dimensions in BY_DAY.items():
+        of_day = {"summed_by": grouping, "opened_at": midnight(day)}
+        parts.append((sums, [of_day | group for group in _merged(groups, dimensions)]))
+    for view, table, names, about in (
+        ("live_hourly", sums, ("opened_at", *HOURLY), {"summed_by": BY_EXCHANGES}),
+        ("live_unpriced", unpriced_lines, unpriced_lines.c.keys(), {}),
+    ):
+        columns = [sa.column(name, table.c[name].type) for name in names]
+        live = sa.table(view, sa.column("stale_day", sa.Date), *columns)
+        query = sa.select(*(live.c[name] for name in names)).where(live.c.stale_day == day)
+        parts.append((table, [about | row._asdict() for row in connection.execute(query)]))
+    return parts
 
 
-def _groups(connection: Connection, day: date, *, is_split: bool = False) -> list[Values]:
-    """The groups of each hour; sums are whole numbers of any size."""
-    scope = Scope(since=midnight(day), until=midnight(day + timedelta(1)))
-    try:
-        rows = connection.execute(_question(scope, connection.dialect.name, is_split=is_split))
-        return [
-            {name: row._mapping[name] for name in ("hour", *DIMENSIONS, *COUNTS, *TIMES)}
-            | {name: whole(row, name, is_split=is_split) for name in SUMS}
-            for row in rows
-        ]
-    except sa.exc.DBAPIError as error:
-        if is_split or not is_overflow(error):
-            raise
-    return _groups(connection, day, is_split=True)
-
-
-def _question(scope: Scope, dialect: str, *, is_split: bool) -> sa.Select[Any]:
-    e = charged_requests(scope, dialect)
+def _groups(connection: Connection, day: date) -> list[Values]:
+    """The groups of each hour by everything; sums are whole numbers of any size."""
+    dialect = connection.dialect.name
+    e = charged_requests(Scope(since=midnight(day), until=midnight(day + timedelta(1))), dialect)
     # PostgreSQL has no order of JSON.
     tags = sa.cast(e.c.tags, sa.Text).label("tags")
-    dimensions = [e.c[name] for name in DIMENSIONS if name != "tags"]
+    dimensions = [e.c[name] for name in (*SUMMED, "key_hint") if name != "tags"]
     hour: sa.ColumnElement[Any]
     if dialect == "postgresql":
         hour = sa.func.date_trunc("hour", e.c.opened_at, "UTC", type_=Instant())
     else:
         begin = sa.func.substr(sa.cast(e.c.opened_at, sa.Text), 1, 13)
         hour = sa.type_coerce(begin.op("||")(sa.literal_column("':00:00.000000Z'")), Instant())
-    return (
-        sa.select(
-            hour.label("hour"), *dimensions, tags, *added_up(FIGURES, dialect, is_split=is_split)
-        )
+    query = (
+        sa.select(hour.label("opened_at"), *dimensions, tags, *added_up(FIGURES, dialect))
         .select_from(e)
         .group_by(hour, *dimensions, tags.element)
         .order_by(hour)
     )
-
-
-def _by_day(groups: Sequence[Values]) -> list[Values]:
-    """The groups by provider, model and key."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    times: dict[tuple[Any, ...], dict[str, list[str]]] = {}
-    for group in groups:
-        key = tuple(group[name] for name in DAILY_DIMENSIONS)
-        into = found.get(key)
-        if into is None:
-            into = found[key] = dict(zip(DAILY_DIMENSIONS, key, strict=True))
-            into |= {"key_hint": None} | dict.fromkeys(COUNTS, 0) | dict.fromkeys(SUMS)
-            times[key] = {name: [] for name in TIMES}
-        hints = (each for each in (into["key_hint"], group["key_hint"]) if each)
-        into["key_hint"] = max(hints, default=None)
+    groups: list[Values] = []
+    for row in rows_of(connection, query):
+        group: dict[str, Any] = {"summed_by": BY_HOUR, **row._mapping}
         for name in (*COUNTS, *SUMS):
-            value = group[name]
-            if value is not None:
-                into[name] = value + (into[name] or 0)
-        for name, texts in times[key].items():
-            if text := group[name]:
-                texts.append(text)
-    for key, by_name in times.items():
-        found[key] |= {name: " ".join(texts) or None for name, texts in by_name.items()}
-    return list(found.values())
+            group[name] = None if group[name] is None else int(group[name])
+        for name in HISTOGRAMS:
+            group[name] = histogram_text(histogram(group[name]))
+        groups.append(group)
+    return groups
 
 
-def _by_one(groups: Sequence[Values]) -> Iterator[Values]:
-    """The groups by each dimension alone, added up column by column."""
-    columns = {name: [group[name] for group in groups] for name in FIGURES}
-    hints = [group["key_hint"] for group in groups]
-    for dimension in ALONE:
-        places: dict[str | None, list[int]] = defaultdict(list)
-        for place, group in enumerate(groups):
-            places[None if dimension == EVERYTHING else group[dimension]].append(place)
-        for value, here in places.items():
-            row: dict[str, Any] = {"dimension": dimension, "value": value, "key_hint": None}
-            if dimension == "key_fingerprint":
-                row["key_hint"] = max((hint for at in here if (hint := hints[at])), default=None)
-            for name, column in columns.items():
-                known = [found for at in here if (found := column[at]) is not None]
-                if name in TIMES:
-                    row[name] = _shortened(" ".join(known))
-                else:
-                    row[name] = sum(known) if known else 0 if name in COUNTS else None
-            yield row
-
-
-def _shortened(times: str) -> str | None:
-    """The times of many requests, each with how often it occurs."""
-    values = times.split()
-    counts = Counter(values)
-    if len(values) < REPEATED * len(counts):
-        return times
-    found = (f"{value}*{count}" if count > 1 else value for value, count in counts.items())
-    return " ".join(found) or None
-
-
-def _storable(group: Values) -> Iterator[Values]:
-    """The group as rows of 64-bit numbers: an excess stands in further rows, without counts."""
-    row = group
-    while rest := {
-        name: value - (SUM_MAX if value > 0 else -SUM_MAX)
-        for name in SUMS
-        if (value := row[name]) is not None and not -SUM_MAX <= value <= SUM_MAX
-    }:
-        yield {**row, **{name: SUM_MAX if row[name] > 0 else -SUM_MAX for name in rest}}
-        row = {**row, **dict.fromkeys((*SUMS, *TIMES)), **dict.fromkeys(COUNTS, 0), **rest}
-    yield row
+def _merged(groups: Sequence[Values], dimensions: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The groups by these dimensions alone, added up column by column."""
+    columns = {name: [group[name] for group in groups] for name in (*FIGURES, "key_hint")}
+    places: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for place, group in enumerate(groups):
+        places[tuple(group[name] for name in dimensions)].append(place)
+    for key, here in places.items():
+        row = dict(zip(dimensions, key, strict=True))
+        for name, column in columns.items():
+            known = [value for at in here if (value := column[at]) is not None]
+            if name in HISTOGRAMS:
+                row[name] = histogram_text(histogram(" ".join(known)))
+            elif name == "key_hint":
+                row[name] = max(known, default=None) if "key_fingerprint" in dimensions else None
+            else:
+                row[name] = sum(known) if known or name in COUNTS else None
+        yield row

@@ -1,28 +1,22 @@
-"""Database. Cost and tokens of a period by time and model, provider or key, in one query.
-
-Like reports, pages read the stored sums of days that are over, and add up the rest from requests
-(`ledger.figures.sums`). The cost is that of reported usage, as in every report.
-"""
+"""Database. Cost and tokens of a period by time and model, provider or key, in one query."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
-from ledger.figures import sums as summed
 from ledger.figures.figures import Figures, total_of
-from ledger.figures.queries import figures_of_row
-from ledger.figures.sums import By, Wanted, spans
+from ledger.figures.queries import groups
+from ledger.figures.sum_query import spans
 from ledger.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
-from ledger.settings.names import WORDS
+from ledger.store.schema.sums import BY_EXCHANGES
 from ledger.store.schema.views import HOURLY
-from ledger.store.scope import Scope, dimension, named, within
-from ledger.store.tables import exchanges, hourly
+from ledger.store.scope import Scope, within
+from ledger.store.tables import exchanges, sums
 from ledger.text.period import DAY
 
 UNKNOWN_FIELDS_MAX = 4
@@ -30,7 +24,7 @@ UNKNOWN_FIELDS_MAX = 4
 GROUPED = ("model", "provider", "key")
 """The dimensions of the first screen."""
 
-FIGURES = (
+PAGE_FIGURES = (
     "requests",
     "errors",
     "without_usage",
@@ -67,8 +61,8 @@ class FigureTable:
     def by_name(self, word: str) -> dict[str | None, Figures]:
         """The sums of each model, provider or key."""
         found: dict[str | None, list[Figures]] = defaultdict(list)
-        for (_, name), sums in self.groups[word].items():
-            found[name].append(sums)
+        for (_, name), figures in self.groups[word].items():
+            found[name].append(figures)
         return {name: total_of(each) for name, each in found.items()}
 
     def last_time(self, word: str) -> dict[str | None, str]:
@@ -94,84 +88,43 @@ def read(
 ) -> FigureTable:
     """The sums of a period by day, or by hour, and each word of `GROUPED`, under the conditions and
     names of `given`."""
-    groups: dict[str, dict[tuple[str, str | None], Figures]] = {word: {} for word in GROUPED}
-    hints: dict[str | None, str | None] = {}
     scope = replace(given, since=period.since, until=period.until)
+    parts: dict[str, dict[tuple[str, str | None], list[Figures]]] = {
+        word: defaultdict(list) for word in GROUPED
+    }
+    hints: dict[str | None, str | None] = {}
     for words, part in _parts(connection, scope, by_hour=by_hour):
-        for row, found in _grouped(connection, part, words, "hour" if by_hour else "day"):
-            into, key = groups[row.word], (row.time, row.name)
-            into[key] = into[key] + found if key in into else found
-            if row.word == "key":
-                hints[row.name] = row.hint or hints.get(row.name)
-    return FigureTable(groups=groups, hints=hints)
+        by = ("hour" if by_hour else "day", *words)
+        for (time, *names), group in groups(connection, by, part, figures=PAGE_FIGURES).items():
+            for word, name in zip(words, names, strict=True):
+                parts[word][time or "", name].append(group.figures)
+                if word == "key":
+                    hints[name] = max(group.hint or "", hints.get(name) or "") or None
+    tables = {
+        word: {key: total_of(each) for key, each in by_key.items()}
+        for word, by_key in parts.items()
+    }
+    return FigureTable(groups=tables, hints=hints)
 
 
 def _parts(
     connection: Connection, scope: Scope, *, by_hour: bool
 ) -> Iterator[tuple[tuple[str, ...], Scope]]:
-    """The words of each query. For days with stored sums, one query per word reads the fewest rows;
-    for others, as for days of a zone, one scan serves all words."""
+    """The words of each query. Of days with stored sums, a query for each word reads the fewest
+    rows; of others, as of days of a zone, one scan serves all words."""
     if by_hour or scope.zone is not None:
         yield GROUPED, scope
         return
     for span in spans(connection, scope.since, scope.until, step=DAY):
         part = replace(scope, since=span.since, until=span.until)
-        if span.has_sums:
-            yield from (((word,), part) for word in GROUPED)
-        else:
-            yield GROUPED, part
-
-
-def _grouped(
-    connection: Connection, scope: Scope, words: tuple[str, ...], time: str
-) -> Iterator[tuple[Row[Any], Figures]]:
-    """The sums by time and each of these words: rows of word, time, name and hint."""
-    dialect = connection.dialect.name
-
-    def by(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
-        found = [dimension(word, dialect, of, scope.zone) for word in (time, *words)]
-        return [*found, of.c.key_hint] if "key" in words else found
-
-    def question(parts: sa.Subquery, *, is_split: bool) -> sa.CompoundSelect[Any]:
-        every = sa.select(parts).cte("every_sum").prefix_with("MATERIALIZED")
-        c = every.c
-        hint = sa.func.max(c[f"by_{len(words) + 1}"]) if "key" in words else None
-        return sa.union_all(
-            *(
-                sa.select(
-                    sa.literal(word).label("word"),
-                    c.by_0.label("time"),
-                    c[f"by_{place}"].label("name"),
-                    (sa.cast(sa.null(), sa.Text) if hint is None or word != "key" else hint).label(
-                        "hint"
-                    ),
-                    *summed.figures_of(every, FIGURES, dialect, is_split=is_split),
-                ).group_by(c.by_0, c[f"by_{place}"])
-                for place, word in enumerate(words, 1)
-            )
-        )
-
-    rows = summed.asked(connection, _wanted(by, (time, *words), scope), question)
-    is_split = bool(rows) and summed.is_split(rows[0])
-    for row in rows:
-        yield row, _sums(row, is_split=is_split)
+        yield from (((word,), part) for word in GROUPED) if span.has_sums else ((GROUPED, part),)
 
 
 def read_by(connection: Connection, scope: Scope, word: str, *, time: str) -> FigureTable:
     """The sums by time and any word."""
-    dialect = connection.dialect.name
-
-    def by(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
-        if word in WORDS:
-            name = named(word, dialect, scope.names, of)
-        else:
-            name = dimension(word, dialect, of)
-        return [name, dimension(time, dialect, of, scope.zone)]
-
-    rows = summed.grouped(connection, _wanted(by, (word, time), scope))
-    is_split = bool(rows) and summed.is_split(rows[0])
-    found = {(row.by_1, row.by_0): _sums(row, is_split=is_split) for row in rows}
-    return FigureTable(groups={word: found})
+    by_key = groups(connection, (time, word), scope, figures=PAGE_FIGURES)
+    table = {(at or "", name): group.figures for (at, name), group in by_key.items()}
+    return FigureTable(groups={word: table})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,65 +150,20 @@ def costliest_of(by_name: Mapping[str | None, Figures], rows_max: int) -> Costli
     )
 
 
-def ranked_names(groups: Groups) -> list[str | None]:
+def ranked_names(by_name: Groups) -> list[str | None]:
     """Names by cost; by requests if nothing has a price."""
     cost: dict[str | None, int] = defaultdict(int)
     requests: dict[str | None, int] = defaultdict(int)
-    for (_, name), sums in groups.items():
-        cost[name] += sums.cost_picousd or 0
-        requests[name] += sums.requests
+    for (_, name), figures in by_name.items():
+        cost[name] += figures.cost_picousd or 0
+        requests[name] += figures.requests
     return sorted(cost, key=lambda name: (-cost[name], -requests[name], name is None, name or ""))
 
 
 def read_costliest(connection: Connection, scope: Scope, word: str, rows_max: int) -> Costliest:
-    """The costliest groups of a dimension of the ledger. The database ranks them: there are tens of
-    thousands of sessions."""
-    dialect = connection.dialect.name
-
-    def question(parts: sa.Subquery, *, is_split: bool) -> sa.Select[Any]:
-        sums = summed.figures_of(parts, FIGURES, dialect, is_split=is_split)
-        groups = sa.select(parts.c.by_0, *sums).group_by(parts.c.by_0)
-        return groups if is_split else _ranked(groups.cte("named"), rows_max, dialect)
-
-    wanted = _wanted(lambda of: [dimension(word, dialect, of)], (word,), scope)
-    rows = summed.asked(connection, wanted, question)
-    if rows and summed.is_split(rows[0]):
-        return costliest_of({row.by_0: _sums(row, is_split=True) for row in rows}, rows_max)
-    merged = next((row.merged for row in rows if not row.place), 0)
-    return Costliest(
-        shown={row.by_0: _sums(row, is_split=False) for row in rows if row.place},
-        rest=next((_sums(row, is_split=False) for row in rows if not row.place), Figures()),
-        merged=merged,
-    )
-
-
-def _ranked(groups: sa.CTE, rows_max: int, dialect: str) -> sa.Select[Any]:
-    """The groups at the first places, in their order, and the others as place 0; the order is that
-    of `ranked_names`."""
-    c = groups.c
-    name = sa.collate(c.by_0, "C") if dialect == "postgresql" else c.by_0
-    order = (sa.func.coalesce(c.cost_picousd, 0).desc(), c.requests.desc(), c.by_0.is_(None), name)
-    numbered = sa.select(
-        groups,
-        sa.func.row_number().over(order_by=order).label("number"),
-        sa.func.count().over().label("groups"),
-    ).subquery("numbered")
-    n = numbered.c
-    is_shown = (n.number <= rows_max) | (n.groups == rows_max + 1)
-    placed = sa.select(numbered, sa.case((is_shown, n.number), else_=0).label("place")).subquery(
-        "placed"
-    )
-    p = placed.c
-    return (
-        sa.select(
-            p.place,
-            sa.func.count().label("merged"),
-            sa.func.max(sa.case((p.place > 0, p.by_0))).label("by_0"),
-            *(sa.func.sum(p[name]).label(name) for name in FIGURES),
-        )
-        .group_by(p.place)
-        .order_by(p.place)
-    )
+    """The costliest groups of a dimension of the ledger."""
+    by_key = groups(connection, (word,), scope, figures=PAGE_FIGURES)
+    return costliest_of({name: group.figures for (name,), group in by_key.items()}, rows_max)
 
 
 def first_request(connection: Connection) -> datetime | None:
@@ -274,8 +182,10 @@ def count_troubles(connection: Connection, period: Period) -> ProblemCounts:
     for span in spans(connection, period.since, period.until, step=DAY):
         scope = Scope(since=span.since, until=span.until)
         if span.has_sums:
-            columns = [sa.func.sum(hourly.c[name]).label(name) for name in names]
-            query = sa.select(*columns).where(*within(scope, hourly.c.hour))
+            columns = [sa.func.sum(sums.c[name]).label(name) for name in names]
+            query = sa.select(*columns).where(
+                sums.c.summed_by == BY_EXCHANGES, *within(scope, sums.c.opened_at)
+            )
         else:
             e = exchanges.alias("e")
             counts = [sa.literal_column(HOURLY[name], sa.BigInteger).label(name) for name in names]
@@ -302,12 +212,3 @@ def unknown_fields(connection: Connection, period: Period) -> list[str]:
     if period.since is not None:
         query = query.where(at >= period.since)
     return [row.reason for row in connection.execute(query)]
-
-
-def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:
-    return Wanted(by=by, words=frozenset((*words, *scope.wanted())), figures=FIGURES, scope=scope)
-
-
-def _sums(row: Any, *, is_split: bool) -> Figures:
-    """The figures at the end of a row."""
-    return figures_of_row(row, FIGURES, row[-len(FIGURES) :], is_split=is_split)

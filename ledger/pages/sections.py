@@ -8,7 +8,7 @@ ones at once and the slow ones when they are ready.
     sessions   the costliest sessions                                              from the sums
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -19,8 +19,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.budgets.status import BudgetStatus
 from ledger.figures import queries
-from ledger.figures.figures import Figures, Percentiles, Pool, total_of
-from ledger.figures.queries import Group
+from ledger.figures.figures import Figures, Percentiles, percentiles, total_of
 from ledger.figures.request_list import ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError
 from ledger.pages import charts, period_sums
@@ -259,10 +258,12 @@ def speed(engine: Engine, question: Question) -> Speed:
         word = "hour" if period.bar == "hour" else "day"
         groups = queries.groups(connection, (word,), question.scope, with_times=True)
     by_time = {key[0] or "": group for key, group in groups.items()}
-    total = total_of(group.figures for group in groups.values())
-    first_token, first_chart = _spread("Time to first token", by_time, "first_token_times")
-    duration, duration_chart = _spread("Duration", by_time, "duration_times")
     bars = sorted(by_time)
+    total = total_of(group.figures for group in groups.values())
+    (first_token, first_chart), (duration, duration_chart) = (
+        _spread(title, {bar: by_time[bar].histograms[place] for bar in bars})
+        for place, title in enumerate(("Time to first token", "Duration"))
+    )
     rates = [
         figures.ratio(found.cache_read_tokens, found.cacheable_input_tokens)
         for found in (by_time[bar].figures for bar in bars)
@@ -285,21 +286,20 @@ def speed(engine: Engine, question: Question) -> Speed:
     )
 
 
-def _spread(
-    title: str, groups: Mapping[str, Group], column: str
-) -> tuple[Percentiles, charts.Lines]:
-    """Median and 95th percentile of the times of a column, and both over time."""
-    bars = sorted(bar for bar, group in groups.items() if group.times.get(column))
-    pool = Pool()
-    found = [pool.add(groups[bar].times[column]) for bar in bars]
+def _spread(title: str, histograms: Mapping[str, Counter[int]]) -> tuple[Percentiles, charts.Lines]:
+    """Median and 95th percentile of the times of all bars, and of each that has some."""
+    of_bars = {bar: percentiles(counts) for bar, counts in histograms.items() if counts}
     chart = charts.Lines(
         title=title,
         unit="ms",
-        bars=tuple(bars),
+        bars=tuple(of_bars),
         names=("median", "95 of 100"),
-        values=(tuple(each[0] for each in found), tuple(each[1] for each in found)),
+        values=(
+            tuple(middle for middle, _ in of_bars.values()),
+            tuple(high for _, high in of_bars.values()),
+        ),
     )
-    return pool.all(), chart
+    return percentiles(sum(histograms.values(), Counter())), chart
 
 
 def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:

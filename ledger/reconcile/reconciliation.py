@@ -27,7 +27,7 @@ from ledger.reconcile.comparison import Compared, Dimension, compare, cost_cells
 from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.tries import Alike, Cells
 from ledger.reports.layout import FINGERPRINT_SHOWN
-from ledger.store.adding_up import SPLIT, charged
+from ledger.store.adding_up import charged, rows_of
 from ledger.store.keys import midnight
 from ledger.store.schema.charged import IS_BILLED
 from ledger.store.scope import Scope, conditions, dimension, requests, snapshot, time_of
@@ -111,9 +111,9 @@ def lines(
     apart: dict[tuple[date, str | None], int] = defaultdict(int)
     found: list[Line] = []
     charged = _charged(engine, within, ("day", "model")) if by is Dimension.MODEL else ()
-    for text, model, line, _, _, high, low in charged:
-        if not is_token_line(line) and high is not None:
-            day, amount = date.fromisoformat(text), _whole(high, low)
+    for text, model, line, _, picousd in charged:
+        if not is_token_line(line) and picousd is not None:
+            day, amount = date.fromisoformat(text), int(picousd)
             apart[day, model] += amount
             found.append(Line(day=day, model=model, item=line, figures={"cost_picousd": amount}))
     for row in report(engine, ("day", _WORD_OF[by]), within).rows:
@@ -133,7 +133,7 @@ def _charged(
     rows_max: int | None = None,
 ) -> Sequence[Any]:
     """Current charges that are a cost, by dimensions, line and `further` columns; then the sums of
-    quantities and amounts, each in two parts."""
+    quantities and amounts, beyond 64 bits as texts."""
     with snapshot(engine) as connection:
         dialect = connection.dialect.name
         names = [
@@ -141,18 +141,15 @@ def _charged(
             current_charges.c.line,
             *(further(dialect) if further else ()),
         ]
-        sums = [
-            sa.func.sum(part)
-            for column in (current_charges.c.quantity, current_charges.c.amount_picousd)
-            for part in (column // SPLIT, column % SPLIT)
-        ]
-        return connection.execute(
+        sums = (sa.func.sum(current_charges.c[name]) for name in ("quantity", "amount_picousd"))
+        return rows_of(
+            connection,
             sa.select(*names, *sums)
             .select_from(charged())
             .where(sa.text(IS_BILLED.format("requests")), *conditions(scope, dialect))
             .group_by(*names)
-            .limit(rows_max)
-        ).all()
+            .limit(rows_max),
+        )
 
 
 def _groups(
@@ -184,7 +181,9 @@ def _groups(
         )
 
     rows = _charged(engine, around, words, further, causes.GROUPS_MAX + 1)
-    for hour, model, origin, tier, key, project, outcome, line, late, source, priced, *sums in rows:
+    for row in rows:
+        hour, model, origin, tier, key, project, outcome, line, *about_price = row
+        late, source, priced, quantity, picousd = about_price
         opened = datetime.strptime(hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
         named = {"model": model, "key": key, "project": project}[by]
         item = None if is_token_line(line) or by is not Dimension.MODEL else line
@@ -201,8 +200,8 @@ def _groups(
             outcome=outcome or "",
             line=line,
             region=_region_in(source),
-            quantity=_whole(*sums[:2]),
-            picousd=_whole(*sums[2:]),
+            quantity=int(quantity),
+            picousd=int(picousd or 0),
             is_priced=bool(priced),
         )
 
@@ -225,11 +224,6 @@ def region_rules() -> Mapping[str, float]:
         for table in tables
         if table.factor and table.factor > 1 and not table.tiers and not table.lines
     }
-
-
-def _whole(high: Any, low: Any) -> int:
-    """The sum from the sums of its parts; 0 of none."""
-    return int(high or 0) * SPLIT + int(low or 0)
 
 
 def _figures(figures: Figures) -> Iterator[tuple[str, int | None]]:

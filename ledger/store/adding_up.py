@@ -3,24 +3,26 @@
 The terms are those of `schema/sums.py`.
 """
 
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 
 from ledger.store.schema import charged as terms
-from ledger.store.schema.charged import FURTHER_PRICING, PART, joined_reading
-from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES, UNSUMMED
+from ledger.store.schema.charged import FURTHER_PRICING, joined_reading
+from ledger.store.schema.dimensions import DIMENSIONS
+from ledger.store.schema.sums import COUNTS, HISTOGRAMS, REQUEST_TOKENS, SUMS
 from ledger.store.schema.views import MODEL
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import current_charges
 
-SPLIT = PART
-"""SQLite sums to 64 bits, which is 9.2 million USD. A larger sum is split into two columns."""
-
 _READ = (
-    "usage_source",
+    *dict.fromkeys(
+        ("usage_source", "outcome", "billing", "key_hint", *(row.column for row in DIMENSIONS))
+    ),
     *REQUEST_TOKENS,
     "estimated_input_tokens",
     "estimated_output_tokens",
@@ -37,7 +39,7 @@ _READ = (
     "extra_output_tokens",
     "cost_state",
 )
-"""Columns of the view that the terms use, beside the dimensions."""
+"""Columns of the view that are dimensions, or that the terms use."""
 
 
 def charged() -> sa.FromClause:
@@ -53,7 +55,7 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
     return (
         sa.select(
             r.opened_at,
-            *(r[name] for name in (*DIMENSIONS, *UNSUMMED, *_READ)),
+            *(r[name] for name in _READ),
             sa.case((r.cost_state == "priced", r.cost_picousd)).label("own_cost_picousd"),
         )
         .where(*conditions(scope, dialect))
@@ -61,18 +63,77 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
     )
 
 
-def added_up(
-    names: Sequence[str], dialect: str, *, is_split: bool
-) -> Iterator[sa.ColumnElement[Any]]:
-    """These figures of the requests of `e`. Split sums have two columns, `_high` and `_low`."""
+def added_up(names: Iterable[str], dialect: str) -> Iterator[sa.ColumnElement[Any]]:
+    """These figures of the requests of `e`."""
     for name in names:
         if name in COUNTS:
             yield sa.literal_column(COUNTS[name], sa.BigInteger).label(name)
-        elif name in TIMES:
-            term: sa.ColumnElement[Any] = sa.literal_column(TIMES[name], sa.BigInteger)
-            yield joined(sa.cast(term, sa.Text), dialect).label(name)
+        elif name in HISTOGRAMS:
+            time: sa.ColumnElement[Any] = sa.literal_column(HISTOGRAMS[name], sa.BigInteger)
+            yield joined(sa.cast(time, sa.Text), dialect).label(name)
         else:
-            yield from summed(sa.literal_column(f"({SUMS[name]})"), name, is_split=is_split)
+            yield sa.func.sum(sa.literal_column(f"({SUMS[name]})", sa.BigInteger)).label(name)
+
+
+def joined(texts: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
+    """The texts of a group with spaces between; NULL if there are none."""
+    gather = sa.func.string_agg if dialect == "postgresql" else sa.func.group_concat
+    return gather(texts, sa.literal_column("' '"))
+
+
+def histogram(text: str | None) -> Counter[int]:
+    """Time in milliseconds -> how often it occurs, from texts as `1230*7 450`."""
+    terms = (text or "").split()
+    if "*" not in (text or ""):  # twice as fast, for the many small groups
+        return Counter(map(int, terms))
+    counts: Counter[int] = Counter()
+    for term, often in Counter(terms).items():  # most terms of many rows are equal
+        value, _, count = term.partition("*")
+        counts[int(value)] += often * int(count or 1)
+    return counts
+
+
+def histogram_text(counts: Mapping[int, int]) -> str | None:
+    """The text of a histogram; None: it is empty."""
+    terms = (f"{value}*{count}" if count > 1 else f"{value}" for value, count in counts.items())
+    return " ".join(terms) or None
+
+
+class _Sum:
+    """SUM of SQLite without a bound; beyond 64 bits it is a text."""
+
+    def __init__(self) -> None:
+        self._sum: int | None = None
+
+    def step(self, value: Any) -> None:
+        """Add a value of a row: an integer, the text of one, or None."""
+        if value is not None:
+            self._sum = int(value) + (self._sum or 0)
+
+    def finalize(self) -> Any:
+        """The sum; None if no row has a value."""
+        is_held = self._sum is None or -(2**63) <= self._sum < 2**63
+        return self._sum if is_held else str(self._sum)
+
+
+def sum_without_bound(connection: Connection) -> None:
+    """From now on SUM of this connection has any size. SQLite refuses a sum beyond 64 bits, 9.2
+    million USD; PostgreSQL's has no bound."""
+    driver = connection.connection.driver_connection
+    if isinstance(driver, sqlite3.Connection):
+        driver.create_aggregate("sum", 1, _Sum)
+
+
+def rows_of(connection: Connection, query: sa.Executable) -> Sequence[sa.Row[Any]]:
+    """The rows of a query whose sums may have any size: it is repeated if one overflows, since
+    SQLite's own SUM is ten times as fast."""
+    try:
+        return connection.execute(query).all()
+    except sa.exc.DBAPIError as error:
+        if "integer overflow" not in str(error.orig):
+            raise
+    sum_without_bound(connection)
+    return connection.execute(query).all()
 
 
 def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[sa.Row[Any]]:
@@ -88,41 +149,3 @@ def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[s
     )
     with engine.connect() as connection:
         return connection.execute(query, {"run": run}).all()
-
-
-def summed(
-    value: sa.ColumnElement[Any], name: str, *, is_split: bool
-) -> Iterator[sa.ColumnElement[Any]]:
-    """The sum of a value, in one column or in two."""
-    if not is_split:
-        yield sa.func.sum(value).label(name)
-        return
-    for half, part in halves(value, name):
-        yield sa.func.sum(part).label(half)
-
-
-def halves(value: sa.ColumnElement[Any], name: str) -> Iterator[tuple[str, sa.ColumnElement[Any]]]:
-    """A value split into two parts, with the names of their columns."""
-    split: sa.ColumnElement[int] = sa.literal_column(str(SPLIT), sa.BigInteger)
-    yield f"{name}_high", value.op("/")(split)
-    yield f"{name}_low", value.op("%")(split)
-
-
-def joined(texts: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """The texts of a group with spaces between; NULL if there are none."""
-    gather = sa.func.string_agg if dialect == "postgresql" else sa.func.group_concat
-    return gather(texts, sa.literal_column("' '"))
-
-
-def whole(row: Any, name: str, *, is_split: bool) -> int | None:
-    """The sum that `summed` asked for."""
-    values = row._mapping
-    if not is_split:
-        return None if values[name] is None else int(values[name])
-    high, low = values[f"{name}_high"], values[f"{name}_low"]
-    return None if high is None else int(high) * SPLIT + int(low)
-
-
-def is_overflow(error: sa.exc.DBAPIError) -> bool:
-    """Whether a sum overflowed in SQLite."""
-    return "integer overflow" in str(error.orig)

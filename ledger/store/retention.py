@@ -17,14 +17,15 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db
 from ledger.store.keys import chosen, instant_text, midnight, parameters
+from ledger.store.schema.sums import GROUPINGS
 from ledger.store.tables import (
     OF_EXCHANGES,
     PARTITIONED,
-    SUMS_BY_DAY,
     exchanges,
-    hourly_usage,
     segments,
     stale_days,
+    sums,
+    unpriced_lines,
 )
 
 DROPPED_UNTIL = "dropped_until"
@@ -141,11 +142,13 @@ def drop_segments_before(engine: Engine, before: datetime) -> int:
 
 def drop_sums(connection: Connection, begin: date, end: date) -> None:
     """Drop the stored sums of these days, up to `end`."""
-    for table in SUMS_BY_DAY:
-        day = table.c.day
-        connection.execute(sa.delete(table).where(day >= begin, day < end))
-    hour = hourly_usage.c.hour
-    connection.execute(sa.delete(hourly_usage).where(hour >= midnight(begin), hour < midnight(end)))
+    first, last = midnight(begin), midnight(end)
+    for table in (sums, unpriced_lines):
+        at = table.c.opened_at
+        delete = sa.delete(table).where(at >= first, at < last)
+        if table is sums:  # the index begins with it
+            delete = delete.where(sums.c.summed_by.in_(GROUPINGS))
+        connection.execute(delete)
 
 
 def _ended_before(moment: datetime) -> sa.ColumnElement[bool]:

@@ -32,6 +32,7 @@ from ledger.settings.names import (
 from ledger.store.keys import midnight
 from ledger.store.schema import views
 from ledger.store.schema.columns import Instant
+from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
 from ledger.store.tables import exchanges, readings
 from ledger.text.hints import suggestion
 from ledger.text.origins import host_of, stored_origin
@@ -66,35 +67,6 @@ requests = sa.table(
     *(sa.column(name, _SQL_TYPES[kind]) for name, kind in REQUEST_COLUMNS.items()),
 )
 
-COLUMNS = {
-    "model": "model",
-    "request_model": "request_model",
-    "provider": "provider",
-    "origin": "origin",
-    "dialect": "dialect",
-    "operation": "operation",
-    "tier": "service_tier",
-    "outcome": "outcome",
-    "http_status": "http_status",
-    "error_type": "error_type",
-    "finish_reason": "finish_reason",
-    "usage_source": "usage_source",
-    "key": "key_fingerprint",
-    "session": "session_id",
-    "project": "project",
-    "branch": "git_branch",
-    "agent": "agent",
-    "billing": "billing",
-    "purpose": "purpose",
-    "end_user": "end_user",
-    "user_agent": "user_agent",
-    "source": "source",
-    "tag": "tags",
-}
-"""Dimension of a report -> its column; further dimensions are the times, `tag:NAME` and the words
-of the names file."""
-TIMES = {"month": 7, "day": 10, "hour": 13, "week": 10}
-"""Characters of `YYYY-MM-DD HH`. A week is named by its Monday."""
 FIRST_YEAR, LAST_YEAR = 2020, 2040
 """Changes of a zone's offset are known within these; before and after it is the nearest one."""
 NONE = "(none)"
@@ -176,16 +148,16 @@ def dimension(
 
     `of`: the view `requests`, or anything that has its columns. `zone`: of days; None: UTC.
     """
-    if word in COLUMNS:
-        column = of.c[COLUMNS[word]]
+    if word in COLUMN_OF:
+        column = of.c[COLUMN_OF[word]]
         # PostgreSQL has no order of JSON; a status is compared as text (`4*`).
         return sa.cast(column, sa.Text) if word in ("tag", "http_status") else column
-    if word in TIMES:
+    if word in TIME_CHARACTERS:
         return time_of(of.c.opened_at, word, dialect, zone)
     name = word.removeprefix("tag:")
     if name != word and name and '"' not in name:
         return _tag(name, dialect, of)
-    known = (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
+    known = (*COLUMN_OF, *WORDS, "tag:NAME", *TIME_CHARACTERS)
     raise WrongCallError(
         f"nothing is by {word[:60]!r}{suggestion(word, known)}; by one of {', '.join(known)}"
     )
@@ -287,7 +259,7 @@ def time_of(
         if word == "week":
             return sa.func.to_char(sa.func.date_trunc("week", local), "YYYY-MM-DD")
         text: sa.ColumnElement[str] = sa.func.to_char(local, "YYYY-MM-DD HH24")
-        return sa.func.substr(text, 1, TIMES[word])
+        return sa.func.substr(text, 1, TIME_CHARACTERS[word])
     shown: sa.ColumnElement[Any] = sa.cast(at, sa.Text)
     if zone is not None:
         # Without the fraction: SQLite would round a moment of the last half millisecond up.
@@ -296,7 +268,7 @@ def time_of(
     if word == "week":
         day = sa.func.substr(shown, 1, 10)
         return sa.func.date(day, "-6 days", "weekday 1")
-    return sa.func.substr(shown, 1, TIMES[word])
+    return sa.func.substr(shown, 1, TIME_CHARACTERS[word])
 
 
 def _offset(at: sa.ColumnElement[Any], zone: ZoneInfo) -> sa.ColumnElement[str]:

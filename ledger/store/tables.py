@@ -3,8 +3,7 @@
 exchanges   one row per HTTP exchange; `open` when its request goes upstream, settled once
 readings    what the meter read, with its first pricing; append-only, the highest revision counts
 pricings    further pricings of a reading; append-only, the highest revision counts
-daily, daily_by, hourly_usage, hourly, unpriced_lines, stale_days   sums of days that are over
-            (`rollup.py`)
+sums, unpriced_lines, stale_days   what days that are over add up to (`rollup.py`)
 segments    sizes and hashes of the parts of a chat request; dropped before the others
 meta, learned, nodes, outbox, set_aside   internal state of the ledger
 
@@ -29,7 +28,8 @@ from ledger.model.charge import Charge, Pricing
 from ledger.model.exchange import QUOTA_KEY, Exchange, Reading
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, JsonText, sql_columns
-from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
+from ledger.store.schema.dimensions import SUMMED
+from ledger.store.schema.sums import COUNTS, HISTOGRAMS, SUMS
 from ledger.store.schema.views import HOURLY, UNPRICED
 
 PARTITIONED = ("exchanges", "readings")
@@ -60,15 +60,6 @@ def _count(name: str, comment: str, *, nullable: bool = True) -> sa.Column[Any]:
 
 def _instant(name: str, comment: str, *, nullable: bool = True) -> sa.Column[Any]:
     return _column(name, Instant, comment, nullable=nullable)
-
-
-def _figures(times: str) -> list[sa.Column[Any]]:
-    """What the requests of a group add up to; `times` describes the columns of their times."""
-    return [
-        *(_count(name, "Of requests", nullable=False) for name in COUNTS),
-        *(_count(name, "Sum over requests") for name in SUMS),
-        *(_text(name, times) for name in TIMES),
-    ]
 
 
 def _check(rule: str, name: str, *, only: str | None = None) -> sa.CheckConstraint:
@@ -288,64 +279,31 @@ OF_EXCHANGES = (segments, quotas, pricings, readings, exchanges)
 """The tables with rows of an exchange, in the order in which these can be dropped. A copy of a
 ledger with an older schema does not have all of them."""
 
-daily = sa.Table(
-    "daily",
+sums = sa.Table(
+    "sums",
     metadata,
-    _column("day", sa.Date, "The UTC day", nullable=False),
-    _text("provider", "The vendor or gateway that answers", nullable=False),
-    _text("model", "The model that answered, or was asked for"),
-    _text("key_fingerprint", "Keyed hash of the API key"),
-    _text("key_hint", "At most the last 4 characters of the API key"),
-    *_figures("Milliseconds of each request, with spaces between"),
-    comment="Sums of each finished day by provider, model and key",
-)
-sa.Index("ix_daily_day", daily.c.day)
-
-daily_by = sa.Table(
-    "daily_by",
-    metadata,
-    _column("day", sa.Date, "The UTC day", nullable=False),
-    _text("dimension", "A column of requests, or everything", nullable=False),
-    _text("value", "Value of that column in the requests of this row"),
-    _text("key_hint", "At most the last 4 characters of the API key, of rows by key_fingerprint"),
-    *_figures("Milliseconds of each request, with spaces between; 12*3: 3 times"),
-    comment="What each day that is over adds up to, by each dimension alone",
-)
-sa.Index("ix_daily_by_dimension_day", daily_by.c.dimension, daily_by.c.day)
-
-hourly_usage = sa.Table(
-    "hourly_usage",
-    metadata,
-    _instant("hour", "The hour's begin, UTC", nullable=False),
-    *(
-        _column(
-            name,
-            exchanges.c[name].type if name in exchanges.c else sa.Text,
-            "As in requests",
-            nullable=name != "provider",
-        )
-        for name in DIMENSIONS
+    _text(
+        "summed_by",
+        "The grouping: hour, exchanges, day, everything, or a dimension",
+        nullable=False,
     ),
-    *_figures("Milliseconds of each request, with spaces between"),
-    comment="Sums of each hour of finished days by all dimensions of a report together",
+    _instant("opened_at", "Begin of the hour (hour, exchanges) or of the day, UTC", nullable=False),
+    *(
+        _column(name, exchanges.c[name].type if name in exchanges.c else sa.Text, "As in requests")
+        for name in SUMMED
+    ),
+    _text("key_hint", "At most the last 4 characters of the API key"),
+    *(_count(name, "Of requests") for name in COUNTS),
+    *(_count(name, "Sum over requests") for name in SUMS),
+    *(_text(name, "Milliseconds to three digits; 450*3: three times") for name in HISTOGRAMS),
+    *(_count(name, "As in completeness") for name in HOURLY if name not in COUNTS),
+    comment="What finished days add up to, by each grouping",
 )
-sa.Index("ix_hourly_usage_hour", hourly_usage.c.hour)
-
-hourly = sa.Table(
-    "hourly",
-    metadata,
-    _column("day", sa.Date, "The UTC day", nullable=False),
-    _instant("hour", "The hour's begin, UTC", nullable=False),
-    *(_count(name, "As in completeness", nullable=False) for name in HOURLY),
-    sa.PrimaryKeyConstraint("hour"),
-    comment="completeness of the hours of finished days",
-)
-sa.Index("ix_hourly_day", hourly.c.day)
+sa.Index("ix_sums_summed_by_opened_at", sums.c.summed_by, sums.c.opened_at)
 
 unpriced_lines = sa.Table(
     "unpriced_lines",
     metadata,
-    _column("day", sa.Date, "The UTC day", nullable=False),
     _instant("opened_at", "The exchange's opened_at", nullable=False),
     _text("exchange_id", "The exchange", nullable=False),
     _column(
@@ -367,9 +325,6 @@ unpriced_lines = sa.Table(
     comment="Rows of unpriced of days that are over",
     sqlite_with_rowid=False,
 )
-
-SUMS_BY_DAY = (daily, daily_by, hourly, unpriced_lines)
-"""What finished days are summed up in, by their `day`; `hourly_usage` alone has hours only."""
 
 stale_days = sa.Table(
     "stale_days",

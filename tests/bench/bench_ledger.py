@@ -230,7 +230,7 @@ def questions_of(engine: Engine, *, console: Console) -> dict[str, Taken]:
 
 def space_of(engine: Engine, rows: int, *, console: Console) -> dict[str, float]:
     """Megabytes per million exchanges: of the ledger, and of each table of sums."""
-    names = ("hourly_usage", "daily", "daily_by", "hourly", "unpriced_lines")
+    names = ("sums", "unpriced_lines")
     if engine.dialect.name == "postgresql":
         text = "SELECT pg_total_relation_size(:name)"
         whole = "SELECT pg_database_size(current_database())"

@@ -16,7 +16,7 @@ from ledger.model.errors import LedgerError
 from ledger.store.engines import urls
 from ledger.store.schema import guards, views
 
-REVISION = "0018"
+REVISION = "0019"
 """The migration that this code needs; a test compares it with the newest one."""
 BUSY_MS_MAX = 4_000
 """How long a statement waits for another process's write: far longer than a batch takes, and

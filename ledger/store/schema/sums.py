@@ -1,8 +1,9 @@
-"""Database. The figures of a group of requests: the one list of dimensions, counts and sums.
+"""Database. The figures of a group of requests: the one list of counts and sums, and the groupings
+of table `sums`.
 
-The tables `daily`, `daily_by` and `hourly_usage`, the view `usage_daily`, reports and pages are
-made from it. The terms are SQL for both databases; `e` is a request with the sum of its charges
-(`ledger.store.adding_up`, or the view `requests`).
+The table, the view `usage_daily`, reports and pages are made from it. The terms are SQL for both
+databases; `e` is a request with the sum of its charges (`ledger.store.adding_up`, or the view
+`requests`).
 
 Figures hold only usage that providers reported. Estimates have figures of their own.
 """
@@ -19,39 +20,21 @@ from ledger.store.schema.charged import (
     NO_USAGE,
     without_usage,
 )
+from ledger.store.schema.dimensions import SUMMED
 
-DIMENSIONS = (
-    "provider",
-    "model",
-    "request_model",
-    "key_fingerprint",
-    "key_hint",
-    "origin",
-    "dialect",
-    "operation",
-    "service_tier",
-    "outcome",
-    "source",
-    "session_id",
-    "project",
-    "git_branch",
-    "agent",
-    "billing",
-    "purpose",
-    "end_user",
-    "user_agent",
-    "tags",
-)
-"""Every dimension that sums of days are by, beside time."""
-UNSUMMED = ("http_status", "error_type", "finish_reason")
-"""Further dimensions of reports and filters: these are read from the requests."""
+BY_HOUR = "hour"
+"""The grouping by everything: some rows per session and hour."""
+BY_EXCHANGES = "exchanges"
+"""A row an hour with the counts of view `completeness`, which counts exchanges."""
 DAILY_DIMENSIONS = ("provider", "model", "key_fingerprint")
-"""The dimensions of most queries. Sums by these alone are few, so queries over years are quick."""
-
-EVERYTHING = "everything"
-"""The group of all requests of a day."""
-ALONE = (*(name for name in DIMENSIONS if name != "key_hint"), EVERYTHING)
-"""The dimensions of `daily_by`, each by itself."""
+BY_DAY: Mapping[str, tuple[str, ...]] = {
+    "everything": (),
+    **{name: (name,) for name in SUMMED},
+    "day": DAILY_DIMENSIONS,
+}
+"""Grouping of a day -> its dimensions, the fewest rows first: queries over months and years read
+few rows. `day` is what view `usage_daily` shows."""
+GROUPINGS = (BY_HOUR, BY_EXCHANGES, *BY_DAY)
 
 _IS_BILLED = IS_BILLED.format("e")
 IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
@@ -81,13 +64,17 @@ COUNTS: Mapping[str, str] = {
     for name, condition in CONDITIONS.items()
 }
 
-_SUMMED = tuple(name for name in usage.TOKENS if "audio" not in name)
+_SUMMED_TOKENS = tuple(name for name in usage.TOKENS if "audio" not in name)
 """No report shows audio tokens."""
-REQUEST_TOKENS = (_SUMMED[0], "uncached_input_tokens", *_SUMMED[1:])
+REQUEST_TOKENS = (_SUMMED_TOKENS[0], "uncached_input_tokens", *_SUMMED_TOKENS[1:])
 """The summed columns of view `requests` for the tokens of the answer itself."""
-TOKENS = (*REQUEST_TOKENS, "extra_input_tokens", "extra_output_tokens")
 SHOWN: Mapping[str, str] = {
-    name: f"e.{name}" for name in (*TOKENS, "estimated_input_tokens", "estimated_output_tokens")
+    name: f"e.{name}"
+    for name in (
+        *REQUEST_TOKENS,
+        *("extra_input_tokens", "extra_output_tokens"),
+        *("estimated_input_tokens", "estimated_output_tokens"),
+    )
 } | {
     "cacheable_input_tokens": "CASE WHEN e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
     "cost_picousd": "e.cost_picousd",
@@ -108,13 +95,11 @@ SUMS: Mapping[str, str] = {
 """The same, with the sums that only reports show."""
 _THREE_DIGITS = """CASE WHEN {0} < 1000 THEN {0} WHEN {0} < 10000 THEN ({0} + 5) / 10 * 10
     WHEN {0} < 100000 THEN ({0} + 50) / 100 * 100 ELSE ({0} + 500) / 1000 * 1000 END"""
-TIMES: Mapping[str, str] = {
+HISTOGRAMS: Mapping[str, str] = {
     "first_token_times": _THREE_DIGITS.format("e.first_token_ms"),
     "duration_times": _THREE_DIGITS.format("e.duration_ms"),
 }
-"""Every time of a group in milliseconds, to three digits, as text with spaces between. Percentiles
-cannot be added up, so the times themselves are kept: some five bytes each. Rounding keeps their
-order, so the percentiles are those of the exact times, rounded; and it makes millions of times
-a thousand different ones, which are counted four times as fast. In `daily_by`, 1230*7 stands for
-seven times of 1230 ms."""
-FIGURES = (*COUNTS, *SUMS, *TIMES)
+"""Percentiles cannot be added up, but histograms can: times in milliseconds, to three digits, each
+with how often it occurs, as `1230*7 450`. Rounding keeps their order, so the percentiles are those
+of the exact times, rounded; and it bounds a histogram to some thousand terms."""
+FIGURES = (*COUNTS, *SUMS, *HISTOGRAMS)

@@ -3,7 +3,7 @@
 One text; a `Spelling` holds the few expressions that differ between the databases. Sums have two
 parts, so that no amount from an upstream can overflow the sum of a day.
 
-`usage_daily`, `completeness` and `unpriced` take days that are over from `daily`, `hourly` and
+`usage_daily` and `completeness` take days that are over from table `sums`, `unpriced` from
 `unpriced_lines`. They read the others (`live_daily`, `live_hourly`, `live_unpriced`) span by span:
 stale days, and the days that are not over yet.
 """
@@ -23,7 +23,7 @@ from ledger.store.schema.charged import (
     joined_reading,
     sum_of,
 )
-from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, SHOWN
+from ledger.store.schema.sums import BY_EXCHANGES, COUNTS, DAILY_DIMENSIONS, SHOWN
 
 VIEWS = (
     "completeness",
@@ -140,8 +140,13 @@ def statements(dialect: str) -> Iterator[str]:
     yield from _sums(dialect, spelling)
 
 
-REQUEST_COLUMNS = tuple(
-    """
+_OF_RECORDS = {
+    name: alias
+    for alias, record in (("r", Usage), ("r", Reading), ("e", Exchange))
+    for name in columns_of(record)
+}
+"""Column of a record -> the table that has it; of both, the exchange's."""
+_IN_ORDER = """
     id response_id opened_at state outcome source origin provider dialect operation path
     model request_model response_model streamed http_status finish_reason
     error_type error_code error_message service_tier
@@ -162,16 +167,21 @@ REQUEST_COLUMNS = tuple(
     project git_branch agent parent_session_id tool_calls request_digest
     purpose cache_diagnosis account retry_after_ms saved_picousd
     """.split()  # noqa: SIM905  # a list literal would have a line for each of 85 names
+_NOT_SHOWN = """
+    upstream_digest client_digest removed_digest content_digest exchange_id revision read_at reason
+    further
+    """.split()  # noqa: SIM905
+REQUEST_COLUMNS = tuple(
+    dict.fromkeys((*_IN_ORDER, *(name for name in _OF_RECORDS if name not in _NOT_SHOWN)))
 )
-"""The columns of `requests`, in their order; a new one goes to the end."""
+"""The columns of `requests`: those of 0.2 in their order, then every new one of a record."""
 
 
 def requests(dialect: str) -> str:
     """One row per exchange that counts, with its current reading and what its charges add up to."""
     computed = _computed(SPELLINGS[dialect])
-    of_reading = {**columns_of(Reading), **columns_of(Usage)}.keys() - columns_of(Exchange)
     columns = ",\n  ".join(
-        f"{computed.get(name) or f'{"r" if name in of_reading else "e"}.{name}'} AS {name}"
+        f"{computed.get(name) or f'{_OF_RECORDS.get(name, "e")}.{name}'} AS {name}"
         for name in REQUEST_COLUMNS
     )
     return f"""
@@ -230,7 +240,8 @@ def _duration(spelling: Spelling, until: str, is_known: str = "true") -> str:
 UNPRICED = ("response_id", "provider", "model", "service_tier", "line", "quantity", "reason")
 """The columns of `unpriced` behind the key of the exchange."""
 _UNPRICED = ", ".join(("opened_at", "exchange_id", *UNPRICED))
-_FRESH = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
+_FRESH = """NOT EXISTS (
+    SELECT 1 FROM stale_days s WHERE d.opened_at >= s.starts_at AND d.opened_at < s.ends_at)"""
 
 
 def _unpriced(spelling: Spelling) -> list[str]:
@@ -294,13 +305,14 @@ SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, withou
   estimated_cost_picousd, {spelling.usd.format("estimated_cost_picousd")} AS estimated_cost_usd,
   covered, list_value_picousd, {spelling.usd.format("list_value_picousd")} AS list_value_usd
 FROM (
-SELECT d.day, {columns} FROM daily d WHERE {_FRESH}
+SELECT {spelling.day.replace("e.", "d.")} AS day, {columns} FROM sums d
+  WHERE d.summed_by = 'day' AND {_FRESH}
 UNION ALL
 SELECT day, {columns} FROM live_daily) u
 """,
         f"""
 CREATE VIEW live_hourly AS
-SELECT s.day AS stale_day, {spelling.hour} AS hour,
+SELECT s.day AS stale_day, {spelling.hour} AS opened_at,
   {hourly}
 FROM {spelling.spans}
 {spelling.of_span.format("exchanges", "e")}
@@ -309,8 +321,9 @@ GROUP BY s.day, {spelling.hour}
 """,
         f"""
 CREATE VIEW completeness AS
-SELECT d.hour, {", ".join(HOURLY)} FROM hourly d WHERE {_FRESH}
+SELECT d.opened_at AS hour, {", ".join(HOURLY)} FROM sums d
+  WHERE d.summed_by = '{BY_EXCHANGES}' AND {_FRESH}
 UNION ALL
-SELECT hour, {", ".join(HOURLY)} FROM live_hourly
+SELECT opened_at, {", ".join(HOURLY)} FROM live_hourly
 """,
     ]

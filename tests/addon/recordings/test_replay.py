@@ -24,7 +24,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Outcome, Reading
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.store.tables import daily, exchanges, meta
+from ledger.store.tables import exchanges, meta, sums
 from ledger.store.writing.jobs import Commits, Receipt
 from ledger.store.writing.writer import Ledger
 from tests.addon.recordings.recorded_files import as_captures
@@ -237,7 +237,7 @@ def test_processes_leave_the_sums_to_the_one_that_started_them(
     def count(engine: Engine, **_: object) -> None:
         with engine.connect() as connection:
             rows = connection.scalar(sa.select(sa.func.count()).select_from(exchanges))
-            days = connection.scalar(sa.select(sa.func.count()).select_from(daily))
+            days = connection.scalar(sa.select(sa.func.count()).select_from(sums))
             end = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until"))
         found.append((rows, days, end))
 
@@ -255,7 +255,7 @@ def test_processes_leave_the_sums_to_the_one_that_started_them(
     replay_with(1, job, [as_captures(tmp_path)], log=lambda *_: None, advance=lambda *_: None)
     engine = db.open_existing(url)
     with engine.connect() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(daily))
+        assert connection.scalar(sa.select(sa.func.count()).select_from(sums))
     engine.dispose()
 
 

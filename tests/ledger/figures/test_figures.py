@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ledger.figures import figures as module
 from ledger.figures.activity import Activity, RunningRequest, take
-from ledger.figures.figures import Figures, Pool, Row, order, percentiles, top_of
+from ledger.figures.figures import Figures, Row, order, percentiles, top_of
 from ledger.reports.activity_text import ROWS_RUNNING_MAX, lines, one_line
+from ledger.store.adding_up import histogram, histogram_text
 from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled
 
@@ -92,40 +92,21 @@ def test_the_top_rows_are_those_that_cost_most_in_their_own_order():
     ],
 )
 def test_percentiles_by_nearest_rank(counts, expected):
-    assert percentiles({str(value): count for value, count in counts.items()}) == expected
+    assert percentiles(counts) == expected
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=200))
-def test_percentiles_of_counts_are_those_of_the_values(values):
-    counts = Counter(map(str, values))
-    ranked = sorted(values)
-    assert percentiles(counts) == (
-        ranked[math.ceil(len(values) * 0.5) - 1],
-        ranked[math.ceil(len(values) * 95 / 100) - 1],
-    )
-
-
-TIMES = st.one_of(st.integers(0, 9), st.integers(0, 10**6))
-GROUPS = st.lists(st.lists(st.lists(TIMES, max_size=30), max_size=4), max_size=6)
-
-
-def ranked(values):
-    ordered = sorted(values)
-    places = [math.ceil(len(ordered) * percent / 100) - 1 for percent in (50, 95)]
-    return tuple(ordered[place] if ordered else None for place in places)
-
-
-@given(GROUPS, st.integers(0, 40))
-def test_a_pool_knows_each_group_and_all_of_them(groups, sorted_max):
-    pool = Pool()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SORTED_MAX", sorted_max)
-        patch.setattr(module, "TEXTS_AT_ONCE", 3)
-        for parts in groups:
-            texts = [" ".join(map(str, part)) for part in parts]
-            assert pool.add(texts) == ranked([value for part in parts for value in part])
-        every = [value for parts in groups for part in parts for value in part]
-        assert pool.all() == pool.all() == ranked(every)
+@given(st.lists(st.lists(st.integers(0, 50), max_size=100), max_size=5))
+def test_percentiles_of_added_histograms_are_those_of_the_times(parts):
+    """Written as single times or as a histogram, in one text or in several."""
+    texts = [
+        " ".join(map(str, part)) if place % 2 else histogram_text(Counter(part))
+        for place, part in enumerate(parts)
+    ]
+    added: Counter[int] = sum(map(histogram, texts), Counter())
+    assert added == histogram(" ".join(text for text in texts if text))
+    values = sorted(time for part in parts for time in part)
+    places = [math.ceil(len(values) * percent / 100) - 1 for percent in (50, 95)]
+    assert percentiles(added) == tuple(values[at] if values else None for at in places)
 
 
 def test_the_rest_is_one_row():

@@ -337,7 +337,7 @@ def test_a_ledger_of_nothing(sqlite_engine):
 
 @pytest.mark.parametrize("word", ["colour", "tag:", 'tag:a"b', "id"])
 def test_what_nothing_is_by(engine, word):
-    with pytest.raises(LedgerError, match=r"nothing is by .*; by one of model, request_model"):
+    with pytest.raises(LedgerError, match=r"nothing is by .*; by one of model, provider"):
         report(engine, [word], Scope())
 
 

@@ -20,7 +20,7 @@ from ledger.reports import report_tables
 from ledger.settings.names import NO_NAMES
 from ledger.settings.rates import SCALE
 from ledger.settings.rates import read as read_rates
-from ledger.store.scope import COLUMNS as DIMENSIONS
+from ledger.store.schema.dimensions import COLUMN_OF
 from ledger.store.scope import Scope, snapshot
 from ledger.text import period
 from tests.ledger.pages.conftest import SMALL
@@ -102,7 +102,7 @@ def test_what_is_rare_is_looked_for_page_by_page(engine, monkeypatch):
     assert looked == sorted(looked, reverse=True)
 
 
-@pytest.mark.parametrize("word", sorted({*DIMENSIONS} - {"tag"}))
+@pytest.mark.parametrize("word", sorted({*COLUMN_OF} - {"tag"}))
 def test_the_groups_of_a_report_are_the_lists_of_their_values(engine, word):
     """Also by what no sums of days have."""
     for key, figures in islice(groups_of(engine, (word,), Scope()).items(), 6):

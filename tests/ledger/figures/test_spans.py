@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from addon.cli import application
-from ledger.figures import sums
+from ledger.figures import sum_query
 from ledger.figures.queries import report
 from ledger.maintenance.rollup import roll
 from ledger.store import db
@@ -37,7 +37,7 @@ def asked(engine, since, until, stale, *, step=DAY):
             )
         connection.execute(sa.delete(meta).where(meta.c.key == "rolled_until"))
         connection.execute(sa.insert(meta).values(key="rolled_until", value=str(ROLLED)))
-        found = sums.spans(connection, since, until, step=step)
+        found = sum_query.spans(connection, since, until, step=step)
     assert (found[0].since, found[-1].until) == (since, until)
     for left, right in pairwise(found):
         assert left.until == right.since
@@ -82,7 +82,7 @@ def test_hours(engine):
 
 
 def test_many_stale_days_are_added_up_with_what_lies_between_the_closest(engine, monkeypatch):
-    monkeypatch.setattr(sums, "STALE_SPANS_MAX", 2)
+    monkeypatch.setattr(sum_query, "STALE_SPANS_MAX", 2)
     found = asked(engine, None, None, [2, 4, 20, 30, 33])
     assert days_of(found) == [(None, 2), (5, 20), (34, 100)]
 
@@ -143,7 +143,7 @@ def test_what_is_summed_up_is_what_was_there(three_days, words):
         for number in late:
             put(engine, written(number, hours=23, name=f"late{late}"))
         with engine.connect() as connection:
-            assert sums.stale_count(connection) == len(late)
+            assert sum_query.stale_count(connection) == len(late)
         quick, exact = (answers(engine, words, is_exact=exact) for exact in (False, True))
         assert differing(quick, exact) == {}
         roll(engine, now=NOW)

@@ -369,13 +369,17 @@ def test_sums_of_days_that_are_over(engine):
     put(engine, whole(settled("a")), whole(settled("b", at=NEXT_DAY)))
     rollup.roll(engine, now=NOON + timedelta(days=5))
     assert broken(engine) == {}
-    alter(engine, "UPDATE daily SET input_tokens = input_tokens + 5 WHERE day = '2026-11-02'")
+    alter(
+        engine,
+        "UPDATE sums SET input_tokens = input_tokens + 5 WHERE summed_by = 'day' "
+        "AND opened_at = '2026-11-02 00:00:00.000000Z'",
+    )
     ((day, detail),) = broken(engine)["daily"]
     assert day == "2026-11-02"
     assert "input_tokens 5," in detail
     assert "requests 0," in detail
     assert broken(engine, NEXT_DAY) == {}
-    alter(engine, "DELETE FROM daily")
+    alter(engine, "DELETE FROM sums")
     assert len(broken(engine)["daily"]) == 2
 
 

@@ -12,7 +12,7 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.store import db, retention
 from ledger.store.processes import supervision
-from ledger.store.tables import daily, hourly, stale_days, unpriced_lines
+from ledger.store.tables import stale_days, sums, unpriced_lines
 from tests.ledger.written import (
     NOON,
     alter,
@@ -46,15 +46,16 @@ def shown(engine):
 
 def summed(engine):
     """The days whose sums are used."""
-    used = "day NOT IN (SELECT day FROM stale_days)"
-    query = f"SELECT DISTINCT day FROM hourly WHERE {used} ORDER BY day"
-    return [str(day) for (day,) in rows(engine, query)]
+    query = "SELECT starts_at FROM stale_days"
+    stale = {begin for (begin,) in rows(engine, query)}
+    of_days = "SELECT opened_at FROM sums WHERE summed_by = 'everything' ORDER BY opened_at"
+    return [str(begin)[:10] for (begin,) in rows(engine, of_days) if begin not in stale]
 
 
 def forgotten(engine):
     """What the views show when nothing was ever summed up."""
     with engine.connect() as connection:
-        for table in (daily, hourly, unpriced_lines, stale_days):
+        for table in (sums, unpriced_lines, stale_days):
             connection.execute(sa.delete(table))
         connection.exec_driver_sql("DELETE FROM meta WHERE key = 'rolled_until'")
         found = [list(connection.execute(sa.text(query))) for query in VIEWS]
@@ -247,7 +248,7 @@ def test_only_days_with_rows_are_closed_in_small_steps(engine, monkeypatch, most
     put(engine, whole(settled("a", at=ancient)), whole(settled("b")))
     put(engine, whole(settled("c", at=NOON + timedelta(days=40))))
     assert rollup.roll(engine, now=NOON + timedelta(days=9)) == 2
-    assert row(engine, "SELECT COUNT(*) FROM daily") == (2,)
+    assert row(engine, "SELECT COUNT(*) FROM sums WHERE summed_by = 'day'") == (2,)
     assert row(engine, "SELECT SUM(requests) FROM usage_daily") == (3,)
     assert rollup.roll(engine, now=NOON + timedelta(days=9)) == 0
     assert rollup.roll(engine, now=NOON + timedelta(days=90)) == 1
@@ -304,10 +305,10 @@ def test_whatever_a_step_raises_the_keeper_goes_on(
     left = failing_twice(STEPS[step], step, error)
     kept = keeper.Keeper(url, log=lambda *_: None)
     kept.start()
-    wait_until(lambda: rows(url, "SELECT * FROM daily"))
+    wait_until(lambda: rows(url, "SELECT * FROM sums WHERE summed_by = 'day'"))
     assert kept.health().is_working
     kept.stop(30)
-    assert (left, len(rows(url, "SELECT * FROM daily"))) == ([], 1)
+    assert (left, len(rows(url, "SELECT * FROM sums WHERE summed_by = 'day'"))) == ([], 1)
 
 
 def test_whoever_fills_a_ledger_leaves_it_with_its_sums(new_sqlite):
@@ -315,5 +316,5 @@ def test_whoever_fills_a_ledger_leaves_it_with_its_sums(new_sqlite):
         for number in range(3):
             at = NOON + timedelta(days=number)
             written.settle(settled(f"a{number}", at=at))
-    assert len(rows(written.url, "SELECT day FROM daily")) == 3
+    assert len(rows(written.url, "SELECT * FROM sums WHERE summed_by = 'day'")) == 3
     assert rows(written.url, "SELECT day FROM stale_days") == []

@@ -12,7 +12,7 @@ from msgspec import structs
 from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.figures.request_list import latest
-from ledger.figures.sums import Span, spans
+from ledger.figures.sum_query import Span, spans
 from ledger.pages import period_sums, sections
 from ledger.pages.period import Period
 from ledger.pages.sections import Question
@@ -216,7 +216,7 @@ def same_as_report(engine, since, until, only):
         assert shown.keys() == expected.keys()
         for name, figures in expected.items():
             one = shown[name]
-            for field in period_sums.FIGURES:
+            for field in period_sums.PAGE_FIGURES:
                 # A page reads no state of its own of those that are priced in part.
                 is_state = field in ("unpriced", "partial")
                 field = "without_price" if is_state else field  # noqa: PLW2901

@@ -24,6 +24,8 @@ from tests.ledger.written import alter, rows, run_python
 pytestmark = pytest.mark.large
 
 FILLED = Path(__file__).parents[1] / "filled"
+SUMS = ("daily", "daily_by", "hourly", "hourly_usage", "sums", "unpriced_lines", "stale_days")
+"""What days add up to is made anew."""
 OLDER = [f"{number:04}" for number in range(1, int(REVISION))]
 
 
@@ -88,8 +90,8 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
     migrate(empty, revision)
     text = data_of(revision)
     fill(empty, text)
-    known = columns(empty)
-    before = contents(empty)
+    known = {table: names for table, names in columns(empty).items() if table not in SUMS}
+    before = contents(empty, known)
 
     copy = migration.upgrade(empty)
 

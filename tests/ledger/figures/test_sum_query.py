@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 from msgspec import structs
 
-from ledger.figures import sums
+from ledger.figures import sum_query
 from ledger.figures.queries import report
-from ledger.figures.sums import Wanted
+from ledger.figures.sum_query import SumQuery
 from ledger.maintenance import corrections, reprice
 from ledger.maintenance.rollup import roll
 from ledger.model.exchange import Outcome, Source, State, UsageSource
@@ -21,16 +21,13 @@ from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import WORDS, read
 from ledger.store import db, retention
-from ledger.store.schema.sums import DIMENSIONS, FIGURES, UNSUMMED
-from ledger.store.scope import COLUMNS, Scope
+from ledger.store.schema.dimensions import DIMENSIONS
+from ledger.store.scope import Scope
 from ledger.store.tables import (
     charges,
-    daily,
-    daily_by,
-    hourly,
-    hourly_usage,
     meta,
     stale_days,
+    sums,
     unpriced_lines,
 )
 from ledger.sync.merging import sync
@@ -62,7 +59,7 @@ NAMES, _ = read(
     person = "Ada"
     """
 )
-SUMMED = [word for word, column in COLUMNS.items() if column in DIMENSIONS]
+SUMMED = [row.word for row in DIMENSIONS if row.is_summed]
 EVERY_WORD = [*SUMMED, "hour", "day", "week", "month", "tag:team", *WORDS]
 TOGETHER = [
     (),
@@ -146,20 +143,20 @@ def engine(request, tmp_path_factory):
     """A ledger whose days were summed up, and written again in every way."""
     for engine in filled(request, tmp_path_factory, entries()):
         # The writer's keeper made sums as of another today.
-        tables = (daily, daily_by, hourly, hourly_usage, unpriced_lines, stale_days)
+        tables = (sums, unpriced_lines, stale_days)
         alter(engine, *(f"DELETE FROM {table.name}" for table in tables))
         alter(engine, "DELETE FROM meta WHERE key = 'rolled_until'")
         roll(engine, now=NOW)
         with engine.connect() as connection:
-            assert sums.stale_count(connection) == 0
+            assert sum_query.stale_count(connection) == 0
         put(engine, whole(settled_at("late", at=BEGIN + timedelta(days=1, hours=5))))
         correct(engine)
         price_again(engine)
         see_again(engine)
         merge(engine, request, tmp_path_factory)
         with engine.connect() as connection:
-            assert sums.stale_count(connection) > 3
-            kept = sums.spans(connection, SCOPES[2].since, SCOPES[2].until, step=DAY)
+            assert sum_query.stale_count(connection) > 3
+            kept = sum_query.spans(connection, SCOPES[2].since, SCOPES[2].until, step=DAY)
         assert {span.has_sums for span in kept} == {True, False}
         yield engine
 
@@ -247,7 +244,7 @@ def test_both_ways_give_equal_reports(engine, scope):
 
 
 def test_what_is_asked_of_days_that_are_over_reads_no_request(engine, noted):
-    asked = noted(sums, "charged_requests")
+    asked = noted(sum_query, "charged_requests")
     stale = BEGIN + timedelta(days=1)
     roll(engine, now=NOW)
     today = NOW.replace(hour=0)
@@ -273,12 +270,6 @@ def test_dropped_days_are_in_no_report(engine):
     assert report(engine, ("model",), Scope(until=middle)).rows == ()
 
 
-def test_every_column_of_a_report_is_a_dimension_of_the_sums():
-    assert set(COLUMNS.values()) <= {*DIMENSIONS, *UNSUMMED, "usage_source"}
-    for table in (daily, daily_by, hourly_usage):
-        assert set(FIGURES) < set(table.c.keys())
-
-
 def test_sums_beyond_64_bits_are_exact(sqlite_engine):
     """An upstream may name any cost; nobody's report may fail for it."""
     huge = 2**62 // 5
@@ -302,50 +293,37 @@ def test_without_sums_requests_are_asked(sqlite_engine):
         assert (
             connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until")) is None
         )
-        found = sums.spans(connection, None, NOW, step=HOUR)
-    assert found == [sums.Span(since=None, until=NOW, has_sums=False)]
+        found = sum_query.spans(connection, None, NOW, step=HOUR)
+    assert found == [sum_query.Span(since=None, until=NOW, has_sums=False)]
     assert report(sqlite_engine, ("model",), Scope()).total.figures.requests == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "scope", "table"),
+    ("words", "scope", "grouping"),
     [
-        ({"model", "day"}, Scope(), daily_by),
-        ({"model", "key", "day"}, Scope(), daily),
-        ({"model", "key"}, Scope(only=(("key", "a" * 32), ("key", "(none)"))), daily),
-        ({"model", "key"}, Scope(only=(("key", "1111"),)), hourly_usage),
-        ({"hour"}, Scope(), hourly_usage),
-        ({"session"}, Scope(), daily_by),
-        ({"session", "model"}, Scope(), hourly_usage),
-        ({"model"}, Scope(since=BEGIN + timedelta(hours=1)), hourly_usage),
-        ({"model"}, Scope(only=(("project", "p"),)), hourly_usage),
-        ({"team"}, Scope(names=NAMES), hourly_usage),
-        ({"team", "model"}, Scope(names=read('[[name]]\nkey = "aaaaaa"\nteam = "x"\n')[0]), daily),
+        ((), Scope(since=BEGIN), "everything"),
+        (("day",), Scope(), "everything"),
+        (("week", "model"), Scope(), "model"),
+        (("session",), Scope(since=BEGIN), "session_id"),
+        (("tag:team", "tag:x"), Scope(since=BEGIN), "tags"),
+        (("person",), Scope(names=NAMES), "origin"),
+        (("cost_centre",), Scope(names=NAMES), "tags"),
+        (("model", "key", "day"), Scope(), "day"),
+        (("model", "key"), Scope(only=(("key", "a" * 32), ("key", "(none)"))), "day"),
+        (("team", "model"), Scope(names=read('[[name]]\nkey = "aaaaaa"\nteam = "x"\n')[0]), "day"),
+        (("model", "key"), Scope(only=(("key", "1111"),)), "hour"),
+        (("hour",), Scope(), "hour"),
+        (("session", "model"), Scope(), "hour"),
+        (("model",), Scope(since=BEGIN + timedelta(hours=1)), "hour"),
+        (("model",), Scope(only=(("project", "p"),)), "hour"),
+        (("team",), Scope(names=NAMES), "hour"),  # by key, key_hint and tag
+        (("day",), Scope(zone=ZoneInfo("America/New_York")), "hour"),
+        (("day",), Scope(zone=ZoneInfo("Asia/Kathmandu")), None),
+        (("http_status",), Scope(), None),
+        (("model",), Scope(only=(("usage_source", "none"),)), None),
     ],
 )
-def test_the_smallest_table_that_has_what_is_asked(words, scope, table):
-    wanted = Wanted(by=lambda _: [], words=frozenset(words), figures=(), scope=scope)
-    assert sums.table_of(wanted) is table
-
-
-@pytest.mark.parametrize(
-    ("words", "since", "dimension"),
-    [
-        ((), BEGIN, "everything"),
-        (("day",), None, "everything"),
-        (("week", "model"), None, "model"),
-        (("session",), BEGIN, "session_id"),
-        (("tag:team", "tag:x"), BEGIN, "tags"),
-        (("person",), None, "origin"),
-        (("cost_centre",), None, "tags"),
-        (("team",), None, None),  # by key, key_hint and tag
-        (("model", "key"), None, None),
-        (("hour",), None, None),
-        (("model",), BEGIN + timedelta(hours=1), None),
-    ],
-)
-def test_sums_by_one_dimension_answer_what_needs_no_other(words, since, dimension):
-    wanted = Wanted(
-        by=lambda _: [], words=frozenset(words), figures=(), scope=Scope(since=since, names=NAMES)
-    )
-    assert sums.only_dimension(wanted) == dimension
+def test_the_smallest_sums_that_have_what_a_query_needs(words, scope, grouping):
+    query = SumQuery(by=lambda _: [], words=words, figures=(), scope=scope)
+    assert query.grouping() == grouping
+    assert replace(query, is_exact=True).grouping() is None
