@@ -23,6 +23,8 @@ from ledger.commands.options import (
     scope_of,
 )
 from ledger.commands.output import print_line, write
+from ledger.settings.names import WORDS
+from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
 
 if TYPE_CHECKING:
     from ledger.store.scope import Scope
@@ -35,11 +37,8 @@ def report(
         typer.Option(
             "--by",
             metavar="WORD",
-            help="model, provider, key, team, person, cost_centre, session, project, branch, "
-            "agent, purpose, request_model, tag:NAME, block (5 hours), day, week, month, hour, "
-            "origin, dialect, operation, tier, outcome, http_status, error_type, finish_reason, "
-            "usage_source, end_user, user_agent, source or tag; "
-            "several make a row of each combination.  [default: model]",
+            help=f"{', '.join((*COLUMN_OF, *WORDS, 'tag:NAME', *TIME_CHARACTERS))} or block (5 "
+            "hours); several make a row of each combination.  [default: model]",
             show_default=False,
         ),
     ] = None,

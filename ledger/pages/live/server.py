@@ -33,8 +33,8 @@ from ledger.figures.request_filter import KINDS
 from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
-from ledger.pages.live import asked, read_only
-from ledger.pages.live.asked import PageQuestion
+from ledger.pages.live import address, read_only
+from ledger.pages.live.address import PageQuestion
 from ledger.pages.live.guard import Guard
 from ledger.pages.problems import Shipping
 from ledger.reports import explain
@@ -136,7 +136,7 @@ class Pages:
 
     def exchange_of(self, request: Request) -> Response:
         """Redirect from the field for an id to the page of that request."""
-        word = request.query_params.get("id", "").strip()[: asked.LENGTH_MAX]
+        word = request.query_params.get("id", "").strip()[: address.LENGTH_MAX]
         return RedirectResponse(f"/exchange/{quote(word, safe='')}" if word else "/", 303)
 
     def static(self, request: Request) -> Response:
@@ -178,7 +178,7 @@ class Pages:
             return HTMLResponse(self._message(str(error)), 400)
 
     def _asked(self, request: Request, now: datetime) -> PageQuestion:
-        return asked.parse(request.query_params.multi_items(), now=now, names=self.names)
+        return address.parse(request.query_params.multi_items(), now=now, names=self.names)
 
     def _report(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
@@ -232,7 +232,7 @@ class Pages:
     def _rows(self, request: Request, now: datetime) -> str:
         given = request.query_params
         wanted = self._asked(request, now)
-        only = asked.condition_of(given.get("row", ""))
+        only = address.condition_of(given.get("row", ""))
         scope = sections.row_scope(wanted.question, only, _day_of(given.get("at")))
         with snapshot(self.engine) as connection:
             found = latest(connection, scope, limit=sections.REQUESTS_IN_ROW).requests
@@ -261,12 +261,12 @@ class Pages:
             kept=[*wanted.time, *(("only", f"{word}={value}") for word, value in only)],
             narrowed=narrowed,
             given=dict(narrowed),
-            fields=asked.FIELDS,
+            fields=address.FIELDS,
             kinds=KINDS,
         )
 
     def _exchange(self, request: Request, now: datetime) -> str:
-        found = find(self.engine, request.path_params["id"][: asked.LENGTH_MAX])
+        found = find(self.engine, request.path_params["id"][: address.LENGTH_MAX])
         session, opened_at = found.exchange["session_id"], found.exchange["opened_at"]
         verdict = verdict_of(self.engine, session, opened_at) if session else None
         zone = zone_in(now)

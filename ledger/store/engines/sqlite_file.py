@@ -16,8 +16,6 @@ from ledger.model.errors import LedgerError
 from ledger.store.engines import urls
 from ledger.store.schema import guards, views
 
-REVISION = "0019"
-"""The migration that this code needs; a test compares it with the newest one."""
 BUSY_MS_MAX = 4_000
 """How long a statement waits for another process's write: far longer than a batch takes, and
 shorter than the end of an answer waits for its commit (5 s)."""
@@ -32,6 +30,8 @@ _IS_FOREIGN = (
 )
 MIGRATIONS = Path(__file__).parents[3] / "migrations"
 """The migrations lie beside this package, in a checkout and in a wheel."""
+REVISION = max(file.name[:4] for file in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+"""The schema that this code needs: that of the newest migration."""
 
 
 def create(path: Path) -> None:

@@ -312,5 +312,5 @@ def test_a_read_only_engine_cannot_write(either):
     url = either.url.render_as_string(hide_password=False)
     engine = read_only.open_read_only(url)
     with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError, match=r"(?i)read.?only"):
-        connection.execute(sa.text("DELETE FROM daily"))
+        connection.execute(sa.text("DELETE FROM sums"))
     engine.dispose()

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from ledger.figures.figures import Figures
 from ledger.model.errors import LedgerError
-from ledger.pages.live import asked, read_only, server
+from ledger.pages.live import address, read_only, server
 from ledger.pages.live.guard import Guard
 from ledger.pages.sections import PageRow
 from ledger.store import db
@@ -24,7 +24,7 @@ TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def parse(*pairs):
-    return asked.parse(pairs, now=NOW)
+    return address.parse(pairs, now=NOW)
 
 
 def row(value, **more):

@@ -17,6 +17,7 @@ from ledger.model.errors import LedgerError
 from ledger.pages.period import PRESETS, Period, last_days
 from ledger.pages.sections import PageRow, Question
 from ledger.settings.names import NO_NAMES, Names
+from ledger.store.schema.dimensions import DIMENSIONS
 from ledger.text import period as moments
 
 DAYS_DEFAULT = 30
@@ -25,10 +26,7 @@ CONDITIONS_MAX = 10
 LENGTH_MAX = 512
 """Characters of one value: no name in a ledger is longer."""
 
-FIELDS = (
-    *("outcome", "http_status", "error_type", "finish_reason", "usage_source"),
-    *("provider", "model", "key", "team", "session", "project", "agent", "tag"),
-)
+FIELDS = (*(row.word for row in DIMENSIONS if row.has_field), "team")
 """Dimensions that a form has a field for; a tag is written NAME=VALUE."""
 
 type Pairs = Sequence[tuple[str, str]]
@@ -65,7 +63,7 @@ class PageQuestion:
         return self.address("/", (*others, *row.only))
 
     def listed(self, pair: tuple[str, str]) -> str:
-        """The requests of the page that this says."""
+        """The list of requests under one more condition, `kind` or `outcome`."""
         return self.address("/requests", self.question.only, [pair])
 
     def requests(self, before: str = "") -> str:
