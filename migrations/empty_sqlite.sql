@@ -102,7 +102,7 @@ CREATE TABLE readings (
 	reported_upstream_cost_picousd BIGINT, 
 	is_byok BOOLEAN, 
 	read_at TEXT NOT NULL, 
-	reason TEXT, billing TEXT CONSTRAINT ck_readings_billing CHECK (billing IN ('metered', 'plan', 'free')), 
+	reason TEXT, billing TEXT CONSTRAINT ck_readings_billing CHECK (billing IN ('metered', 'plan', 'free')), cost_state TEXT, amount_picousd BIGINT, list_value_picousd BIGINT, saved_picousd BIGINT, extra_input_tokens BIGINT, extra_output_tokens BIGINT, charges TEXT DEFAULT '[]' NOT NULL CONSTRAINT ck_readings_charges_is_json CHECK (charges IS NULL OR json_valid(charges)), 
 	CONSTRAINT pk_readings PRIMARY KEY (opened_at, exchange_id, id), 
 	CONSTRAINT fk_readings_exchanges FOREIGN KEY(opened_at, exchange_id) REFERENCES exchanges (opened_at, id), 
 	CONSTRAINT ck_readings_usage_source CHECK (usage_source IN ('reported', 'partial', 'estimated', 'none')), 
@@ -124,43 +124,6 @@ CREATE TABLE readings (
 	CONSTRAINT ck_readings_remarks_is_json CHECK (remarks IS NULL OR json_valid(remarks)), 
 	CONSTRAINT ck_readings_usage_json_is_json CHECK (usage_json IS NULL OR json_valid(usage_json))
 );
---
-CREATE TABLE charges (
-	id TEXT NOT NULL, 
-	exchange_id TEXT NOT NULL, 
-	opened_at TEXT NOT NULL, 
-	reading_id TEXT NOT NULL, 
-	ordinal INTEGER NOT NULL, 
-	revision INTEGER NOT NULL, 
-	line TEXT NOT NULL, 
-	model TEXT, 
-	quantity BIGINT NOT NULL, 
-	unit_picousd BIGINT, 
-	amount_picousd BIGINT, 
-	price_source TEXT NOT NULL, 
-	priced_at TEXT NOT NULL, 
-	supersedes TEXT, 
-	reason TEXT, 
-	CONSTRAINT pk_charges PRIMARY KEY (opened_at, exchange_id, reading_id, ordinal, revision, id), 
-	CONSTRAINT fk_charges_readings FOREIGN KEY(opened_at, exchange_id, reading_id) REFERENCES readings (opened_at, exchange_id, id), 
-	CONSTRAINT ck_charges_ordinal_not_negative CHECK (ordinal >= 0), 
-	CONSTRAINT ck_charges_quantity_not_negative CHECK (quantity >= 0), 
-	CONSTRAINT ck_charges_unit_picousd_not_negative CHECK (unit_picousd >= 0), 
-	CONSTRAINT ck_charges_amount_picousd_not_negative CHECK (amount_picousd >= 0), 
-	CONSTRAINT ck_charges_revision_from_1 CHECK (revision >= 1), 
-	CONSTRAINT ck_charges_revisions_supersede CHECK ((revision = 1) = (supersedes IS NULL)), 
-	CONSTRAINT ck_charges_priced_or_not CHECK ((unit_picousd IS NULL) = (amount_picousd IS NULL)), 
-	CONSTRAINT ck_charges_amount_is_exact CHECK (amount_picousd = quantity * unit_picousd)
-)
- WITHOUT ROWID
-
-;
---
-CREATE INDEX ix_charges_revised ON charges (opened_at, exchange_id, reading_id) WHERE revision > 1;
---
-CREATE INDEX ix_charges_further ON charges (opened_at, exchange_id, reading_id) WHERE line LIKE '%.%';
---
-CREATE INDEX ix_charges_unpriced ON charges (opened_at, exchange_id, reading_id) WHERE amount_picousd IS NULL;
 --
 CREATE TABLE meta (
 	"key" TEXT NOT NULL, 
@@ -209,10 +172,6 @@ CREATE TRIGGER exchanges_settled BEFORE UPDATE OF
 --
 CREATE TRIGGER exchanges_identity BEFORE UPDATE OF id, opened_at ON exchanges BEGIN SELECT RAISE(ABORT, 'id and opened_at of an exchange do not change'); END;
 --
-CREATE TRIGGER readings_append_only BEFORE UPDATE ON readings BEGIN SELECT RAISE(ABORT, 'readings are append-only'); END;
---
-CREATE TRIGGER charges_append_only BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
---
 CREATE TRIGGER exchanges_kept BEFORE DELETE ON exchanges WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'exchanges are only dropped by retention'); END;
 --
 CREATE TRIGGER exchanges_not_replaced BEFORE INSERT ON exchanges WHEN EXISTS (SELECT 1 FROM exchanges WHERE opened_at = NEW.opened_at AND id = NEW.id AND state = 'settled') BEGIN SELECT RAISE(IGNORE); END;
@@ -220,82 +179,6 @@ CREATE TRIGGER exchanges_not_replaced BEFORE INSERT ON exchanges WHEN EXISTS (SE
 CREATE TRIGGER readings_kept BEFORE DELETE ON readings WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'readings are only dropped by retention'); END;
 --
 CREATE TRIGGER readings_not_replaced BEFORE INSERT ON readings WHEN EXISTS (SELECT 1 FROM readings WHERE opened_at = NEW.opened_at AND exchange_id = NEW.exchange_id AND id = NEW.id) BEGIN SELECT RAISE(IGNORE); END;
---
-CREATE TRIGGER charges_kept BEFORE DELETE ON charges WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'charges are only dropped by retention'); END;
---
-CREATE TRIGGER charges_not_replaced BEFORE INSERT ON charges WHEN EXISTS (SELECT 1 FROM charges WHERE opened_at = NEW.opened_at AND exchange_id = NEW.exchange_id AND reading_id = NEW.reading_id AND ordinal = NEW.ordinal AND revision = NEW.revision AND id = NEW.id) BEGIN SELECT RAISE(IGNORE); END;
---
-CREATE VIEW requests AS
-SELECT
-  e.id, e.response_id, e.opened_at, e.state, e.outcome, e.source,
-  e.origin, e.provider, e.dialect, e.operation, e.path,
-  COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, '')) AS model, e.request_model, e.response_model, e.streamed,
-  e.http_status, e.finish_reason, e.error_type, e.error_code, e.error_message, e.service_tier,
-  e.first_byte_at, e.first_token_at, e.settled_at,
-  CAST(ROUND((julianday(e.first_token_at) - julianday(e.opened_at)) * 86400000) AS INTEGER) AS first_token_ms,
-  CAST(ROUND((julianday(e.settled_at) - julianday(e.opened_at)) * 86400000) AS INTEGER) AS duration_ms,
-  r.usage_source, r.input_tokens,
-  CASE WHEN r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0) < 0 THEN 0 ELSE r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0) END AS uncached_input_tokens,
-  r.cache_read_tokens, r.cache_write_tokens, r.cache_write_5m_tokens, r.cache_write_1h_tokens,
-  r.output_tokens, r.reasoning_tokens, r.input_audio_tokens, r.output_audio_tokens,
-  r.estimated_output_tokens, r.tool_units,
-  CAST((SELECT SUM(c.quantity) FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
-      AND NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
-      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
-      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id))) AND c.line LIKE '%.%' AND (c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')) AS INTEGER) AS extra_input_tokens,
-  CAST((SELECT SUM(c.quantity) FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
-      AND NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
-      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
-      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id))) AND c.line LIKE '%.%' AND (c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')) AS INTEGER) AS extra_output_tokens,
-  CAST((SELECT SUM(c.amount_picousd) FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
-      AND NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
-      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
-      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id)))) AS INTEGER) AS cost_picousd,
-  ROUND((SELECT SUM(c.amount_picousd) FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
-      AND NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
-      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
-      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id)))) / 1e12, 12) AS cost_usd,
-  (SELECT CASE
-     WHEN COUNT(*) = 0 THEN CASE WHEN COALESCE(r.usage_source, 'none') = 'none' THEN NULL ELSE 'unpriced' END
-     WHEN COUNT(c.amount_picousd) = 0 THEN 'unpriced'
-     WHEN COUNT(c.amount_picousd) < COUNT(*) THEN 'partial'
-     WHEN MIN(c.price_source) = 'provider' AND MAX(c.price_source) = 'provider' THEN 'reported'
-     ELSE 'priced' END
-   FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
-      AND NOT EXISTS (
-    SELECT 1 FROM charges n
-    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
-      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
-      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id)))) AS cost_state,
-  r.reported_cost_picousd, ROUND((r.reported_cost_picousd) / 1e12, 12) AS reported_cost_usd,
-  r.reported_upstream_cost_picousd, r.is_byok,
-  r.usage_json, r.remarks, r.id AS reading_id, r.revision AS reading_revision, r.meter_version,
-  e.key_fingerprint, e.key_hint, e.user_agent, e.end_user, e.session_id, e.tags,
-  e.usage_asked, e.usage_injected, e.usage_stripped, e.resent, e.degraded,
-  e.request_bytes, e.response_bytes, e.client_bytes, e.removed_bytes, e.events,
-  e.id_unstable, e.id_collision, e.node, e.capture
-FROM exchanges e
-LEFT JOIN readings r
-  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND true
-  AND NOT EXISTS (
-    SELECT 1 FROM readings n
-    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
-      AND (n.revision > r.revision OR (n.revision = r.revision
-           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
-WHERE e.state <> 'open' AND e.duplicate_of IS NULL;
 --
 CREATE TABLE stale_days (
 	day DATE NOT NULL, 
@@ -380,7 +263,21 @@ CREATE TRIGGER exchanges_dropped AFTER DELETE ON exchanges WHEN  OLD.opened_at <
 --
 CREATE TRIGGER readings_added_late AFTER INSERT ON readings WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
 --
-CREATE TRIGGER charges_added_late AFTER INSERT ON charges WHEN NEW.revision > 1 AND NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+CREATE TABLE pricings (
+  id TEXT NOT NULL,
+  exchange_id TEXT NOT NULL,
+  opened_at TEXT NOT NULL,
+  reading_id TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  cost_state TEXT, amount_picousd BIGINT, list_value_picousd BIGINT, saved_picousd BIGINT, extra_input_tokens BIGINT, extra_output_tokens BIGINT,
+  charges TEXT DEFAULT '[]' NOT NULL CONSTRAINT ck_pricings_charges_is_json CHECK (charges IS NULL OR json_valid(charges)),
+  CONSTRAINT pk_pricings PRIMARY KEY (opened_at, exchange_id, reading_id, revision, id),
+  CONSTRAINT ck_pricings_revision_from_2 CHECK (revision >= 2), FOREIGN KEY (opened_at, exchange_id, reading_id) REFERENCES readings (opened_at, exchange_id, id)
+) WITHOUT ROWID;
+--
+CREATE TRIGGER readings_append_only BEFORE UPDATE ON readings BEGIN SELECT RAISE(ABORT, 'readings are append-only'); END;
+--
+CREATE TRIGGER pricings_added_late AFTER INSERT ON pricings WHEN NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN INSERT INTO stale_days (day, starts_at, ends_at, writes) VALUES (substr(NEW.opened_at, 1, 10), substr(NEW.opened_at, 1, 10) || ' 00:00:00.000000Z', date(substr(NEW.opened_at, 1, 10), '+1 day') || ' 00:00:00.000000Z', 1) ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
 --
 CREATE TABLE sums (
 	summed_by TEXT NOT NULL, 
@@ -450,5 +347,5 @@ CREATE TABLE sums (
 --
 CREATE INDEX ix_sums_summed_by_opened_at ON sums (summed_by, opened_at);
 --
-INSERT INTO alembic_version (version_num) VALUES ('0018');
+INSERT INTO alembic_version (version_num) VALUES ('0019');
 --
