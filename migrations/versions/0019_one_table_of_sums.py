@@ -22,7 +22,12 @@ VIEWS = (
     "live_unpriced",
     "requests",
 )
-"""They read tables that went or go; all views are made anew after the migrations."""
+VIEWS_ON_POSTGRESQL = """
+SELECT c.relname, string_agg('NULL::' || format_type(a.atttypid, a.atttypmod) || ' AS '
+  || quote_ident(a.attname), ', ' ORDER BY a.attnum)
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relkind = 'v' AND c.relname IN ('usage_daily', 'completeness', 'unpriced')
+  AND c.relnamespace = current_schema()::regnamespace GROUP BY c.relname"""
 # One string each: a list literal would have a line for each of 53 names.
 DIMENSIONS = """
     model provider key_fingerprint session_id project git_branch agent purpose billing tags
@@ -55,8 +60,14 @@ def upgrade() -> None:
         f"SELECT DISTINCT day, {begin}, 0 FROM hourly WHERE true ON CONFLICT (day) DO NOTHING"
     )
     rights = _rights() if is_postgresql else []
-    for view in VIEWS:
-        op.execute(f"DROP VIEW IF EXISTS {view}")
+    # All views are made anew after the migrations, on PostgreSQL with the rights that they have
+    # now. Until then they must not need the tables.
+    if is_postgresql:
+        for view, columns in op.get_bind().exec_driver_sql(VIEWS_ON_POSTGRESQL).all():
+            op.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {columns}")
+    else:
+        for view in VIEWS:
+            op.execute(f"DROP VIEW IF EXISTS {view}")
     for table in ("daily", "daily_by", "hourly", "hourly_usage"):
         op.drop_table(table)
     op.execute("DELETE FROM unpriced_lines")
