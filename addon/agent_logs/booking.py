@@ -62,6 +62,7 @@ def answers(
     *,
     scope: Scope,
     now: datetime,
+    running_for: timedelta = RUNNING_FOR,
     progress: Callable[[Path], None],
 ) -> Iterator[Stated]:
     """The answers in the logs that are in the scope's times; the others are counted. `progress` is
@@ -77,16 +78,24 @@ def answers(
                 tally.outside += 1
             elif call.ended_at > now:
                 tally.future += 1
-            elif call.ended_at > now - RUNNING_FOR:
+            elif call.ended_at > now - running_for:
                 tally.running += 1
             else:
                 yield call, path, tally
 
 
 def booked_like(
-    places: Sequence[KnownExchanges], calls: Sequence[LoggedCall]
+    places: Sequence[KnownExchanges], calls: Sequence[LoggedCall], *, whole_sessions: bool = False
 ) -> list[BookedAnswer]:
-    """The requests of ledgers among which these answers may be."""
+    """The requests of ledgers among which these answers may be. `whole_sessions`: and all others of
+    their sessions."""
+    sessions = {
+        name
+        for call in calls
+        if whole_sessions or call.threads or call.response_id is None
+        for name in (call.session_id, call.log_session_id, *call.threads)
+        if name
+    }
     return [
         answer
         for place in places
@@ -95,12 +104,7 @@ def booked_like(
             engine,
             ids=[call.exchange_id for call in calls],
             response_ids=[call.response_id for call in calls if call.response_id],
-            sessions={
-                name
-                for call in calls
-                for name in (call.session_id, call.log_session_id, *call.threads)
-                if name
-            },
+            sessions=sessions,
             times=[call.at for call in calls if call.copies_renew_ids],
         )
     ]

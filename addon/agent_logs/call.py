@@ -67,6 +67,8 @@ class LoggedCall:
     """Codex: one of these made the call."""
     copied_until: datetime | None = None
     """Codex: the time until which a fork's log may repeat what its parents did; None: its own."""
+    is_copied: bool = False
+    """Codex: the log says that a parent made the call."""
     log_session_id: str | None = None
     """Codex: the thread of the log, if another one made the call."""
     server: str = UNKNOWN

@@ -56,6 +56,8 @@ ANSWERED_AFTER = timedelta(seconds=1)
 UNPAIRED_MAX = 4
 """Records that wait for their count, and counts for their record: these are neighbours."""
 _PARENTS = ("forked_from_id", "source.subagent.thread_spawn.parent_thread_id", "parent_thread_id")
+_FIRST_OWN = "subagent_history_start_ordinal"
+"""In `session_meta` of new versions: the number of the first line that is not its parent's."""
 _TOOLS = ("function_call", "custom_tool_call", "local_shell_call")
 
 
@@ -85,9 +87,9 @@ def codex_calls(lines: Iterable[dict[str, Any]]) -> Iterator[LoggedCall]:
         parents, started = log.parents(), log.started or call.at
         own = text_of(log.meta.get("id")) or call.session_id
         owner, copied_until = call.session_id, None  # a record names its thread itself
-        if parents and call.at <= started + COPIED_WITHIN:
+        if parents and (call.is_copied or call.at <= started + COPIED_WITHIN):
             copied_until = started + COPIED_WITHIN
-            if owner == own and call.at <= started + ANSWERED_AFTER:
+            if owner == own and (call.is_copied or call.at <= started + ANSWERED_AFTER):
                 owner = parents[-1]
         beside: dict[str, Any] = {THREAD_COUNTS: counts} if counts else {}
         if owner != own and counts:
@@ -134,6 +136,7 @@ def _stated(lines: Iterable[dict[str, Any]], log: _Log) -> Iterator[_Stated]:
             if at is None or session_id is None or not isinstance(usage, dict) or is_repeated:
                 continue
             figures = usage_of(COUNTS, usage)
+            ordinal, first_own = line.get("ordinal"), log.meta.get(_FIRST_OWN)
             total = total or added(log.total or {}, usage)
             log.total = log.total if is_record else total
             if not (figures.input_tokens or figures.output_tokens):
@@ -162,6 +165,7 @@ def _stated(lines: Iterable[dict[str, Any]], log: _Log) -> Iterator[_Stated]:
                     tool_calls=log.tools,
                     quotas=_quotas(payload.get("rate_limits"), at),
                     billing=Billing.PLAN if log.plan else None,
+                    is_copied=(type(ordinal) is type(first_own) is int and ordinal < first_own),
                 ),
                 _digest(usage, total),
                 is_record,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -124,12 +124,15 @@ def import_command(
             tallies,
             scope=scope,
             now=now,
+            running_for=timedelta(0) if compare else booking.RUNNING_FOR,
             progress=lambda path: advance(path, path.stat().st_size),
         )
         if compare:
             ledgers = [stack.enter_context(closing(KnownExchanges(url)))]
             calls = [call for call, *_ in stated]
-            found = comparison.compare(calls, booking.booked_like(ledgers, calls))
+            found = comparison.compare(
+                calls, booking.booked_like(ledgers, calls, whole_sessions=True)
+            )
         else:
             commits, book = Commits(), PriceBook.load(prices)
             # A dry run books into a ledger that nobody keeps.

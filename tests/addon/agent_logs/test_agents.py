@@ -242,6 +242,12 @@ def test_the_session_that_started_this_one(more, parent):
     assert codex(more)[0].parent_session_id == parent
 
 
+def test_a_log_of_codex_that_numbers_its_own_lines():
+    lines = [{**line, "ordinal": number} for number, line in enumerate(codex_lines())]
+    lines[0]["payload"] |= {"forked_from_id": "p1", "subagent_history_start_ordinal": 5}
+    assert [call.session_id for call in calls("codex", *lines)] == ["p1", SESSION]
+
+
 def test_what_the_log_of_codex_does_not_tell():
     (call, _) = codex({"git": None, "originator": None, "cwd": None})
     assert (call.git_branch, call.user_agent, call.project) == (None, None, None)
