@@ -72,6 +72,8 @@ BOUNDS = {
     "recordings/replay.py Replay._in_flight": "IN_FLIGHT_MAX",
     "recordings/replay.py Replay._metered": "BATCH_MAX and BATCH_BYTES_MAX",
     "recordings/replay.py ReplayTally.by_dialect": "the dialects that there are",
+    "recordings/replay_dask.py MeteredPart._batch": "BATCH_MAX",
+    "recordings/replay_dask.py MeteredPart.packed": "RESULT_BYTES_MAX",
     "recordings/files.py EntryCounts.unreadable": "UNREADABLE_MAX",
     "telemetry/endpoint.py _Server._open": "CONNECTIONS_MAX",
     "telemetry/metrics.py Metrics._limits": "LIMITS_MAX",
