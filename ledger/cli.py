@@ -9,6 +9,7 @@ may.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ def run(app: Callable[[], None]) -> None:
         fail(str(error), 2)
     except LedgerError as error:
         fail(str(error), 1)
+    except KeyboardInterrupt:  # before a command handles Ctrl-C itself
+        sys.exit(128 + signal.SIGINT)
     except ModuleNotFoundError as error:
         text = missing_extra(error)
         if text is None:

@@ -65,7 +65,7 @@ Options:
                            tee_metrics=[HOST:]PORT, tee_otlp=URL
                            tee_log=exchanges, tee_log_format=json
                            tee_client_tags=allow|ignore
-                           tee_segments=on|off
+                           tee_segments=on|off, tee_error_text=off|on
                            tee_fast=auto|yes|no, tee_wrap=yes|no
   -s FILE, -w FILE, -q, -v, --proxyauth, --ssl-insecure, ...
                          As for mitmdump.

@@ -22,7 +22,7 @@ def add(app: typer.Typer) -> None:
 
 @db_commands.command()
 def upgrade(*, ledger: LedgerOption = None) -> None:
-    """Create the ledger, or migrate it to this version's schema.
+    """Create the ledger, or migrate its schema.
 
     A SQLite file is copied first. Then days that are over and have no sums get them; reports are
     slow without.
@@ -149,11 +149,11 @@ def drop(
 
 @db_commands.command()
 def forget_error_texts(*, ledger: LedgerOption = None) -> None:
-    """Blank the messages of errors, which may quote prompts, answers and keys.
+    """Blank the messages of errors.
 
-    Types and codes stay, unless they are free text, too. This cannot be undone. The copies that
-    migrations left beside a SQLite ledger are blanked as well. A shared ledger that this one
-    was shipped to has texts of its own.
+    They may quote prompts, answers and keys. Types and codes stay, unless they are free text,
+    too. This cannot be undone. The copies that migrations left beside a SQLite ledger are blanked
+    as well. A shared ledger that this one was shipped to has texts of its own.
     """
     from ledger.store import db, retention
     from ledger.store.engines import sqlite_file, urls

@@ -257,3 +257,12 @@ def test_a_current_folder_that_was_removed_is_said_in_one_line(tmp_path, monkeyp
         "tokentee: the current folder was removed: go to another one\n"
     )
     assert workspace_of() == (None, None)
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback():
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        ledger_cli.run(interrupted)
+    assert ended.value.code == 130
