@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import unknown_counts
-from addon.dialects.errors import record_error_in
+from addon.dialects.errors import openai_refused_event, plain_refusal, record_error_in
 from addon.dialects.facts import LEFT_OUT, Ending, Facts
 from addon.dialects.shapes import Shape
 from ledger.model.usage import NO_USAGE, Usage
@@ -115,6 +115,10 @@ class Dialect:
     """Of a WebSocket."""
     billed_alone: frozenset[str] = frozenset()
     """Types of a session's messages that are billed beside its responses."""
+    refusal: Callable[[str, str], dict[str, Any]] = plain_refusal
+    """The body of an answer of ours that refuses a request: its message, the name of the cap."""
+    refused_event: Callable[[str, str], dict[str, Any]] = openai_refused_event
+    """The same as the message of a WebSocket session."""
     quota_event: bytes = b""
     """Type of the message that states quotas; empty: there is none."""
     request_shapes: tuple[Shape, ...] = ()

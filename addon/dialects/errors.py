@@ -203,6 +203,8 @@ _KEY_SHAPED = re.compile(
     re.VERBOSE,
 )
 MASKED = "<redacted>"
+CAP = "tokentee_cap"
+"""The type or code of an error of ours: a cap of the operator refused the request."""
 
 
 def code_of_message(message: str) -> str | None:
@@ -285,6 +287,33 @@ def record_error_text(facts: Facts, body: bytes) -> None:
     """Read an error that is not JSON: a line of text may be known, a page of HTML is not."""
     text = body[: 4 * MESSAGE_LENGTH_MAX].decode("utf-8", "replace").strip()
     record_error(facts, "" if text.startswith("<") else text)
+
+
+def plain_refusal(message: str, cap: str) -> dict[str, Any]:
+    """The body of an error of ours, a refused request, in a format without a word for it. `cap` is
+    the name of the cap that the request would have passed."""
+    return {"error": {"message": message, "type": CAP, "code": cap}}
+
+
+def anthropic_refusal(message: str, _cap: str) -> dict[str, Any]:
+    """As `plain_refusal`, as Anthropic words it."""
+    return {"type": "error", "error": {"type": "billing_error", "message": message}}
+
+
+def openai_refusal(message: str, _cap: str) -> dict[str, Any]:
+    """As `plain_refusal`, as OpenAI words it."""
+    error = {"message": message, "type": "insufficient_quota", "param": None, "code": CAP}
+    return {"error": error}
+
+
+def openai_refused_event(message: str, cap: str) -> dict[str, Any]:
+    """The message of a WebSocket session that refuses one response."""
+    return {"type": "error", **openai_refusal(message, cap)}
+
+
+def google_refusal(message: str, _cap: str) -> dict[str, Any]:
+    """As `plain_refusal`, as Google words it."""
+    return {"error": {"code": 402, "message": message, "status": "RESOURCE_EXHAUSTED"}}
 
 
 def _first_text(error: dict[str, Any], *keys: str) -> str | None:

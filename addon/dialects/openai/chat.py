@@ -19,7 +19,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
-from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.errors import openai_refusal, record_error, record_error_in
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
@@ -131,6 +131,7 @@ CHAT = Dialect(
     read=read,
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
+    refusal=openai_refusal,
     marks=(
         Mark(b'"finish_reason"', (b'"finish_reason":null', b'"finish_reason": null')),
         Mark(b'"usage"', (b'"usage":null', b'"usage": null')),

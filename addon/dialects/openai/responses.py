@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
+from addon.dialects.errors import openai_refusal, record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import FurtherUsage, Usage
@@ -145,6 +145,7 @@ RESPONSES = Dialect(
     read=read,
     usage_of=usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
+    refusal=openai_refusal,
     marks=(
         Mark(b'"response"'),
         Mark(b'"error"', (b'"error":null', b'"error": null')),
@@ -208,6 +209,7 @@ REALTIME = Dialect(
     read=read_realtime,
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
+    refusal=openai_refusal,
     ending=Ending.MARK,
     billed_alone=frozenset({TRANSCRIBED}),
     marks=(Mark(b'"response"'), Mark(b'"error"'), Mark(b"_transcription.completed")),

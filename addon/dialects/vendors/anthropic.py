@@ -17,7 +17,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at, unit_name
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.errors import anthropic_refusal, record_error, record_error_in
 from addon.dialects.facts import Facts, name_of, token_of
 from addon.dialects.openai.usage import costs_of
 from ledger.model.usage import REFUSAL, FurtherUsage, Usage, count_of, sum_of
@@ -217,6 +217,7 @@ MESSAGES = Dialect(
     read=read,
     usage_of=usage_of,
     known_keys=KNOWN_KEYS,
+    refusal=anthropic_refusal,
     marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"'), Mark(b'"cost"')),
     text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
     call_marks=(Mark(b'"tool_use"'),),

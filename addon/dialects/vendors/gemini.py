@@ -17,7 +17,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark, SessionProtocol
-from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.errors import google_refusal, record_error, record_error_in
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai.usage import added
 from ledger.model.usage import Usage, count_of, sum_of
@@ -178,6 +178,7 @@ GENERATE_CONTENT = Dialect(
     read=read,
     usage_of=usage_of,
     known_keys=KNOWN_KEYS,
+    refusal=google_refusal,
     marks=(
         Mark(b'"usageMetadata"', latest=True),
         Mark(b'"finishReason"'),
@@ -310,6 +311,7 @@ INTERACTIONS = Dialect(
             for key in ("", ".modality", ".tokens")
         }
     ),
+    refusal=google_refusal,
     marks=(Mark(b"interaction."), Mark(b'"step.start"'), Mark(b'"error"')),
     text_marks=(b'"text"', b'"arguments"'),
     request_shapes=(
@@ -377,5 +379,6 @@ LIVE = replace(
     read=read_live,
     marks=(Mark(b'"usageMetadata"'), Mark(b'"turnComplete"'), Mark(b'"error"')),
     session=SessionProtocol.TURNS,
+    refused_event=google_refusal,
     ending=Ending.MARK,
 )

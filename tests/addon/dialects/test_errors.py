@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon.dialects.dialect import Dialect, SessionProtocol
 from addon.dialects.errors import (
     KNOWN_MESSAGES,
     MESSAGE_LENGTH_MAX,
@@ -17,6 +18,7 @@ from addon.dialects.errors import (
     record_error_text,
 )
 from addon.dialects.facts import AnswerContext, AnswerError, Facts, name_of, token_of
+from addon.dialects.routes import DIALECTS
 
 WITH_TEXT = AnswerContext(keeps_error_text=True)
 
@@ -177,6 +179,40 @@ def test_an_error_that_is_no_json() -> None:
 def test_a_broken_connection_has_a_code(cause: str, code: str | None) -> None:
     assert broken_connection("transport", cause, AnswerContext()) == AnswerError("transport", code)
     assert broken_connection("transport", cause, WITH_TEXT).message == cause
+
+
+REFUSALS: dict[str, dict[str, Any]] = {
+    "anthropic": {"type": "error", "error": {"type": "billing_error", "message": "m"}},
+    "openai": {
+        "error": {
+            "message": "m",
+            "type": "insufficient_quota",
+            "param": None,
+            "code": "tokentee_cap",
+        }
+    },
+    "gemini": {"error": {"code": 402, "message": "m", "status": "RESOURCE_EXHAUSTED"}},
+}
+OF_OPENAI = ("cloudflare", "sap", "xai", "perplexity")
+"""They carry its format in one of their own."""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_a_refusal_of_ours_is_worded_as_its_dialect_words_errors(dialect: Dialect) -> None:
+    family = dialect.name.partition(".")[0]
+    plain = {"error": {"message": "m", "type": "tokentee_cap", "code": "nightly"}}
+    body = dialect.refusal("m", "nightly")
+    if dialect.operation == "batch":
+        return  # such a request is a GET, which costs nothing
+    assert body == REFUSALS.get("openai" if family in OF_OPENAI else family, plain)
+    event = dialect.refused_event("m", "nightly")
+    is_turns = dialect.session is SessionProtocol.TURNS
+    assert event == (body if is_turns else {"type": "error", **REFUSALS["openai"]})
+    facts = Facts()
+    dialect.read(facts, "", body)
+    record_error_body(facts, body)
+    assert facts.error is not None
+    assert facts.error.message is None
 
 
 @given(st.text(max_size=300))
