@@ -318,6 +318,7 @@ _ANSWER_KEYS = frozenset(
     b"webSearchQueries webSearchRequests workflow_run_id x_groq".split()
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
+_PARAMETERS = re.compile(r";[^/]*")
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 MATCHES_MAX = 512
 """Size of the cache of routes, about 1 MB: most clients request the same path repeatedly."""
@@ -345,6 +346,18 @@ class RouteTable:
         return self._remembered(method, host, path)
 
     def _match(self, method: str, host: str, path: str) -> Route | None:
+        """The route of the path as it is, or else at a known host of what it means there: servers
+        ignore parameters of segments and fragments, and many the case."""
+        found = self._fitting(method, host, path)
+        if found is None:
+            bare = _PARAMETERS.sub("", path.partition("#")[0])
+            for spelling in (bare, bare.lower()):
+                if found is None and spelling != path:
+                    found = self._fitting(method, host, spelling)
+            found = found if found is not None and found.host_is_known else None
+        return found
+
+    def _fitting(self, method: str, host: str, path: str) -> Route | None:
         path = path.removesuffix("/") or path
         name, separator, port = host.rpartition(":")
         for template, row in self._by_word.get(last_word(path), self._any_word):

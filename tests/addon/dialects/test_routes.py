@@ -181,3 +181,20 @@ def test_a_hostile_path_costs_no_more_than_its_length() -> None:
         for _ in range(100):
             routes.match("POST", "h.example", path)
     assert time.process_time() - started < 2.0  # 500 matches; 20 µs each when idle
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/V1/Chat/Completions",
+        "/v1/chat;a=b/completions;c",
+        "/v1/chat/completions#a",
+        "/v1/chat/Completions;x#y",
+    ],
+)
+def test_another_spelling_of_a_path_is_the_same_route_at_a_known_host(path: str):
+    plain = routes.match("POST", "api.openai.com", "/v1/chat/completions")
+    assert plain is not None
+    assert routes.match("POST", "api.openai.com", path) == plain
+    assert routes.match("POST", "forms.example", path) is None
+    assert routes.match("GET", "api.openai.com", path) is None
