@@ -180,7 +180,7 @@ def test_where_there_is_no_proc_nothing_is_watched(tmp_path: Path):
 def test_a_real_connection_is_seen(monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        monkeypatch.setattr(child, "LOCAL_SERVERS", {port: "Test"})
+        monkeypatch.setattr(child, "LOCAL_PORT_MAX", 65_536)
         with socket.create_connection(("127.0.0.1", port)):
             watch = Watch(os.getpid(), own_port=0)
             # The kernel's table changes while it is read, and may leave out what was there.
