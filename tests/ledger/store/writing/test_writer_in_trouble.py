@@ -96,7 +96,7 @@ def test_charges_that_are_refused_cost_the_exchange_only_its_price(new_sqlite):
     with writing(new_sqlite(), price=wrong) as written:
         assert written.settle(settled("a")).committed
     assert totals(written.url) == (1, 100, 20, None)
-    assert "amount_is_exact" in written.lines()[0]
+    assert "quantity times its unit price" in written.lines()[0]
 
 
 def test_a_result_that_comes_before_settling_returns_is_kept(new_sqlite, monkeypatch):
