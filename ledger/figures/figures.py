@@ -152,6 +152,8 @@ class Report:
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({})
     """Of a report by requested model and model: (asked for, answered) -> requests that another
     model answered."""
+    differing: int = 0
+    """Requests whose provider's own figure differs from the list value."""
     stale_days: int = 0
     """Days that are over and have no stored sums, so their requests were added up."""
 

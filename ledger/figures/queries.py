@@ -30,6 +30,7 @@ from ledger.figures.figures import (
 )
 from ledger.figures.sum_query import SumQuery, extent, grouped, stale_count
 from ledger.model.aliases import is_another
+from ledger.model.charge import DIFFERS
 from ledger.settings.names import WORDS
 from ledger.settings.rates import Amount, Currency
 from ledger.store import db
@@ -76,6 +77,11 @@ def report(
         stale_days = 0 if is_exact else stale_count(connection)
         is_by_models = {"request_model", "model"} <= set(words)
         others = other_models(connection, scope) if is_by_models else {}
+        # Remarks are in no sum, and only where providers state figures is there one to look for.
+        reported = (group.figures.reported_cost_picousd for group in by_key.values())
+        differing = (
+            _differing(connection, scope) if any(each is not None for each in reported) else 0
+        )
     rows = [
         Row(
             key=key,
@@ -116,6 +122,7 @@ def report(
         currency=currency,
         stale_days=stale_days,
         other_models=others,
+        differing=differing,
     )
 
 
@@ -144,6 +151,16 @@ def other_models(connection: Connection, scope: Scope) -> dict[tuple[str, str], 
         if asked and answered and is_another(provider or "", asked, answered):
             found[asked, answered] += group.figures.requests
     return dict(found)
+
+
+def _differing(connection: Connection, scope: Scope) -> int:
+    """The requests with the remark that the provider's own figure differs from the list value."""
+    where = (
+        sa.cast(requests.c.remarks, sa.String).contains(DIFFERS),
+        *conditions(scope, connection.dialect.name, requests),
+    )
+    query = sa.select(sa.func.count()).select_from(requests).where(*where)
+    return connection.scalar(query) or 0
 
 
 def totals(engine: Engine, scope: Scope) -> Figures:

@@ -187,6 +187,9 @@ def notes(report: Report) -> Iterator[str]:
     if total.difference_picousd:
         difference = money(total.difference_picousd, sign)
         yield f"our cost less the providers' own figures: {difference}"
+    if report.differing:
+        differing = counted(report.differing, "request")
+        yield f"providers' own figures differ in {differing}; the column `remarks` says how"
     for (asked, answered), requests in report.other_models.items():
         answers = counted(requests, "request")
         yield printable(f"another model: {answered} answered {answers} for {asked}")

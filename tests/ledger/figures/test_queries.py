@@ -328,6 +328,24 @@ def test_another_model_than_was_asked_for_is_told_from_an_alias(sqlite_engine):
     assert report(sqlite_engine, ["model"], Scope()).other_models == {}
 
 
+def test_figures_of_providers_that_differ_are_counted(sqlite_engine):
+    """gpt-4.1 at OpenAI: 10 out at $8 a million are 80 000 000 pico-USD; the last row has none."""
+    figures = {"same": 80_000_000, "other": 90_000_000, "third": 1, "none": None}
+    fill(
+        sqlite_engine,
+        [
+            (settled(exchange(id=name)), reading(output_tokens=10, reported_cost_picousd=figure))
+            for name, figure in figures.items()
+        ],
+    )
+    assert report(sqlite_engine, ("model",), Scope()).differing == 2
+    assert report(sqlite_engine, (), Scope(only=(("provider", "x_ai"),))).differing == 0
+    remarked = written.rows(
+        sqlite_engine, "SELECT id FROM requests WHERE remarks <> '[]' ORDER BY id"
+    )
+    assert remarked == [("other",), ("third",)]
+
+
 def test_a_ledger_of_nothing(sqlite_engine):
     found = report(sqlite_engine, ["model"], Scope())
     assert found.rows == ()

@@ -287,7 +287,8 @@ def test_what_the_reader_must_know():
         estimated_cost_picousd=10**12,
         difference_picousd=-(10**12),
     )
-    told = list(notes(make(Row(key=("a",), figures=figures), open_requests=1)))
+    row = Row(key=("a",), figures=figures)
+    told = list(notes(make(row, open_requests=1, differing=2)))
     assert told == [
         "no price: lines of 2 of 9 requests, so the cost is a lower bound; "
         "the view `unpriced` lists them with the reason",
@@ -295,6 +296,7 @@ def test_what_the_reader_must_know():
         "by our estimate ~1,000 input and ~500 output tokens, ~$1.00",
         "no price of our own: 3 requests at the provider's own figure",
         "our cost less the providers' own figures: −$1.00",
+        "providers' own figures differ in 2 requests; the column `remarks` says how",
         "still open, in no figure: 1 request",
     ]
 
