@@ -228,16 +228,20 @@ def _plans(
 ) -> None:
     """Prices of plans stand in the names file, as [[plan]]."""
     from ledger.figures import plans
+    from ledger.figures.limit_values import limit_values
     from ledger.figures.queries import existing_ledger
     from ledger.reports import limits_text
 
     only = [f"{word}={value}" for word, value in (("key", key), ("provider", provider)) if value]
     with existing_ledger(ledger) as engine:
         months = plans.plan_months(engine, scope_of(None, None, only, names))
+        values = limit_values(engine, datetime.now(UTC), key=key, provider=provider)
     document = [each.as_json() for each in months]
     write(form, limits_text.plan_table(months), document, "Plans by month")
     if form == "table":
         print_line(plans.METHOD if months else "no plan covers a recorded request")
+        for line in limits_text.worths(values):
+            print_line(line)
         if any(each.picousd_per_month is None for each in months):
             print_line("[[plan]] with usd_per_month in the names file gives a plan its price")
 

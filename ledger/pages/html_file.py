@@ -82,6 +82,7 @@ def page(
             "odd": sections.odd(engine, question),
             "speed": sections.speed(engine, question),
             "limits": limits.limits(engine, now),
+            "pictures": sections.percent_pictures(engine, now),
             "budgets": spent,
         }
     return rendering.render("report.html", values)

@@ -140,6 +140,7 @@ def _environment() -> jinja2.Environment:
         "zone": lambda at: str(zone_in(at)),
         "weekday": lambda day: f"{day:%a} {day.day} {day:%b}",
         "score": _score,
+        "usd": lambda amount: figures.money(None if amount is None else round(amount * 10**12)),
         "limit_used": limits_text.used_share,
         "until": lambda moment, now: until_text(moment, now) or figures.NONE,
         "budget_notes": lambda statuses: status.notes(list(statuses)),

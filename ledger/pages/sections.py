@@ -20,12 +20,15 @@ from sqlalchemy.engine import URL, Connection, Engine
 from ledger.budgets.status import BudgetStatus
 from ledger.figures import queries
 from ledger.figures.figures import Figures, Percentiles, percentiles, total_of
+from ledger.figures.limit_values import limit_values
 from ledger.figures.request_list import ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError
 from ledger.pages import charts, period_sums
+from ledger.pages.percent_picture import Picture, pictures
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
+from ledger.reports import limits_text
 from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.engines import urls
@@ -454,3 +457,9 @@ def shipping_to(target: URL) -> tuple[Shipping, ...]:
             trouble=found.trouble,
         ),
     )
+
+
+def percent_pictures(engine: Engine, now: datetime) -> list[Picture]:
+    """What a percent bought, of each limit for which it is known."""
+    values = limit_values(engine, now)
+    return pictures(values, [[*limits_text.value_notes([each])] for each in values])

@@ -8,8 +8,9 @@ from decimal import Decimal
 from ledger.figures.limit_values import LimitValue
 from ledger.figures.limits import Limit
 from ledger.figures.plans import PlanMonth
+from ledger.model.money import PICOUSD_PER_USD
 from ledger.reports.layout import Amount, Column, Table, amount_of, layout
-from ledger.text.figures import percent, until_text
+from ledger.text.figures import money, percent, until_text
 from ledger.text.printable import printable
 
 METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
@@ -53,7 +54,10 @@ def value_table(values: Sequence[LimitValue]) -> Table:
                 each.holder[:8],
                 each.window,
                 model or "(all)",
-                *(None if usd is None else Amount(picousd=round(usd * 10**12)) for usd in value),
+                *(
+                    None if usd is None else Amount(picousd=round(usd * PICOUSD_PER_USD))
+                    for usd in value
+                ),
                 each.estimate.intervals if model is None else None,
                 None if percent is None else f"{percent:.0f}%",
                 None if model or unrecorded is None else f"{unrecorded:.0f}%",
@@ -95,6 +99,18 @@ def value_notes(values: Sequence[LimitValue]) -> Iterator[str]:
         for kind, (low, high) in known.kinds.items():
             counts = f"counts {low:.2f} to {high:.2f} times its list price"
             yield f"{name}: {kind.replace('_', ' ')} {counts}"
+
+
+def worths(values: Sequence[LimitValue]) -> Iterator[str]:
+    """What a whole window of each limit is worth, where it is known."""
+    for each in values:
+        usd, low, high = (
+            None if usd is None else money(round(usd * 100 * PICOUSD_PER_USD))
+            for usd in each.estimate.value
+        )
+        if usd is not None:
+            name = f"{each.provider} {each.window} of account {each.holder[:8] or '(not known)'}"
+            yield f"{name}: a whole window is worth {usd} at list prices ({low} to {high})"
 
 
 def _day(moment: float) -> datetime:

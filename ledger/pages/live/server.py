@@ -215,8 +215,9 @@ class Pages:
         if name == "budgets":
             found = status.statuses(self.engine, self.budgets.budgets, self.names, now)
             return rendering.macro("budgets", found)
-        if name == "limits":
-            return rendering.macro("limits", limits.limits(self.engine, now), now)
+        if name in {"limits", "value"}:
+            of = limits.limits if name == "limits" else sections.percent_pictures
+            return rendering.macro(name, of(self.engine, now), now)
         if name == "speed":
             return rendering.macro("speed", sections.speed(self.engine, question))
         if name == "sessions":

@@ -90,7 +90,9 @@ def test_the_command_and_its_exact_rows(engine):
     shown = CliRunner().invoke(application(), [*call, "--format", "json"])
     assert shown.exit_code == 0
     assert isinstance(json.loads(shown.stdout), list)
-    assert max(map(len, limits_text.value_notes(found)), default=0) < 200
+    (worth,) = limits_text.worths(found)
+    assert worth.startswith("example 5h of account a00: a whole window is worth $")
+    assert list(limits_text.value_table(found).rows[0][:4]) == ["example", "a00", "5h", "(all)"]
 
 
 @pytest.mark.large

@@ -1,0 +1,85 @@
+"""The picture of what a percent buys: in its box, with the same as text."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ledger.figures.limit_values import LimitValue
+from ledger.figures.percent_value import WEEK, Figure, estimate
+from ledger.pages import percent_picture, rendering, sections
+from ledger.reports import limits_text
+from ledger.store import db
+from tests.ledger.figures.plan_accounts import Account
+from tests.ledger.figures.test_percent_value import steady, write
+from tests.ledger.pages.serving import pages
+from tests.ledger.written import NOON
+
+
+def limit_value(windows: int, factor: float = 1.0, more: float = 0.0) -> LimitValue:
+    """An account whose windows bought `factor` times as many percent in their second half."""
+    figures, uses = steady(windows=windows)
+    middle = figures[len(figures) // 2].window_from
+    stated = [
+        Figure(
+            each.at,
+            each.percent * (factor if each.window_from >= middle else 1.0)
+            + (more if each.at > each.window_from + 1_200 else 0.0),
+            each.window_from,
+        )
+        for each in figures
+    ]
+    return LimitValue(
+        provider="<b>",
+        holder="a",
+        window="5h",
+        observed_at=NOON,
+        estimate=estimate(stated, uses),
+        uses=tuple(uses),
+        full_at=None,
+    )
+
+
+@pytest.mark.parametrize("windows", [6, 60, 150])
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+@pytest.mark.parametrize("more", [0.0, 10.0])
+def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor, more):
+    one = limit_value(windows, factor, more)
+    one = replace(one, observed_at=datetime.fromtimestamp(one.uses[-1].arrived_at, UTC))
+    notes = [*limits_text.value_notes([one])]
+    (picture,) = percent_picture.pictures([one], [notes])
+    html = rendering.macro("value", [picture], NOON)
+    for points in re.findall(r'points="([^"]*)"', html):
+        for point in points.split():
+            x, y = map(float, point.split(","))
+            assert 0 <= x <= percent_picture.WIDTH
+            assert 0 <= y <= percent_picture.HEIGHT - percent_picture.FOOT
+    assert len(picture.changes) == (factor != 1.0)
+    assert all(0 <= x <= percent_picture.WIDTH for x in picture.changes)
+    assert bool(picture.unrecorded) == bool(more)
+    assert all(x >= 0 and width >= 1 for x, width in picture.unrecorded)
+    assert len(picture.weeks) >= windows * 6 * 3_600 // WEEK
+    assert html.count("<tr><td>") == len(picture.weeks), "each week as text"
+    assert "<b>" not in html.replace("<b></b>", "")
+
+
+def test_no_picture_of_what_is_not_known():
+    assert (
+        percent_picture.pictures([replace(limit_value(1), estimate=estimate([], []))], [[]]) == []
+    )
+    assert "<svg" not in rendering.macro("value", [], NOON)
+
+
+@pytest.mark.large
+def test_the_live_page_loads_it(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    write(url, Account(1, days=4).entries("a"))
+    now = NOON + timedelta(days=4)
+    with db.disposing(db.ensure(url)) as engine:
+        assert sections.percent_pictures(engine, now)
+        with pages(engine, now=lambda: now) as site:
+            assert "/section/value" in site.get("/").text
+            text = site.get("/section/value").text
+    assert "<svg" in text
+    assert "What a percent buys" in text
