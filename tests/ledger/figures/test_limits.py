@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.figures import activity, limits
 from ledger.figures.limits import Figure, Spent
-from ledger.model.exchange import PPM, Quota, QuotaKind, UsageSource
+from ledger.model.exchange import PPM, Quota, QuotaKind, UsageSource, window_label
 from ledger.model.usage import Usage
 from ledger.pages import html_file
 from ledger.reports import activity_text, limits_text
@@ -287,3 +287,24 @@ def test_a_ledger_without_limits_has_no_such_part(sqlite_engine):
         assert "/section/limits" not in site.get("/").text
     taken = activity.take(sqlite_engine, Scope(), NOON)
     assert "limits:" not in "\n".join(activity_text.lines(taken, 80))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "label"),
+    [(299, "5h"), (300, "5h"), (10_079, "7d"), (10_080, "7d"), (1_439, "1d"), (60, "1h"),
+     (90, "90m"), (1, "1m"), (29, "29m"), (43_200, "30d")],
+)  # fmt: skip
+def test_a_window_has_the_name_that_people_use(minutes, label):
+    assert window_label(minutes) == label
+    assert limits.label_of(f"{minutes}m", minutes) == label, "also in older rows"
+    assert limits.label_of(f"{minutes}m other", minutes) == f"{label} other"
+    assert limits.label_of("7d_oi", minutes) == "7d_oi"
+
+
+def test_one_window_under_its_old_and_its_new_name_is_one_limit(sqlite_engine):
+    old = stated(10, FIRST_RESET, window="299m", window_minutes=299)
+    new = stated(12, FIRST_RESET, window_minutes=299)
+    play(sqlite_engine, [answered("1", 0, "s", "k", [old]), answered("2", 9, "s", "k", [new])])
+    (limit,) = limits.limits(sqlite_engine, NOON + timedelta(minutes=10))
+    assert (limit.window, limit.used_ppm) == ("5h", 120_000)
+    assert sum(limit.shares_ppm.values()) == 20_000
