@@ -146,7 +146,7 @@ def _addresses_of(opts: Options) -> tuple[str, ...]:
     return tuple(addresses)
 
 
-class State(Enum):
+class WorkerState(Enum):
     """Of a process: STARTING until its first report, RETIRING from SIGHUP."""
 
     STARTING = auto()
@@ -167,7 +167,7 @@ class Worker:
     """On the monotonic clock."""
     replaces: bool
     """It was started at SIGHUP, while another one accepts."""
-    state: State = State.STARTING
+    state: WorkerState = WorkerState.STARTING
 
 
 class Supervisor:
@@ -243,12 +243,12 @@ class Supervisor:
 
     def _start_due(self, now: float) -> None:
         """Start the processes that are missing, and the next one that replaces another."""
-        filled = {each.number for each in self._workers if each.state is not State.RETIRING}
+        filled = {each.number for each in self._workers if each.state is not WorkerState.RETIRING}
         is_first_ready = self._all_listen or self._accepting(1) is not None
         for number in self._numbers if is_first_ready else (1,):
             if number not in filled and now >= self._due_at.get(number, 0.0):
                 self._start(number, self._plan, replaces=False)
-        if any(each.state is State.STARTING for each in self._workers):
+        if any(each.state is WorkerState.STARTING for each in self._workers):
             return
         if self._to_replace:
             self._start(self._to_replace[0], self._next_plan, replaces=True)
@@ -291,13 +291,13 @@ class Supervisor:
     def _accepting(self, number: int) -> Worker | None:
         """The worker with a number that accepts."""
         same = (each for each in self._workers if each.number == number)
-        return next((each for each in same if each.state is State.ACCEPTING), None)
+        return next((each for each in same if each.state is WorkerState.ACCEPTING), None)
 
     def _look_at(self, worker: Worker, now: float) -> None:
         if (code := worker.process.poll()) is not None:
             self._workers.remove(worker)
             self._handle_end(worker, code, now)
-        elif worker.state is not State.STARTING:
+        elif worker.state is not WorkerState.STARTING:
             return
         elif report := read_report(self._folder, worker.index):
             self._handle_ready(worker, report)
@@ -316,16 +316,16 @@ class Supervisor:
             self._deaths[number] = 0
             for each in self._workers:
                 # Retiring workers end within seconds after several replacements.
-                if each.number == number and each.state is State.RETIRING:
+                if each.number == number and each.state is WorkerState.RETIRING:
                     each.process.terminate()
             if old := self._accepting(number):
-                old.state = State.RETIRING
+                old.state = WorkerState.RETIRING
                 old.process.send_signal(signal.SIGHUP)
             self._to_replace.remove(number)
             if not self._to_replace:
                 self._plan = self._next_plan
                 logger.info("tokentee: %d workers were replaced", len(self._numbers))
-        worker.state = State.ACCEPTING
+        worker.state = WorkerState.ACCEPTING
         if self._endpoint is None and report.metrics is not None:
             self._endpoint = Endpoint(
                 *report.metrics,
@@ -349,11 +349,11 @@ class Supervisor:
             self._observations_dropped += report.dropped_observations
             self._dropped += report.health.dropped if report.health is not None else 0
         reason = f"it ended before it was ready ({ending_of(code)})"
-        if worker.state is State.RETIRING:
+        if worker.state is WorkerState.RETIRING:
             ending = f" with {ending_of(code)}" if code else ""
             logger.info("tokentee: the old worker %d has finished%s", number, ending)
             return
-        if worker.state is State.ACCEPTING:
+        if worker.state is WorkerState.ACCEPTING:
             is_steady = now - worker.started_at >= STEADY_SECONDS
             self._deaths[number] = 1 if is_steady else self._deaths[number] + 1
             self._restarts += 1
