@@ -148,8 +148,9 @@ class LedgerFile:
         self.open()
 
     def close(self) -> None:
-        """Close the connection. The last one to close brings the WAL into the file."""
-        with contextlib.suppress(sqlite3.Error, OverwrittenError):
+        """Close the connection. The last one to close brings the WAL into the file.
+        OverwrittenError, when it is closed: the file is not the ledger's any more."""
+        with contextlib.suppress(sqlite3.Error):
             if not self.is_in_place() and self._ids[0] is not None:
                 self._release()
         self.connection.close()

@@ -121,7 +121,7 @@ class Ledger:
                     connection, self._path, node, now=now, spooling=self._spooling
                 )
                 undoing.pop_all()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, OverwrittenError) as error:
             raise LedgerError(f"cannot write the ledger {self.shown_url}: {error}") from error
         if booked:
             self._log("warning", f"{booked} exchanges that lay beside the ledger are in it now")
@@ -254,8 +254,10 @@ class Ledger:
                 self._waiting = self._bounded(self._waiting)
         if self._waiting:
             self._drop(self._waiting)
-        self._check_file()
-        self._file.close()
+        try:
+            self._file.close()
+        except OverwrittenError:
+            self._stop_writing()
         if self._unbooked is not None:
             self._unbooked.close()
 

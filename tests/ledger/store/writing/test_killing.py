@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.store.writing import unbooked
+from ledger.store.writing import unbooked, writer
 from ledger.store.writing.batch_insert import ROWS_MAX
 from tests.ledger.written import (
     COST,
@@ -308,6 +308,16 @@ def test_a_full_disk_beside_an_overwritten_ledger_is_late_not_lost(new_sqlite, u
         wait_until(lambda: written.settle(settled("b")).committed)
     with writing(url):
         assert {name for name, _ in by_id(url, "state")} == {"a", "b"}
+
+
+def test_closing_says_that_the_file_was_overwritten(new_sqlite, url, monkeypatch):
+    other = file_of(new_sqlite("other"))
+    monkeypatch.setattr(writer, "IDLE_SECONDS", 60)
+    with writing(url) as written:
+        assert written.settle(settled("a")).committed
+        overwrite(file_of(url), other)
+    (line,) = written.lines("error")
+    assert "overwritten in place" in line
 
 
 @pytest.mark.parametrize("change", ["VACUUM", "CREATE INDEX i ON exchanges (path)", "rm -wal"])

@@ -368,7 +368,7 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(url, monkeypatch):
     monkeypatch.setattr(writer, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     waiting = SimpleNamespace(is_closed=False, count=0, take=take)
     monkeypatch.setattr(ledger, "_incoming", waiting)
-    monkeypatch.setattr(ledger, "_file", SimpleNamespace(check=lambda: None, close=lambda: None))
+    monkeypatch.setattr(ledger, "_file", SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(ledger, "_flush", lambda batch: batch)
     ledger._run()
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
