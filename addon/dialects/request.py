@@ -1,8 +1,8 @@
 """Pure. Reads the facts of a request body that the ledger keeps: never a prompt."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -11,8 +11,7 @@ from addon.dialects.counts import lookup
 from addon.dialects.dialect import Asking, Dialect
 from addon.dialects.facts import BILLING_HEADERS, UNREAD, text_of, token_of
 from addon.dialects.routes import Route
-from addon.framing import json_values
-from addon.framing.large_json import STEP_BYTES, Shortener
+from addon.framing import json_values, long_json
 from ledger.model.usage import SERVICE_TIER, billing_value
 
 _FORM_NAMES = {b'name="model"': "model", b'name="stream"': "stream", b'name="user"': "user"}
@@ -23,13 +22,8 @@ FORM_VALUE_BYTES_MAX = 256
 FORM_BYTES_READ_MAX = 64 * 1024
 """Bytes read from either end of a form: the fields are before or after the file."""
 PARSED_BYTES_MAX = 1024 * 1024
-"""A longer body (pictures, documents) is shortened first: a parser would need thirty times its
-size in memory for the worst of them."""
-TOKENS_MAX = 40_000
-"""Brackets and keys to scan in a body that is shortened, 100 ms at worst, with pauses in live
-traffic. Of a body with more, the members before this bound are read."""
-OUTER_TOKENS = TOKENS_MAX // 2
-"""Once fewer tokens are left, inner values are skipped: a conversation of many parts."""
+"""Of a longer body (pictures, documents) only the members are read that say something here: a
+parser would need thirty times its size in memory for the worst of them."""
 _CLAUDE_CODE_SESSION = 36
 """Characters of a session in Claude Code's `metadata.user_id`, `user_X_account_Y_session_Z` or
 `user_X_account__session_Z`: a UUID."""
@@ -63,13 +57,18 @@ def read_request(
 ) -> RequestFacts:
     """Read the facts of a request. Never raises: an unreadable body has no facts.
 
-    `body` is decoded, and short (`short_in_steps`). `headers` are by lower-case name. `parsed`: the
-    body as orjson reads it, if the caller has that already. What contains one of the `secrets`, the
-    request's credentials, is left out.
+    `body` is decoded. `headers` are by lower-case name. `parsed`: the body as orjson reads it, if
+    the caller has that already. What contains one of the `secrets`, the request's credentials, is
+    left out.
     """
     values = parsed
     if values is None:
-        values = _form(body) if body.startswith(b"--") else json_values.loads(body) or {}
+        if body.startswith(b"--"):
+            values = _form(body)
+        elif len(body) > PARSED_BYTES_MAX:
+            values = long_json.read(body, _KEYS) or {}
+        else:
+            values = json_values.loads(body) or {}
     dialect = route.dialect
     streamed = route.path_streamed
     if streamed is None:
@@ -93,28 +92,6 @@ def read_request(
     )
 
 
-class ShortBody(NamedTuple):
-    """A request body that can be parsed in one step."""
-
-    data: bytes
-    lost: str | None = None
-    """What was not read of it, and why."""
-
-
-def short_in_steps(body: bytes) -> Generator[None, None, ShortBody]:
-    """A decoded body in the form to parse. With a pause after every `STEP_BYTES` of a long one."""
-    if len(body) <= PARSED_BYTES_MAX or body.startswith(b"--"):
-        return ShortBody(body)
-    shortener = Shortener(tokens_max=TOKENS_MAX, outer_tokens=OUTER_TOKENS)
-    for at in range(0, len(body), STEP_BYTES):
-        shortener.feed(body[at : at + STEP_BYTES])
-        if shortener.overflowed:
-            lost = f"a request with too many values was not read from byte {at} on"
-            return ShortBody(shortener.outer_members(), lost)
-        yield
-    return ShortBody(shortener.peek())
-
-
 _MODEL_PATHS = ("model_id", "modelUri", "Model", "servingMode.modelId")
 """Where requests of watsonx, Yandex, Tencent and Oracle name their model."""
 _BILLING_PATHS = {
@@ -132,6 +109,21 @@ _BILLING_PATHS = {
     "annotation_format": ("document_annotation_format", "bbox_annotation_format"),
 }
 """Where requests say what prices depend on."""
+_KEYS = frozenset(
+    key
+    for path in (
+        *("model", "stream", "Stream", "response_mode", "completionOptions.stream"),
+        *("chatRequest.isStream", "stream_options.include_usage", "input", "text", "prompt"),
+        *("user", "safety_identifier", "metadata.session_id", "metadata.user_id"),
+        *("session_id", "prompt_cache_key", "previous_response_id", "messages", "contents"),
+        *("max_tokens", "role"),
+        *("anthropic_version", "parts", "content", "type", "instances", "inputs", "query"),
+        *_MODEL_PATHS,
+        *(path for paths in _BILLING_PATHS.values() for path in paths),
+    )
+    for key in path.split(".")
+)
+"""What is read of a long request."""
 _BILLING_KEYS = frozenset(
     path.partition(".")[0] for each in _BILLING_PATHS.values() for path in each
 )

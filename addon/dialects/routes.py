@@ -296,26 +296,36 @@ DIALECTS: dict[str, Dialect] = {
     if dialect is not None
 }
 _ANSWER_KEYS = frozenset(
-    b"__type action alternatives audio body bot_usage cache_miss_reason candidates chatResponse "
-    b"Choices choices classifications Code code completion completionReason completions Content "
-    b"content conversation_id copilot_usage count Created created created_at createTime "
-    b"custom_id data decision Delta delta detail details diagnostics done done_reason embedding "
-    b"error error_message error_msg error_type errorMessage ErrorMsg errors event event_id "
-    b"event_type extra_properties final_result finish finish_reason finishReason gateway "
-    b"generated_text generatedTexts generation_id google groundingMetadata Id id image_gen "
-    b"image_tokens images incomplete_details inferenceResponse inlinedResponses input "
-    b"interaction_id interrupted item_id key last_error maps Message message message_id messages "
-    b"meta metadata metrics modality model model_id model_instance_id modelId modelTurn "
-    b"modelVersion Msg num_requests object orchestration_result output outputs "
-    b"outputTranscription parts predictions prompt_cache_diagnostics promptFeedback "
-    b"providerMetadata reason reasoning_content ReasoningContent request_id Response response "
-    b"response_id responseId result retrievedContext role search_units serverContent "
-    b"service_tier serviceTier session setup status status_details step steps stop_reason "
-    b"stop_type stopReason success svg_usage system_fingerprint token tokenCount tool_calls "
-    b"tool_usage toolCall ToolCalls toolCalls tools total_cost total_nano_aiu traffic_type "
-    b"trafficType ttl turnComplete turnCompleteReason type unified units upstream_inference_cost "
-    b"usage usd web web_fetch_requests web_search web_search_requests web_searches "
-    b"webSearchQueries webSearchRequests workflow_run_id x_groq".split()
+    (
+        *("batch_request_id", "batch_result", "chat_get_completion", "generations", "interaction"),
+        *("__type", "action", "alternatives", "audio", "body", "bot_usage", "cache_miss_reason"),
+        *("candidates", "chatResponse", "Choices", "choices", "classifications", "Code", "code"),
+        *("completion", "completionReason", "completions", "content", "Content"),
+        *("conversation_id", "copilot_usage", "count", "created", "Created", "created_at"),
+        *("createTime", "custom_id", "data", "decision", "Delta", "delta", "detail", "details"),
+        *("diagnostics", "done", "done_reason", "embedding", "error", "error_message"),
+        *("error_msg", "error_type", "errorMessage", "ErrorMsg", "errors", "event", "event_id"),
+        *("event_type", "extra_properties", "final_result", "finish", "finish_reason"),
+        *("finishReason", "gateway", "generated_text", "generatedTexts", "generation_id"),
+        *("google", "groundingMetadata", "id", "Id", "image_gen", "image_tokens", "images"),
+        *("incomplete_details", "inferenceResponse", "inlinedResponses", "input"),
+        *("interaction_id", "interrupted", "item_id", "key", "last_error", "maps", "Message"),
+        *("message", "message_id", "messages", "meta", "metadata", "metrics", "modality"),
+        *("model", "model_id", "model_instance_id", "modelId", "modelTurn", "modelVersion"),
+        *("Msg", "num_requests", "object", "orchestration_result", "output", "outputs"),
+        *("outputTranscription", "parts", "predictions", "prompt_cache_diagnostics"),
+        *("promptFeedback", "providerMetadata", "reason", "reasoning_content"),
+        *("ReasoningContent", "request_id", "Response", "response", "response_id", "responseId"),
+        *("result", "retrievedContext", "role", "search_units", "serverContent", "service_tier"),
+        *("serviceTier", "session", "setup", "status", "status_details", "step", "steps"),
+        *("stop_reason", "stop_type", "stopReason", "success", "svg_usage", "system_fingerprint"),
+        *("token", "tokenCount", "tool_calls", "tool_usage", "toolCall", "toolCalls"),
+        *("ToolCalls", "tools", "total_cost", "total_nano_aiu", "traffic_type", "trafficType"),
+        *("ttl", "turnComplete", "turnCompleteReason", "type", "unified", "units"),
+        *("upstream_inference_cost", "usage", "usd", "web", "web_fetch_requests", "web_search"),
+        *("web_search_requests", "web_searches", "webSearchQueries", "webSearchRequests"),
+        *("workflow_run_id", "x_groq"),
+    )
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
 _PARAMETERS = re.compile(r";[^/]*")
@@ -393,13 +403,15 @@ match_websocket = partial(RouteTable(WEBSOCKET_ROWS).match, "POST")
 
 
 @cache
-def answer_keys() -> frozenset[bytes]:
-    """The keys to read of an object that has hundreds of others: any may be a figure's."""
+def answer_keys() -> frozenset[str]:
+    """The keys to read of a long answer: any may be a figure's."""
     known = [
         key
         for dialect in DIALECTS.values()
         for path in dialect.known_keys
         for key in path.split(".")
     ]
-    marks = [mark.needle.strip(b'"') for dialect in DIALECTS.values() for mark in dialect.marks]
-    return _ANSWER_KEYS.union(map(str.encode, known), marks)
+    marks = [
+        mark.needle.strip(b'"').decode() for dialect in DIALECTS.values() for mark in dialect.marks
+    ]
+    return _ANSWER_KEYS.union(known, marks)

@@ -9,19 +9,17 @@ from collections.abc import Callable
 
 from addon.framing.document import NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream, begins_message
-from addon.framing.frame import Framing, Keys
+from addon.framing.frame import Framing
 from addon.framing.sse import SSE
 
-FRAMINGS: dict[str, Callable[[Keys], Framing]] = {
-    "sse": lambda keys: SSE(shortens=True, keys=keys),
-    "ndjson": lambda keys: NDJSON(shortens=True, keys=keys),
-    "json_array": lambda keys: JsonArray(shortens=True, keys=keys),
-    "eventstream": lambda _: EventStream(),
-    "document": lambda keys: Document(shortens=True, keys=keys),
-    "opaque": lambda _: Opaque(),
+FRAMINGS: dict[str, Callable[[], Framing]] = {
+    "sse": SSE,
+    "ndjson": NDJSON,
+    "json_array": JsonArray,
+    "eventstream": EventStream,
+    "document": Document,
+    "opaque": Opaque,
 }
-"""Framings for a reader, which names the keys that it needs. An editor makes its own, which
-shortens nothing."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 """Bytes allowed before the first significant byte: a byte order mark, blank keep-alive lines."""
 _SSE_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
@@ -32,23 +30,21 @@ _TELLING_BYTES = 12
 """An event stream's prelude; enough of any SSE field name too."""
 
 
-def framing_of(
-    content_type: str, begun: bytes, *, is_over: bool, keys: Keys = frozenset
-) -> Framing | None:
+def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | None:
     """The framing of a body with these first bytes; None if more bytes are needed."""
     content_type = content_type.lower()
     if "amazon.eventstream" in content_type:
-        return FRAMINGS["eventstream"](keys)
+        return FRAMINGS["eventstream"]()
     if content_type.startswith(("audio/", "image/", "video/")):
         return Opaque()
     telling = begun.lstrip(_BLANK)
     if telling.startswith((b"{", b"[")):
         is_lines = _LINES.search(content_type)
         kind = "json_array" if telling[0] == b"["[0] else "ndjson" if is_lines else "document"
-        return FRAMINGS[kind](keys)
+        return FRAMINGS[kind]()
     if len(telling) < _TELLING_BYTES and not is_over and len(begun) < _BEGUN_BYTES_MAX:
         return None
     if begins_message(begun):
-        return FRAMINGS["eventstream"](keys)
+        return FRAMINGS["eventstream"]()
     is_sse = "event-stream" in content_type or _SSE_FIELD.match(telling)
-    return FRAMINGS["sse" if is_sse else "document"](keys)
+    return FRAMINGS["sse" if is_sse else "document"]()

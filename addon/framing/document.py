@@ -9,19 +9,18 @@ Bytes after the last object (the closing bracket) are held until the end of the 
 
 import re
 
-from addon.framing.frame import LARGE_BYTES, Frame, Framing, Keys
+from addon.framing.frame import Frame, Framing
+from addon.framing.long_json import END_BYTES, LONG_BYTES, WHOLE_BYTES_MAX
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: far beyond any recorded line. A longer line alone is skipped."""
-DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
-"""Ten large images in base64 are about 40 MB; nothing with a usage object is larger."""
 _BETWEEN_LINES = b"}\n{"
 """A line that ends in a brace, followed by one that begins with a brace, cannot be one JSON value:
 the body is lines, although its content type names one document (Ollama behind a recorder)."""
 
 
 class NDJSON(Framing):
-    """Bytes of a line-delimited body -> lines. `shortens`: large ones may be cut."""
+    """Bytes of a line-delimited body -> lines."""
 
     __slots__ = ()
     UNIT = "a line"
@@ -31,15 +30,12 @@ class NDJSON(Framing):
         held = self._held
         cut = data.rfind(b"\n") + 1
         if not cut:
-            held.add(data)
+            held += data
             return self._take_beyond(LINE_BYTES_MAX)
         run = data[:cut] if cut < len(data) else data
         if held:
-            first = data.find(b"\n") + 1
-            held.add(data[:first])
-            run = self._take() + data[first:cut]
-        if cut < len(data):
-            held.add(data[cut:])
+            run = self.end() + run
+        self._held += data[cut:]
         return run
 
     def count(self, run: bytes) -> int:
@@ -57,36 +53,34 @@ class NDJSON(Framing):
 
 
 class Document(NDJSON):
-    """Bytes of a plain body -> one block. `shortens`: a large one may lose what is no figure.
+    """Bytes of a plain body -> one block. A long body that is lines is framed by lines; of one that
+    is longer than `WHOLE_BYTES_MAX` the first and the last bytes are held alone."""
 
-    A long body that is lines is framed by lines.
-    """
-
-    __slots__ = ("_are_lines", "_is_checked")
+    __slots__ = ("_are_lines", "_passed_bytes")
     UNIT = "a body"
 
-    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
-        super().__init__(shortens=shortens, keys=keys)
-        self._are_lines = False
-        self._is_checked = False
+    def __init__(self) -> None:
+        super().__init__()
+        self._are_lines: bool | None = None
+        """None: the body is too short to tell."""
+        self._passed_bytes = 0
+        """Bytes between the first and the last that are not held."""
 
     def feed(self, data: bytes) -> bytes:
-        """Hold the next bytes of the body; return the bytes that are not held."""
+        """Hold the next bytes of the body; return lines, if the body is lines."""
         if self._are_lines:
             return super().feed(data)
-        if self.lost is not None:
-            return data
         held = self._held
-        if not self._is_checked and len(held) + len(data) > LARGE_BYTES:
-            self._is_checked = True
-            body = held.peek() + data
-            if _BETWEEN_LINES in body:
-                held.take()
-                self._are_lines = True
-                self._unit = NDJSON.UNIT
-                return super().feed(body)
-        held.add(data)
-        return self._take_beyond(DOCUMENT_BYTES_MAX)
+        held += data
+        if self._are_lines is None and len(held) > LONG_BYTES:
+            self._are_lines = _BETWEEN_LINES in held
+            if self._are_lines:
+                return super().feed(self.end())
+        if len(held) > WHOLE_BYTES_MAX:
+            passed = len(held) - 2 * END_BYTES
+            del held[END_BYTES:-END_BYTES]
+            self._passed_bytes += passed
+        return b""
 
     def count(self, run: bytes) -> int:
         """How many frames a run has: one, or one a line; none in blanks."""
@@ -99,8 +93,8 @@ class Document(NDJSON):
         return [run] if run else []
 
     def parse(self, block: bytes) -> Frame | None:
-        """The frame of a block; None for blanks and for a body that was not read."""
-        return Frame("", block) if self.lost is None and block.strip() else None
+        """The frame of a block; None for blanks."""
+        return Frame("", block) if block.strip() else None
 
 
 class Opaque(Framing):
@@ -143,14 +137,13 @@ _QUOTE, _OPENING = b'"{'
 
 
 class JsonArray(Framing):
-    """Bytes of an array -> its elements. `shortens`: large ones may lose other content than
-    figures."""
+    """Bytes of an array -> its elements."""
 
     __slots__ = ("_ends_of_run", "_run", "_scanner")
     UNIT = "an element"
 
-    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
-        super().__init__(shortens=shortens, keys=keys)
+    def __init__(self) -> None:
+        super().__init__()
         self._scanner = _Scanner()
         self._run = b""
         """The run of the latest search for ends: `count` uses it, and `split` may."""
@@ -159,18 +152,13 @@ class JsonArray(Framing):
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete elements among them, in one run."""
         ends = self._scanner.ends_in(data)
-        held = self._held
         if not ends:
-            held.add(data)
+            self._held += data
             return self._take_beyond(ELEMENT_BYTES_MAX)
-        first, cut = ends[0], ends[-1]
-        held.add(data[:first])
-        taken = self._take()
-        run = taken + data[first:cut]
-        beyond = len(taken) - first
+        beyond, cut = len(self._held), ends[-1]
+        run = self.end() + data[:cut]
         self._run, self._ends_of_run = run, [end + beyond for end in ends]
-        if cut < len(data):
-            held.add(data[cut:])
+        self._held += data[cut:]
         return run
 
     def count(self, run: bytes) -> int:

@@ -39,11 +39,10 @@ _NUMBER_BYTES = {2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 class EventStream(Framing):
     """Bytes of an event stream -> messages."""
 
-    __slots__ = ("_candidates_left", "_incomplete", "_pass_over_bytes", "_searched_bytes")
+    __slots__ = ("_candidates_left", "_pass_over_bytes", "_searched_bytes")
 
     def __init__(self) -> None:
         super().__init__()
-        self._incomplete = bytearray()
         self._pass_over_bytes = 0
         """Remaining bytes of a message that is skipped."""
         self._searched_bytes = 0
@@ -51,7 +50,7 @@ class EventStream(Framing):
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete messages among them, in one run."""
-        held = self._incomplete
+        held = self._held
         if self._pass_over_bytes:
             passed = data[: self._pass_over_bytes]
             self._pass_over_bytes -= len(passed)
@@ -84,27 +83,6 @@ class EventStream(Framing):
         runs.append(bytes(held[start:at]))
         del held[:at]
         return b"".join(runs)
-
-    def end(self) -> bytes:
-        """Return what is held when the body ends."""
-        rest = bytes(self._incomplete)
-        self._incomplete.clear()
-        return rest
-
-    @property
-    def held(self) -> bytes:
-        """The bytes that were fed and not given out yet."""
-        return bytes(self._incomplete)
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether any bytes are held back."""
-        return bool(self._incomplete)
-
-    @property
-    def kept_bytes(self) -> int:
-        """What it has in memory."""
-        return len(self._incomplete)
 
     def count(self, run: bytes) -> int:
         """How many messages of a run are whole, with both checksums right."""

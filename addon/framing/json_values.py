@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
-_DEPTH_MAX = 6
-"""Twice the greatest depth of a usage object (`response.usage.input_tokens_details…`)."""
-
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+"""In JSON that may hold an integer beyond 64 bits, of which orjson makes a float."""
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TEXT_OR_COMMA = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|,(?=\s*[,}\]])|(?<=[{\[]),', re.DOTALL)
+"""A text, or a comma with nothing behind or before it."""
 _ESCAPED_IN_KEY = re.compile(
     rb"\\u00(?:2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])"
 )
@@ -26,19 +28,45 @@ def has_escaped_key(run: bytes) -> bool:
 
 
 def loads(data: bytes) -> dict[str, Any] | None:
-    """A JSON object, or None for anything else. Never raises.
+    """A JSON object, or None for anything else. Never raises."""
+    value = value_of(data)
+    return value if type(value) is dict else None
 
-    orjson refuses NaN, infinities and lone surrogates; Python's own reader accepts them. An odd
-    value in a field without billing must not lose the figures beside it. NaN and the infinities
-    become text, so that the verbatim usage stays valid JSON.
+
+def value_of(data: bytes) -> Any:
+    """The value of JSON; None for what is no JSON, and for `null`. Never raises.
+
+    orjson refuses NaN, infinities and lone surrogates, and rounds an integer beyond 64 bits;
+    Python's own reader takes all of them. An odd value in a field without billing must not lose the
+    figures beside it. NaN and the infinities become text, so that the verbatim usage stays valid
+    JSON.
     """
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        value = _slowly(data)
-    if type(value) is not dict:
-        return None
-    return (_slowly(data) or value) if _has_rounded(value, _DEPTH_MAX) else value
+        return _slowly(data)
+    return _slowly(data) or value if _LONG_NUMBER.search(data) else value
+
+
+def repaired(data: bytes) -> dict[str, Any] | None:
+    """The object in damaged JSON, where the damage leaves no doubt about its members: bytes that
+    are no UTF-8, control characters in a text, a comma too many, bytes behind its end. None: there
+    is none."""
+    text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    for written in (text, _TEXT_OR_COMMA.sub(lambda found: found[1] or "", text)):
+        try:
+            value, _ = _DAMAGED.raw_decode(written)
+        except (ValueError, RecursionError):
+            continue
+        return value if type(value) is dict else None
+    return None
+
+
+def is_cut(data: bytes) -> bool:
+    """Whether JSON ends before its own end: inside a text, or with a bracket open."""
+    data = _TEXT.sub(b"", data)
+    opened = data.count(b"{") + data.count(b"[")
+    return b'"' in data or opened > data.count(b"}") + data.count(b"]")
 
 
 def strict_loads(data: bytes) -> Any:
@@ -72,21 +100,7 @@ def _finite(text: str) -> float | str:
     return value if math.isfinite(value) else text
 
 
-def _has_rounded(value: dict[str, Any], depth: int) -> bool:
-    """Whether orjson turned an integer beyond 64 bits into a float, which loses digits.
-
-    Only objects are searched: no list holds a figure worth a second read, and embeddings are lists
-    of thousands of floats.
-    """
-    for inner in value.values():
-        kind = type(inner)
-        if kind is float:
-            if abs(inner) >= 2**63:
-                return True
-        elif kind is dict and depth and _has_rounded(inner, depth - 1):
-            return True
-    return False
-
-
 LENIENT = json.JSONDecoder(parse_constant=str, parse_float=_finite)
 """Python's reader: every digit of an integer of any size, up to its own limit of 4 300."""
+_DAMAGED = json.JSONDecoder(strict=False, parse_constant=str, parse_float=_finite)
+"""The same, which takes control characters in texts."""

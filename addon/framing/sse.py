@@ -16,14 +16,13 @@ framing returns it at the end, because it usually has the usage.
 
 import re
 
-from addon.framing.frame import LARGE_BYTES, Frame, Framing, Keys
+from addon.framing.frame import Frame, Framing
 
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
 """Text events are far smaller; an image inside one is 2-6 MB of base64. A longer block is returned
 in pieces that parse to nothing, and reading continues after it."""
 
 _BLANK_LINE = rb"(?:\n\n|\n\r\n|\n\r(?=[^\n])|\r\r)"
-_BLOCK_END = re.compile(_BLANK_LINE)
 _BLANK_BLOCKS = rb"(?:(?:\r(?=\n))?" + _BLANK_LINE + rb")"
 _SECOND_END = rb"(?:\n|\r(?:\n|(?=[^\n])))"
 _BLOCK_ENDS = re.compile(rb"(?:\n" + _SECOND_END + rb"|\r(?:\r|\n" + _SECOND_END + rb"))++")
@@ -36,16 +35,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SSE(Framing):
-    """Bytes of an event stream -> blocks. `shortens`: large ones may lose other content than
-    figures."""
+    """Bytes of an event stream -> blocks."""
 
-    __slots__ = ("_first", "_held_end")
+    __slots__ = ("_first",)
     UNIT = "an event"
 
-    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
-        super().__init__(shortens=shortens, keys=keys)
-        self._held_end = b""
-        """The last two held bytes: a block's end may span two chunks."""
+    def __init__(self) -> None:
+        super().__init__()
         self._first = True
 
     def feed(self, data: bytes) -> bytes:
@@ -55,25 +51,16 @@ class SSE(Framing):
             cut = _last_end(data)
             if cut == len(data):
                 return data
-            self._hold(data[cut:] if cut else data)
+            held += data[cut:] if cut else data
             return data[:cut] if cut else self._take_beyond(BLOCK_BYTES_MAX)
-        end = self._held_end
-        seam = end + data
-        cut = _last_end(seam) - len(end)
+        # A block's end may span two chunks.
+        end = bytes(held[-2:])
+        cut = _last_end(end + data) - len(end)
         if cut <= -len(end):
-            held.add(data)
-            self._held_end = seam[-2:]
+            held += data
             return self._take_beyond(BLOCK_BYTES_MAX)
-        first = cut
-        if held.is_shortened or len(held) + len(data) > LARGE_BYTES:
-            # Only the held block is shortened, so this end is also its own end.
-            found = _BLOCK_END.search(seam)
-            assert found is not None
-            first = found.end() - len(end)
-        held.add(data[: max(0, first)])
-        run = self._take() + data[max(0, first) : cut]
-        if cut < len(data):
-            self._hold(data[cut:])
+        run = self.end() + data[:cut]
+        self._held += data[cut:]
         return run
 
     def count(self, run: bytes) -> int:
@@ -120,10 +107,6 @@ class SSE(Framing):
                     name = block[7:name_end].decode("utf-8", "replace")
                     return Frame(name, block[data_at:data_end])
         return _interpret(block)
-
-    def _hold(self, data: bytes) -> None:
-        self._held.add(data)
-        self._held_end = data[-2:]
 
 
 def _last_end(data: bytes) -> int:

@@ -1,63 +1,47 @@
-"""Pure. One exchange being metered, from its request to its reading.
+"""Pure. One exchange, from its request to its reading: one object with one state.
 
-    open_exchange   makes it from a request (`opening.py`)
+    exchange_of     makes it from a request, or says that it is no LLM call (`opening.py`)
+    read_request    reads the request: from then on `opened` is what the ledger stores
     answer          called with the response's headers: returns the tap for its body
     settle          called when the exchange is over: returns the two values that the ledger keeps
 
 Live traffic, `mitmdump -nr`, replay, rebuild and verify all meter an exchange with these steps.
+What moves it from state to state is the table `TRANSITIONS`, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from addon.dialects import billing as wire_billing
 from addon.dialects import shapes
 from addon.dialects.errors import broken_connection
-from addon.dialects.facts import AnswerContext, Facts
 from addon.dialects.limits import limits_of
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
-from addon.framing.large_json import without_pauses
+from addon.metering import opening
 from addon.metering.answers import estimate
 from addon.metering.answers.decoding import decoder_of
 from addon.metering.answers.meter import Meter
-from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests.messages import (
-    NOT_KNOWN,
-    TRANSPORT,
-    Body,
-    End,
-    RecordedTimes,
-    Response,
-)
-from addon.metering.segments import NOT_READ as NO_CHAT
-from addon.metering.segments import ChatRequest
+from addon.metering.opening import Routes, RunRules
+from addon.metering.requests.messages import TRANSPORT, End, RecordedTimes, Request, Response
 from addon.metering.settlement import (
     NOTHING_PASSED,
     Settled,
     as_fetched,
     result_of,
     result_unread,
+    with_figures,
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from addon.usage_opt_in.stripping import Stripper
 from ledger.model.exchange import ERROR_STATUS_MIN, Billing, Exchange, Outcome, Source
 
-REQUEST_PIECES_MAX = 8_192
-"""Steps of decoding a request: a request of 32 MB takes as many, of 4 KB each. An empty gzip member
-is also a step, of 2 µs."""
-REQUEST_BYTES_MAX = 64 * 1024 * 1024
-"""The decoder does not read a request that decodes to more: a compressed body can have any size."""
-DECODED_AGAIN_BYTES_MAX = 2 * 1024 * 1024
-"""An encoded request that decodes to more is not decoded again to edit it: decoding 1 MB takes 4 to
-7 ms of the event loop."""
 REFUSAL_BYTES_MAX = 64 * 1024
 """The proxy does not hold back a longer error answer to check if it refuses the injected option."""
 STREAM_TYPES = (
@@ -69,91 +53,119 @@ STREAM_TYPES = (
 """Content types of streams, whatever the request asked for (Ollama streams by default)."""
 
 
-class Readable(Struct, frozen=True, kw_only=True):
-    """A request body in the form to parse: decoded, and shortened if it is long."""
+class State(Enum):
+    """Where an exchange is."""
 
-    data: bytes
-    """Empty if `chat` has it parsed."""
-    decoded_bytes: int
-    """Before it was shortened."""
-    digest: str | None = None
-    """Of the body as the client sent it; None: not known."""
-    input_tokens: int | None = None
-    """Estimate for an encoded body, which may be too long to be decoded again."""
-    chat: ChatRequest = NO_CHAT
-    """Of a chat request: its segments, and the shape that tells its purpose."""
+    OPENING = "opening"
+    """Its request is read; nothing of it has gone upstream."""
+    ASKING = "asking"
+    """Its request goes upstream; no answer yet."""
+    ANSWERING = "answering"
+    """The headers of its answer have come, and its body passes; or its WebSocket is open."""
+    ENDING = "ending"
+    """Its answer is over, and what came last is read in turns."""
+    WAITING = "waiting"
+    """Its row is handed over; the end of its answer waits for the commit."""
+    SETTLED = "settled"
+    """No more under way."""
 
 
-NOT_READ = Readable(data=b"", decoded_bytes=0)
+class Event(Enum):
+    """What moves an exchange."""
+
+    SENT = "sent"
+    """The request is read and goes upstream: its row is opened."""
+    ANSWERED = "answered"
+    """The headers of the answer are there: the tap is set."""
+    REFUSED = "refused"
+    """The answer refuses the usage that we asked for: the request is sent again without."""
+    ENDED = "ended"
+    """The body is over, or broke, or its WebSocket is closed."""
+    READ = "read"
+    """All of it is read: its row goes to the ledger."""
+    STOPPED = "stopped"
+    """The proxy stops: its row goes to the ledger with what is read."""
+    COMMITTED = "committed"
+    """The end of the answer goes on to the client."""
+
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    State.OPENING: {Event.SENT: State.ASKING, Event.STOPPED: State.SETTLED},
+    State.ASKING: {
+        Event.ANSWERED: State.ANSWERING,
+        Event.ENDED: State.ENDING,
+        Event.STOPPED: State.WAITING,
+    },
+    State.ANSWERING: {
+        Event.REFUSED: State.ASKING,
+        Event.ENDED: State.ENDING,
+        Event.STOPPED: State.WAITING,
+    },
+    State.ENDING: {Event.READ: State.WAITING, Event.STOPPED: State.WAITING},
+    State.WAITING: {Event.COMMITTED: State.SETTLED},
+    State.SETTLED: {},
+}
+"""State -> event -> next state. Any other event changes nothing: mitmproxy may call `response` and
+`error` for one exchange, and a stop comes at any time."""
 
 
 class MeteredExchange:
-    """One open exchange. Only its opener holds it."""
+    """One exchange. Only its opener holds it."""
 
     __slots__ = (
-        "_account_of",
         "_answer_headers",
-        "_billing",
-        "_billing_of",
-        "_body",
-        "_budget",
-        "_content_encoding",
-        "_decoded_bytes",
-        "_encoded_tokens",
-        "_is_confirmed",
-        "context",
-        "is_handshake",
+        "asked",
+        "is_confirmed",
+        "on_confirmed",
         "opened",
-        "request",
-        "route",
+        "routes",
+        "rules",
+        "state",
         "status",
         "tap",
         "troubles",
     )
 
     def __init__(
-        self,
-        opened: Exchange,
-        *,
-        route: Route,
-        request: RequestFacts,
-        body: Body,
-        content_encoding: str,
-        decoded_bytes: int,
-        encoded_tokens: int | None,
-        context: AnswerContext,
-        is_handshake: bool,
-        is_confirmed: bool = True,
-        troubles: Troubles,
-        budget: MemoryBudget | None = None,
-        billing: Billing | None = None,
-        billing_of: Callable[[Exchange], Billing | None] | None = None,
-        account_of: Callable[[Mapping[str, str]], str | None] = lambda _: None,
+        self, routes: Routes, rules: RunRules, *, exchange_id: str, source: Source, node: str
     ) -> None:
-        self.opened = opened
+        self.state = State.OPENING
+        self.routes = routes
+        """How its request and its answer are read."""
+        self.rules = rules
+        self.opened = opening.unread(routes, exchange_id=exchange_id, source=source, node=node)
         """The exchange as the ledger stores it while it is open."""
-        self.route = route
-        self.request = request
-        self.is_handshake = is_handshake
-        """Whether it opens a WebSocket: then its session's responses are the billed exchanges."""
-        self.troubles = troubles
-        self.tap: Tap | None = None
+        self.asked = opening.nothing_asked(routes, rules)
+        """What the request says that the ledger does not store."""
+        self.is_confirmed = routes.is_confirmed
+        """Whether host, request or answer have confirmed that this is an LLM call. Until then it
+        has no row, and the proxy edits none of it. A fetched result is confirmed when it is
+        settled: if it was cut, or was not ready, it will be fetched again."""
+        self.on_confirmed: Callable[[], object] | None = None
+        """Called once, when the answer confirms it."""
         self.status: int | None = None
         """Of the response; None until its headers arrive."""
-        self._is_confirmed = is_confirmed
-        self._body = body
-        self._budget = budget
-        self._billing = billing
-        """As the request says it; `_billing_of` is the operator's own word."""
-        self._billing_of = billing_of
-        self._account_of = account_of
-        """The account that an answer's headers name, or that the request named."""
         self._answer_headers: Mapping[str, str] = {}
-        self._content_encoding = content_encoding
-        self._decoded_bytes = decoded_bytes
-        self._encoded_tokens = encoded_tokens
-        self.context = context
-        """What is known of the answer before it comes, but for its headers."""
+        self.tap: Tap | None = None
+        self.troubles = Troubles()
+
+    def moves(self, event: Event) -> bool:
+        """Move to the next state; whether the event counts in this one."""
+        state = TRANSITIONS[self.state].get(event)
+        if state is None:
+            return False
+        self.state = state
+        return True
+
+    @property
+    def route(self) -> Route:
+        """How the answer is read."""
+        return self.routes.route
+
+    @property
+    def is_handshake(self) -> bool:
+        """Whether it may open a WebSocket, so that what it is shows with its answer alone."""
+        return self.routes.is_handshake
 
     @property
     def is_recorded(self) -> bool:
@@ -161,20 +173,19 @@ class MeteredExchange:
         return self.opened.source is not Source.LIVE
 
     @property
-    def is_confirmed(self) -> bool:
-        """Whether host, request or answer have confirmed that this is an LLM call. Until then it
-        has no row, and the proxy edits none of it. A fetched result is confirmed when it is
-        settled: if it was cut, or was not ready, it will be fetched again."""
-        return self._is_confirmed or (self.tap is not None and self.tap.meter.is_confirmed)
+    def request(self) -> RequestFacts:
+        """What the request says."""
+        return self.asked.facts
 
-    def request_body(self) -> Body:
-        """The client's decoded request body; not known if it could not be decoded, or is too long
-        for that to be done again."""
-        if not self._content_encoding or not self._body.data or not self._body.is_whole:
-            return self._body
-        if not 0 < self._decoded_bytes <= DECODED_AGAIN_BYTES_MAX:
-            return NOT_KNOWN
-        return decoded_body(self._body, self._content_encoding, self.troubles)
+    def read_request(self, request: Request) -> Generator[None]:
+        """Read the request, with pauses. What cannot be read is left out, and noted."""
+        try:
+            self.opened, self.asked = yield from opening.read(
+                self.opened, request, self.routes, self.rules, self.troubles
+            )
+            self.is_confirmed |= self.asked.facts.is_confirmed and not self.route.is_fetch
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
+            self.troubles.add_failure(failure, "its request is not read")
 
     def mark_injected(self) -> None:
         """Note that the proxy added the usage option to the client's request."""
@@ -184,159 +195,157 @@ class MeteredExchange:
         """Note that upstream refused the option and that the proxy resends the client's request."""
         self.opened = replace(self.opened, usage_injected=False, resent=True)
         self.tap = None
+        self.moves(Event.REFUSED)
 
-    def answer(
-        self,
-        response: Response,
-        *,
-        edits: bool,
-        clock: Callable[[], float],
-        capture: Callable[[bytes], None] | None = None,
-        on_confirmed: Callable[[], object] | None = None,
-    ) -> Tap:
+    def answer(self, response: Response, *, edits: bool, clock: Callable[[], float]) -> Tap:
         """The tap for a response, made when its headers arrive.
 
-        `edits`: the tap may strip the injected usage from the body. `clock` returns seconds since
-        the epoch. The tap calls `capture` with each chunk. It calls `on_confirmed` once, when the
-        answer confirms an unconfirmed exchange.
+        `edits`: the tap may cut the injected usage out of the body. `clock` returns seconds since
+        the epoch.
         """
+        self.moves(Event.ANSWERED)
         self.status = response.status
-        self._answer_headers = response.headers
-        content_type = response.headers.get("content-type", "")
-        if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
+        self._answer_headers = headers = response.headers
+        content_type = headers.get("content-type", "")
+        kind = content_type.lower()
+        if kind.startswith(STREAM_TYPES) and not self.opened.streamed:
             self.opened = replace(self.opened, streamed=True)
-        encoding = response.headers.get("content-encoding", "")
+        if self.routes.is_named and (kind.startswith(STREAM_TYPES) or "json" in kind):
+            self._is_call()  # nothing passes unseen on a host that the operator has named
+        decoder = decoder_of(headers.get("content-encoding", ""))
         edits = edits and self.opened.usage_injected and is_event_stream(content_type)
-        decoder = None
-        if edits:
-            decoder = decoder_of(encoding)
-            if decoder is not None and decoder.trouble is not None:
-                self.troubles.add(f"usage that was asked for stays: {decoder.trouble}")
-                edits, decoder = False, None
-            elif decoder is not None:
-                encoding = ""  # the meter reads decoded bytes
+        if edits and decoder is not None and decoder.trouble is not None:
+            self.troubles.add(f"usage that was asked for stays: {decoder.trouble}")
+            edits = False
+        meter = Meter(
+            self.route.dialect,
+            context=replace(self.asked.context, headers=headers),
+            status=response.status,
+            requested=self.asked.facts.billing,
+            confirms=None if self.is_confirmed or self.route.is_fetch else self._confirm,
+        )
         self.tap = Tap(
-            self._meter(response, encoding, on_confirmed),
-            stripper=Stripper() if edits else None,
+            meter,
+            content_type=content_type,
+            edits=edits,
             clock=clock,
             troubles=self.troubles,
-            capture=capture,
             decoder=decoder,
-            budget=self._budget,
+            budget=self.rules.budget,
         )
         return self.tap
 
-    def _meter(
-        self, response: Response, encoding: str, on_confirmed: Callable[[], object] | None
-    ) -> Meter:
-        return Meter(
-            self.route.dialect,
-            content_type=response.headers.get("content-type", ""),
-            content_encoding=encoding,
-            context=replace(self.context, headers=response.headers),
-            status=response.status,
-            request_units=self.request.units,
-            requested=self.request.billing,
-            confirms=None if self._is_confirmed else self._confirms,
-            on_confirmed=on_confirmed,
-        )
+    def _confirm(self, body: dict[str, Any]) -> bool:
+        """Whether one frame or document proves that this is an LLM call."""
+        if not (self.routes.is_named or shapes.fits(self.route.dialect.answer_shapes, body)):
+            return False
+        self._is_call()
+        return True
 
-    def _confirms(self, _facts: Facts, body: dict[str, Any]) -> bool:
-        """Whether one frame or document is an answer of this exchange's dialect."""
-        if self.route.is_fetch:
-            return False  # its end decides: a part of a result is no result
-        return shapes.fits(self.route.dialect.answer_shapes, body)
+    def _is_call(self) -> None:
+        if self.is_confirmed or self.route.is_fetch:
+            return
+        self.is_confirmed = True
+        if self.on_confirmed is not None:
+            self.on_confirmed()
 
     def billing_of(self, exchange: Exchange) -> Billing | None:
         """How this exchange is billed, or a response of its session; None: unknown."""
         billing, is_certain = wire_billing.of_answer(
-            self._billing,
+            self.asked.billing,
             self._answer_headers,
             provider=exchange.provider,
             models=(exchange.response_model, exchange.request_model),
         )
-        if is_certain or self._billing_of is None:
+        if is_certain or self.rules.billing is None:
             return billing
-        return self.troubles.attempt(self._billing_of, exchange) or billing
+        return self.rules.billing(exchange) or billing
 
-    def with_limits(
-        self, exchange: Exchange, event: object, arrived_at: datetime, *, in_headers: bool = True
-    ) -> Exchange:
-        """The exchange with what its answer's headers, and an event of its stream, say of limits
-        and of the account that has them. Headers of a handshake belong to its first response."""
+    def beside(
+        self, settled: Settled, event: object, arrived_at: datetime, *, in_headers: bool = True
+    ) -> Settled:
+        """The result with how it is billed, and with what its answer's headers, and an event of its
+        stream, say of limits and of the account that has them. Headers of a handshake belong to its
+        first response."""
         headers = self._answer_headers if in_headers else {}
         limits = limits_of(headers, status=self.status, event=event, arrived_at=arrived_at)
-        return replace(
-            exchange,
+        return with_figures(
+            settled,
+            billing=self.billing_of(settled.exchange),
             quotas=limits.quotas,
             retry_after_ms=limits.retry_after_ms,
-            account=self._account_of(self._answer_headers),
+            account=opening.account_of(self._answer_headers, self.asked, self.opened, self.rules),
         )
 
     def settle(
-        self,
-        end: End,
-        *,
-        cause: str | None,
-        now: datetime,
-        times: RecordedTimes | None = None,
-        finish: Callable[[Settled], Settled] | None = None,
+        self, end: End, *, cause: str | None, now: datetime, times: RecordedTimes | None = None
     ) -> Settled:
         """The exchange as it ended, and its reading. Never raises.
 
         `cause` names the error that broke the exchange; `times` come from a recording.
-        `finish` gets the result and returns the result to keep. The row's `degraded` is set last,
-        so that it includes errors of `finish`.
         """
-        settled = self.troubles.attempt(self._result, end, cause, now)
-        if settled is None:
+        tap = self.tap
+        try:
+            settled = self._result(end, cause, now)
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
+            self.troubles.add_failure(failure, "its answer is not read")
             settled = result_unread(self.opened, end=end, status=self.status, now=now)
-        attempt = self.troubles.attempt
-        exchange, reading = settled
-        reading = replace(reading, billing=attempt(self.billing_of, exchange))
-        if times is not None:
-            began_at = times.first_byte_at
-            exchange = replace(
-                exchange,
-                first_byte_at=began_at if began_at and began_at > exchange.opened_at else None,
-                first_token_at=None,
-                settled_at=times.ended_at or exchange.opened_at,
-            )
-        arrived_at = exchange.first_byte_at or (now if times is None else exchange.opened_at)
-        event = self.tap.meter.facts.rare.rate_limits if self.tap is not None else None
-        exchange = attempt(self.with_limits, exchange, event, arrived_at) or exchange
-        if finish is not None:
-            exchange, reading = attempt(finish, Settled(exchange, reading)) or (exchange, reading)
-        if self.troubles:
-            exchange = replace(exchange, degraded=self.troubles.text)
-        return Settled(exchange, reading)
+        began_at = settled.exchange.first_byte_at
+        try:
+            if times is not None:
+                opened_at = now = self.opened.opened_at
+                began_at = times.first_byte_at
+                began_at = began_at if began_at is not None and began_at > opened_at else None
+                exchange = replace(
+                    settled.exchange,
+                    first_byte_at=began_at,
+                    first_token_at=None,
+                    settled_at=times.ended_at or opened_at,
+                )
+                settled = Settled(exchange, settled.reading)
+            event = tap.meter.facts.rare.rate_limits if tap is not None else None
+            settled = self.beside(settled, event, began_at or now)
+        except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
+            self.troubles.add_failure(failure, "its limits are not read")
+        return self.noted(settled)
+
+    def noted(self, settled: Settled) -> Settled:
+        """The result, with what went wrong up to now."""
+        if not self.troubles:
+            return settled
+        return settled._replace(exchange=replace(settled.exchange, degraded=self.troubles.text))
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
         tap = self.tap
+        passed, meter = NOTHING_PASSED, None
         if tap is not None:
             tap.end()
+            passed, meter = tap.passed(), tap.meter
+            if unread := tap.trouble:
+                self.troubles.add(unread)
+                passed = replace(passed, is_whole=False)
         settled = result_of(
             self.opened,
             end=end,
             status=self.status,
-            meter=tap.meter if tap else None,
-            passed=tap.passed() if tap else NOTHING_PASSED,
+            meter=meter,
+            request_units=self.asked.facts.units,
+            passed=passed,
             estimate_input=self._estimate_input,
-            cause=broken_connection(TRANSPORT, cause, self.context) if cause else None,
+            cause=broken_connection(TRANSPORT, cause, self.asked.context) if cause else None,
             now=now,
         )
         if self.route.is_fetch:
             is_whole = settled.exchange.outcome is Outcome.COMPLETE
-            self._is_confirmed = is_whole and settled.reading.usage_json is not None
+            self.is_confirmed = is_whole and settled.reading.usage_json is not None
             settled = as_fetched(settled)
-        if tap is not None and (unread := tap.meter.trouble):
-            self.troubles.add(unread)
         return settled
 
     def _estimate_input(self) -> int | None:
-        if self._content_encoding:
-            return self._encoded_tokens
-        return estimate.input_tokens_of(self._body.data) if self._body.is_whole else None
+        if self.asked.content_encoding:
+            return self.asked.input_tokens
+        body = self.asked.body
+        return estimate.input_tokens_of(body.data) if body.is_whole else None
 
 
 def is_event_stream(content_type: str) -> bool:
@@ -357,32 +366,21 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
     return not length.isdigit() or int(length) <= REFUSAL_BYTES_MAX
 
 
-def decoded_body(body: Body, content_encoding: str, troubles: Troubles) -> Body:
-    """A decoded request body; not whole if its encoding has no end; not known, with a note, if it
-    cannot be decoded."""
-    return without_pauses(decoded_body_in_steps(body, content_encoding, troubles))
+def exchange_of[E: MeteredExchange](
+    request: Request,
+    rules: RunRules,
+    kind: Callable[..., E] = MeteredExchange,  # type: ignore[assignment]  # E is that by default
+    *,
+    exchange_id: str,
+    source: Source,
+    is_llm: bool = False,
+    **more: Any,
+) -> E | None:
+    """The exchange of a request that may be an LLM call, not read yet; None for other traffic.
 
-
-def decoded_body_in_steps(
-    body: Body, content_encoding: str, troubles: Troubles
-) -> Generator[None, None, Body]:
-    """As `decoded_body`, with a pause after each piece."""
-    decoder = decoder_of(content_encoding) if body.data else None
-    if decoder is None or not body.is_whole:
-        return body if decoder is None else NOT_KNOWN
-    pieces: list[bytes] = []
-    size = 0
-    for piece in decoder.decode(body.data):
-        size += len(piece)
-        if size > REQUEST_BYTES_MAX:
-            troubles.add(f"a request that decodes to more than {REQUEST_BYTES_MAX} bytes")
-            return NOT_KNOWN
-        if len(pieces) >= REQUEST_PIECES_MAX:
-            troubles.add(f"a request encoded in more than {REQUEST_PIECES_MAX} pieces")
-            return NOT_KNOWN
-        pieces.append(piece)
-        yield
-    if decoder.trouble is not None:
-        troubles.add(f"request: {decoder.trouble}")
-        return NOT_KNOWN
-    return Body(b"".join(pieces), is_whole=decoder.is_whole)
+    `is_llm`: the caller knows that it is one. `kind` is its class, and `more` goes to that.
+    """
+    routes = opening.routes_of(request, rules, is_llm=is_llm)
+    if routes is None:
+        return None
+    return kind(routes, rules, exchange_id=exchange_id, source=source, node=rules.node, **more)

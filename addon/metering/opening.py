@@ -1,22 +1,27 @@
-"""Pure. A request -> the exchange to meter, or None if it is not an LLM call."""
+"""Pure. A request -> how its exchange is read, and what the ledger stores while it is open."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from datetime import datetime
+from functools import lru_cache
 from urllib.parse import parse_qs, urlsplit
 
-from addon.dialects import billing, limits, routes
-from addon.dialects.agents import NO_AGENT, agent_of, purpose_of
+from msgspec import Struct
+from msgspec.structs import replace
+
+from addon.dialects import billing, limits
+from addon.dialects import routes as table
+from addon.dialects.agents import agent_of, purpose_of
 from addon.dialects.facts import AnswerContext, text_of
-from addon.dialects.request import RequestFacts, read_request, short_in_steps
-from addon.framing.large_json import without_pauses
+from addon.dialects.request import RequestFacts, read_request
+from addon.dialects.routes import Route
 from addon.metering.answers import estimate
-from addon.metering.exchange import NOT_READ, MeteredExchange, Readable, decoded_body_in_steps
+from addon.metering.answers.decoding import decoder_of
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import attribution
-from addon.metering.requests.messages import Request
+from addon.metering.requests.messages import NOT_KNOWN, Body, Request
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
@@ -33,6 +38,11 @@ LARGE_BYTES = 256 * 1024
 """A body up to this size is read in one step, in 5 ms at worst."""
 QUERY_LENGTH_MAX = 4_096
 """Characters of a query that are searched for `model=`."""
+REQUEST_PIECES_MAX = 8_192
+"""Steps of decoding a request: a request of 32 MB takes as many, of 4 KB each. An empty gzip member
+is also a step, of 2 µs."""
+REQUEST_BYTES_MAX = 64 * 1024 * 1024
+"""The decoder does not read a request that decodes to more: a compressed body can have any size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,218 +78,251 @@ class RunRules:
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     """The memory that all exchanges of the run may keep."""
 
-    def upstream(self, host: str, port: int) -> Upstream | None:
-        """The configured upstream for a host and port, or None."""
+    def upstream_of(self, request: Request) -> Upstream | None:
+        """The configured upstream that a request is for, by its name or its address."""
         for upstream in self.upstreams:
-            if upstream.host == host and upstream.port in (None, port):
+            if upstream.port in (None, request.port) and upstream.host in (
+                request.host,
+                request.address,
+            ):
                 return upstream
         return None
 
 
-def open_exchange(
-    request: Request,
-    rules: RunRules,
-    *,
-    exchange_id: str,
-    source: Source,
-    troubles: Troubles,
-    is_llm: bool = False,
-    readable: Readable | None = None,
-) -> MeteredExchange | None:
-    """The exchange of a request to an LLM; None for any other traffic.
+class Routes(Struct, frozen=True, kw_only=True):
+    """How an exchange is read, by its method, host and path."""
 
-    A request with an unknown path counts as an LLM call if its host is configured, or if the caller
-    knows that it is one (`is_llm`); its dialect is then `unknown`. If the path matches, but host
-    and body do not confirm an LLM call, the exchange is unconfirmed until its answer confirms it.
-    Unreadable parts are left out and noted in `troubles`. `readable`: the result of
-    `readable_in_steps`, if the caller has it already.
+    route: Route
+    session: Route | None
+    """Of a WebSocket; None: no WebSocket is asked for, or none that is known."""
+    is_handshake: bool
+    """A WebSocket is asked for: its answer tells whether there is one."""
+    is_named: bool
+    """The operator has named the host, or the caller knows that this is a call."""
+    is_confirmed: bool
+    """Host and path confirm that it is a call."""
+    origin: str
+    provider: str
+    path: str
+    """Without the query, and with what looks like a key redacted."""
+    began_at: datetime
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What is known of a request beside what the ledger stores of it while it is open."""
+
+    facts: RequestFacts = RequestFacts()
+    body: Body = NOT_KNOWN
+    """As on the wire."""
+    content_encoding: str = ""
+    """Of the body; empty: none."""
+    input_tokens: int | None = None
+    """Estimate for an encoded body."""
+    billing: Billing | None = None
+    """As the request says it."""
+    account: str | None = None
+    """The account that the request names."""
+    context: AnswerContext
+    """What is known of the answer before it comes, but for its headers."""
+
+
+def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Routes | None:
+    """How to read an exchange; None: it is no LLM call.
+
+    A request with a body on a host that the operator has named counts, whatever its path: its
+    answer confirms it, or its method, and its dialect is then `unknown`. If the path matches, but
+    host and body do not confirm an LLM call, its answer has to.
     """
-    headers = request.headers
-    path, _, query = request.path.partition("?")
-    upstream = _upstream_of(request, rules)
-    is_handshake = _is_handshake(request)
-    route = _route_of(request, is_named=upstream is not None or is_llm)
-    if route is None:
-        return None
+    path = request.path.partition("?")[0]
+    upstream = rules.upstream_of(request)
     is_named = upstream is not None or is_llm
-    attempt = troubles.attempt
-    encoding = headers.get("content-encoding", "").strip()
-    if readable is None:
-        steps = readable_in_steps(request, troubles, rules)
-        readable = attempt(without_pauses, steps) or NOT_READ
-    secrets = attempt(attribution.credentials_of, headers, request.path) or ()
-    facts = (
-        attempt(read_request, route, readable.data, headers, readable.chat.values, secrets)
-        or RequestFacts()
-    )
-    model = facts.model
-    if is_handshake and model is None and query:
-        model = text_of(attempt(_model_in, query), secrets)
-    fingerprint, hint = attempt(_key_of, rules.secret, request) or (None, None)
-    agent = attempt(agent_of, headers) or NO_AGENT
-    session = headers.get(attribution.SESSION_HEADER) or agent.session_id
+    is_handshake = request.headers.get("upgrade", "").lower() == "websocket"
+    session = table.match_websocket(request.host, path) if is_handshake else None
+    route = table.match(request.method, request.host, path)
+    if route is None and request.method not in _BODYLESS and _has_body(request):
+        route = table.match("POST", request.host, path)
+    if route is None:
+        route = session
+    if route is None:
+        if not is_named or not (request.method == "POST" or _has_body(request)):
+            return None
+        route = table.UNKNOWN
     provider = upstream.provider if upstream is not None else None
-    opened = Exchange(
-        id=exchange_id,
+    # A POST asks for something. What others do on an unknown path shows with the answer.
+    is_sure = is_llm or request.method == "POST" or route is not table.UNKNOWN
+    return Routes(
+        route=route,
+        session=session,
+        is_handshake=session is not None and route is session,
+        is_named=is_named,
+        is_confirmed=not route.is_fetch and is_sure and (route.is_confirmed or is_named),
         origin=f"{request.scheme}://{request.host}:{request.port}",
         provider=provider or providers.provider_of(request.host, path),
-        dialect=route.dialect.name,
-        operation=route.dialect.operation,
-        path=_redacted(path[:PATH_LENGTH_MAX], secrets),
+        path=_redacted(path[:PATH_LENGTH_MAX]),
+        began_at=request.began_at,
+    )
+
+
+def unread(routes: Routes, *, exchange_id: str, source: Source, node: str) -> Exchange:
+    """The exchange of a request that is not read."""
+    dialect = routes.route.dialect
+    return Exchange(
+        id=exchange_id,
+        origin=routes.origin,
+        provider=routes.provider,
+        dialect=dialect.name,
+        operation=dialect.operation,
+        path=routes.path,
         # The request's own time, which a saved flow includes, so that replay finds the same row.
-        opened_at=request.began_at,
+        opened_at=routes.began_at,
+        source=source,
+        node=node,
+    )
+
+
+def nothing_asked(routes: Routes, rules: RunRules) -> Asked:
+    """What is known of a request that is not read."""
+    context = AnswerContext(
+        provider=routes.provider,
+        path_model=routes.route.path_model,
+        keeps_error_text=rules.keeps_error_text,
+    )
+    return Asked(context=context)
+
+
+def is_read_in_steps(request: Request) -> bool:
+    """Whether the body of a live request takes so long that the event loop needs pauses."""
+    # A few encoded bytes may decode to a megabyte.
+    return len(request.body.data) > LARGE_BYTES or "content-encoding" in request.headers
+
+
+def read(
+    exchange: Exchange, request: Request, routes: Routes, rules: RunRules, troubles: Troubles
+) -> Generator[None, None, tuple[Exchange, Asked]]:
+    """The exchange of a request and what it asked, with pauses while a long body is read."""
+    headers, route = request.headers, routes.route
+    path = request.path.partition("?")[0]
+    encoding = headers.get("content-encoding", "").strip()
+    if encoding.lower() == "identity":
+        encoding = ""
+    # The body, decoded.
+    digest = None
+    if request.body.is_whole and not routes.is_handshake:
+        digest = yield from request_digest_in_steps(request.body.data)
+    body = request.body
+    if encoding:
+        body = yield from decoded_body_in_steps(body, encoding, troubles)
+    chat = NO_CHAT
+    if rules.keeps_segments and route.dialect.operation in OPERATIONS:
+        chat = yield from read_in_steps(body.data, rules.secret)
+    secrets = attribution.credentials_of(headers, request.path)
+    facts = read_request(route, body.data, headers, chat.values, secrets)
+    # Whose it is.
+    key = attribution.api_key_of(headers, request.path)
+    fingerprint, hint = attribution.fingerprint_of(key, rules.secret) if key else (None, None)
+    if attribution.is_password(headers):
+        hint = None
+    agent = agent_of(headers)
+    session_id = headers.get(attribution.SESSION_HEADER) or agent.session_id
+    tags = dict(rules.tags)
+    if request.tag_headers and rules.takes_client_tags:
+        tags = {**attribution.tags_of_headers(request.tag_headers, secrets), **tags}
+    model = facts.model
+    if model is None and routes.is_handshake:
+        model = text_of(_model_in(request.path.partition("?")[2]), secrets)
+    opened = replace(
+        exchange,
+        path=_redacted(path[:PATH_LENGTH_MAX], secrets),
         request_model=model,
         streamed=facts.streamed,
         request_bytes=len(request.body.data) if request.body.is_whole else None,
-        # A handshake has no body.
-        request_digest=None if is_handshake else readable.digest,
-        segments=readable.chat.segments if route.dialect.operation in OPERATIONS else None,
-        purpose=attempt(purpose_of, agent.agent, headers, path, readable.chat.shape),
+        request_digest=digest,
+        segments=chat.segments,
+        purpose=purpose_of(agent.agent, headers, path, chat.shape),
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
         key_hint=hint,
         user_agent=text_of(headers.get("user-agent"), secrets),
         end_user=facts.end_user,
-        session_id=text_of(session, secrets) or facts.session_id,
+        session_id=text_of(session_id, secrets) or facts.session_id,
         parent_session_id=text_of(agent.parent_session_id, secrets),
         agent=agent.agent,
         project=rules.project,
         git_branch=rules.git_branch,
-        tags=_tags(rules, request, troubles, secrets),
-        source=source,
-        node=rules.node,
+        tags=tags,
     )
-    asked = attempt(
-        lambda: billing.of_request(
+    asked = Asked(
+        facts=facts,
+        body=request.body,
+        content_encoding=encoding,
+        input_tokens=estimate.input_tokens_of(body.data) if encoding and body.is_whole else None,
+        billing=billing.of_request(
             headers,
             host=request.host,
             path=path,
             provider=opened.provider,
             has_key=fingerprint is not None,
             redacted=request.redacted,
-        )
-    )
-    return MeteredExchange(
-        opened,
-        route=route,
-        request=facts,
-        body=request.body,
-        content_encoding="" if encoding.lower() == "identity" else encoding,
-        decoded_bytes=readable.decoded_bytes,
-        encoded_tokens=readable.input_tokens,
-        context=AnswerContext(
-            provider=opened.provider,
-            path_model=route.path_model,
-            secrets=secrets,
-            keeps_error_text=rules.keeps_error_text,
         ),
-        is_handshake=is_handshake,
-        is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),
-        troubles=troubles,
-        budget=rules.budget,
-        billing=asked,
-        billing_of=rules.billing,
-        account_of=partial(
-            _account_of, rules.secret, headers.get(limits.ASKED_ACCOUNT_HEADER), opened.provider
-        ),
+        account=headers.get(limits.ASKED_ACCOUNT_HEADER),
+        context=replace(nothing_asked(routes, rules).context, secrets=secrets),
     )
+    return opened, asked
 
 
-def _account_of(
-    secret: bytes, asked: str | None, provider: str, answer: Mapping[str, str]
+def account_of(
+    answer: Mapping[str, str], asked: Asked, opened: Exchange, rules: RunRules
 ) -> str | None:
     """Keyed hash of the account or organization that an answer names, or its request.
 
     Keys of one account share its quotas and its prompt cache.
     """
-    named = [answer.get(name) for name in limits.ACCOUNT_HEADERS]
-    name = next(filter(None, [*named, asked]), None)
-    if name is None:
+    for header in limits.ACCOUNT_HEADERS:
+        if name := answer.get(header):
+            break
+    else:
+        name = asked.account
+    if not name:
         return None
-    fingerprint, _ = attribution.fingerprint_of(f"{provider} {name[:HEADER_LENGTH_MAX]}", secret)
-    return fingerprint
+    text = f"{opened.provider} {name[:HEADER_LENGTH_MAX]}"
+    return attribution.fingerprint_of(text, rules.secret)[0]
 
 
-def is_read_in_steps(request: Request, rules: RunRules) -> bool:
-    """Whether the body of a live request takes so long that the event loop needs pauses."""
-    # A few encoded bytes may decode to a megabyte.
-    if len(request.body.data) <= LARGE_BYTES and "content-encoding" not in request.headers:
-        return False
-    is_named = _upstream_of(request, rules) is not None
-    return _route_of(request, is_named=is_named) is not None
+def decoded_body_in_steps(
+    body: Body, content_encoding: str, troubles: Troubles
+) -> Generator[None, None, Body]:
+    """A decoded request body, with a pause after each piece; not whole if its encoding has no end;
+    not known, with a note, if it cannot be decoded."""
+    decoder = decoder_of(content_encoding) if body.data else None
+    if decoder is None or not body.is_whole:
+        return body if decoder is None else NOT_KNOWN
+    pieces: list[bytes] = []
+    size = 0
+    for piece in decoder.decode(body.data):
+        size += len(piece)
+        if size > REQUEST_BYTES_MAX:
+            troubles.add(f"a request that decodes to more than {REQUEST_BYTES_MAX} bytes")
+            return NOT_KNOWN
+        if len(pieces) >= REQUEST_PIECES_MAX:
+            troubles.add(f"a request encoded in more than {REQUEST_PIECES_MAX} pieces")
+            return NOT_KNOWN
+        pieces.append(piece)
+        yield
+    if decoder.trouble is not None:
+        troubles.add(f"request: {decoder.trouble}")
+        return NOT_KNOWN
+    return Body(b"".join(pieces), is_whole=decoder.is_whole)
 
 
-def readable_in_steps(
-    request: Request, troubles: Troubles, rules: RunRules
-) -> Generator[None, None, Readable]:
-    """The request body in the form to parse. With pauses."""
-    encoding = request.headers.get("content-encoding", "")
-    digest = None
-    if request.body.is_whole:
-        digest = yield from request_digest_in_steps(request.body.data)
-    body = yield from decoded_body_in_steps(request.body, encoding, troubles)
-    chat, data = NO_CHAT, b""
-    route = _route_of(request, is_named=_upstream_of(request, rules) is not None)
-    if rules.keeps_segments and route is not None and route.dialect.operation in OPERATIONS:
-        chat = yield from read_in_steps(body.data, rules.secret)
-    if chat.values is None:
-        data, lost = yield from short_in_steps(body.data)
-        if lost is not None:
-            troubles.add(lost)
-    return Readable(
-        data=data,
-        decoded_bytes=len(body.data),
-        digest=digest,
-        input_tokens=estimate.input_tokens_of(body.data) if encoding and body.is_whole else None,
-        chat=chat,
-    )
-
-
-def _upstream_of(request: Request, rules: RunRules) -> Upstream | None:
-    upstream = rules.upstream(request.host, request.port)
-    if upstream is None and request.address is not None:
-        upstream = rules.upstream(request.address, request.port)
-    return upstream
-
-
-def _is_handshake(request: Request) -> bool:
-    return request.headers.get("upgrade", "").lower() == "websocket"
-
-
-def _route_of(request: Request, *, is_named: bool) -> routes.Route | None:
-    """How to read the exchange; None: it is not an LLM call."""
-    path = request.path.partition("?")[0]
-    if _is_handshake(request):
-        return routes.match_websocket(request.host, path)
-    route = routes.match(request.method, request.host, path)
-    if route is None and is_named and request.method == "POST":
-        return routes.UNKNOWN
-    return route
-
-
+_BODYLESS = frozenset({"GET", "HEAD", "OPTIONS", "CONNECT", "TRACE"})
 _redacted = lru_cache(maxsize=PATHS_MAX)(attribution.redacted_path)
 
 
-def _tags(
-    rules: RunRules, request: Request, troubles: Troubles, secrets: tuple[str, ...]
-) -> dict[str, str]:
-    """The client's tags, if the rules accept them, overridden by the operator's."""
-    if not request.tag_headers or not rules.takes_client_tags:
-        return dict(rules.tags)
-    of_client = troubles.attempt(attribution.tags_of_headers, request.tag_headers, secrets) or {}
-    return {**of_client, **rules.tags}
+def _has_body(request: Request) -> bool:
+    return bool(request.body.data) or not request.body.is_whole
 
 
 def _model_in(query: str) -> str | None:
     """The model that a WebSocket's URL names."""
     found = parse_qs(urlsplit(f"?{query[:QUERY_LENGTH_MAX]}").query).get("model")
     return found[0] if found else None
-
-
-def _key_of(secret: bytes, request: Request) -> tuple[str | None, str | None]:
-    """Fingerprint and hint of the API key that a request carries."""
-    key = attribution.api_key_of(request.headers, request.path)
-    if not key:
-        return None, None
-    fingerprint, hint = attribution.fingerprint_of(key, secret)
-    return fingerprint, None if attribution.is_password(request.headers) else hint

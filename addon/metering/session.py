@@ -29,6 +29,7 @@ class MeteredSession:
     __slots__ = (
         "_has_ended",
         "_open",
+        "_quota_event",
         "_rate_limits",
         "_wire",
         "handshake",
@@ -37,13 +38,15 @@ class MeteredSession:
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
         opened = handshake.opened
-        has_turns = handshake.route.dialect.session is SessionProtocol.TURNS
+        route = handshake.routes.session or handshake.route
+        has_turns = route.dialect.session is SessionProtocol.TURNS
         sessions = LiveTurns if has_turns else WebSocketSession
         self._wire: LiveTurns | WebSocketSession = sessions(
-            handshake.route, context=handshake.context, model=opened.request_model
+            route, context=handshake.asked.context, model=opened.request_model
         )
         self._open: dict[int, Exchange] = {}
         """Open responses, by the key from `_wire`."""
+        self._quota_event = route.dialect.quota_event
         self._has_ended = False
         """Whether a response has ended."""
         self._rate_limits: object = None
@@ -55,16 +58,14 @@ class MeteredSession:
         return bool(self._open)
 
     def message(
-        self, content: bytes, *, from_client: bool, at: datetime, short: bytes | None = None
+        self, content: bytes, *, from_client: bool, at: datetime
     ) -> list[Exchange | Settled]:
-        """Read one message; return the exchanges that it opens and settles.
-
-        `short`: the result of `short_message_in_steps`, if the caller has it already."""
-        event = self.handshake.route.dialect.quota_event
+        """Read one message; return the exchanges that it opens and settles."""
+        event = self._quota_event
         if event and not from_client and len(content) <= RATE_LIMITS_BYTES_MAX and event in content:
-            self._rate_limits = self.handshake.troubles.attempt(loads, content)
+            self._rate_limits = loads(content)
         read = self._wire.client_message if from_client else self._wire.server_message
-        return self._exchanges(read(content if short is None else short), End.FINISHED, at)
+        return self._exchanges(read(content), End.FINISHED, at)
 
     def end(self, how: End, *, at: datetime) -> list[Exchange | Settled]:
         """Settle the open responses when the connection ends."""
@@ -90,22 +91,17 @@ class MeteredSession:
                     self._open[key] = opened
                     exchanges.append(opened)
                 case Closed(key=key, meter=meter):  # pragma: no branch  # no third type
-                    opened = self._open.pop(key)
-                    troubles, status = self.handshake.troubles, self.handshake.status
-                    settled = troubles.attempt(self._settled, opened, meter, how, at)
-                    if settled is None:
-                        settled = result_unread(opened, end=how, status=status, now=at)
-                    exchange = replace(settled.exchange, degraded=troubles.text)
-                    exchanges.append(Settled(exchange, settled.reading))
+                    exchanges.append(self._settled(self._open.pop(key), meter, how, at))
         return exchanges
 
     def _settled(self, opened: Exchange, meter: Meter, how: End, at: datetime) -> Settled:
-        of = self.handshake
-        attempt = of.troubles.attempt
-        settled = result_of(opened, end=how, status=of.status, meter=meter, now=at)
-        exchange = settled.exchange
+        handshake = self.handshake
         in_headers, self._has_ended = not self._has_ended, True
         event, self._rate_limits = self._rate_limits, None
-        limited = attempt(of.with_limits, exchange, event, at, in_headers=in_headers)
-        exchange = limited or exchange
-        return Settled(exchange, replace(settled.reading, billing=attempt(of.billing_of, exchange)))
+        try:
+            settled = result_of(opened, end=how, status=handshake.status, meter=meter, now=at)
+            settled = handshake.beside(settled, event, at, in_headers=in_headers)
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
+            handshake.troubles.add_failure(failure, "a response of the session is not read")
+            settled = result_unread(opened, end=how, status=handshake.status, now=at)
+        return handshake.noted(settled)

@@ -3,19 +3,22 @@
 An exchange opens when its request goes upstream. The first event that ends it settles it, once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from addon.dialects.facts import AnswerError, Ending, Facts
+from addon.framing import json_values
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import (
     ERROR_STATUS_MIN,
+    Billing,
     Exchange,
     Outcome,
     Reading,
@@ -23,6 +26,7 @@ from ledger.model.exchange import (
     State,
     UsageSource,
 )
+from ledger.model.usage import NO_USAGE
 
 METER_VERSION = "5"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
@@ -42,7 +46,7 @@ class Passed(Struct, frozen=True, kw_only=True):
     first_token_at: datetime | None = None
     stripped: bool = False
     is_whole: bool = True
-    """False: an error of our code ended the reading, and the rest passed unread."""
+    """False: a part of the answer passed unread, so that its own end may have been missed."""
 
 
 NOTHING_PASSED = Passed()
@@ -62,6 +66,7 @@ def result_of(
     status: int | None,
     meter: Meter | None,
     now: datetime,
+    request_units: Mapping[str, int] = MappingProxyType({}),
     passed: Passed = NOTHING_PASSED,
     estimate_input: Callable[[], int | None] = lambda: None,
     cause: AnswerError | None = None,
@@ -69,19 +74,18 @@ def result_of(
     """An exchange as it ended, and its reading.
 
     `status` is None if no response headers arrived. `meter` is None if there was nothing to read;
-    otherwise the caller has called its `end`. `estimate_input` is called only if the provider
-    reported nothing. `cause` is the error that broke the exchange, if any.
+    otherwise the caller has called its `end`. `request_units` count if the answer reports nothing.
+    `estimate_input` is called only if the provider reported nothing. `cause` is the
+    error that broke the exchange, if any.
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
-    # A meter that failed may have missed the answer's own end: use the end of the HTTP body.
     read_all = meter is not None and passed.is_whole
     outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and read_all)
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
         cause = None  # prefer the provider's own error, or there is no error
     error = facts.error or cause or AnswerError()
-    reading = _reading(opened, outcome, meter, estimate_input, now)
-    settled = replace(
+    exchange = replace(
         opened,
         state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
         outcome=outcome,
@@ -110,12 +114,41 @@ def result_of(
             response_model=facts.response_model,
             created=facts.created,
             finish_reason=facts.finish_reason,
-            usage_json=meter.usage_compact if meter is not None else None,
+            usage_json=None if facts.usage is None else json_values.dumps(facts.usage),
         )
         if facts.response_id is not None
         else None,
     )
-    return Settled(settled, reading)
+    # The reading.
+    usage, source, estimated = NO_USAGE, UsageSource.NONE, None
+    if meter is not None:
+        usage = meter.usage()
+        is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
+        is_final = facts.usage_final and not is_unsure
+        if facts.usage is not None and (outcome is Outcome.COMPLETE or is_final):
+            source = UsageSource.REPORTED
+        else:
+            estimated = meter.estimated_output_tokens() if opened.streamed else None
+            if facts.usage is not None:
+                source = UsageSource.PARTIAL
+            elif outcome is Outcome.COMPLETE and request_units:
+                source, usage = UsageSource.ESTIMATED, replace(usage, tool_units=request_units)
+            elif estimated and outcome is not Outcome.COMPLETE:
+                source = UsageSource.ESTIMATED
+                usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
+    return Settled(
+        exchange,
+        Reading(
+            exchange_id=opened.id,
+            opened_at=opened.opened_at,
+            meter_version=METER_VERSION,
+            usage_source=source,
+            usage=usage,
+            usage_json=meter.usage_json if meter is not None else None,
+            estimated_output_tokens=estimated,
+            read_at=now,
+        ),
+    )
 
 
 def result_unread(opened: Exchange, *, end: End, status: int | None, now: datetime) -> Settled:
@@ -130,7 +163,19 @@ def result_unread(opened: Exchange, *, end: End, status: int | None, now: dateti
         http_status=status,
         settled_at=now,
     )
-    return Settled(settled, _nothing_read(opened, now))
+    reading = Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=UsageSource.NONE,
+        read_at=now,
+    )
+    return Settled(settled, reading)
+
+
+def with_figures(settled: Settled, *, billing: Billing | None, **figures: Any) -> Settled:
+    """The result with how it is billed, and with further columns of the exchange."""
+    return Settled(replace(settled.exchange, **figures), replace(settled.reading, billing=billing))
 
 
 def as_fetched(settled: Settled) -> Settled:
@@ -153,7 +198,8 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
     body, a reset looks like success. So a stream must also have sent its own end mark, and a JSON
     document must be one. A client that leaves after that has missed nothing. A document has no end
     mark of its own: if upstream breaks while its framing promises more, its client gets an error
-    (RFC 9112 section 8), and the document is cut however much of it came.
+    (RFC 9112 section 8), and the document is cut however much of it came. `streamed`: a stream that
+    was read to its end; of one that was not, the HTTP end is all that is known.
     """
     if status is not None and status >= ERROR_STATUS_MIN:
         return Outcome.HTTP_ERROR
@@ -170,49 +216,3 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
         End.UPSTREAM_BROKE: Outcome.UPSTREAM_CUT,
         End.STOPPED: Outcome.LOST,
     }[end]
-
-
-def _reading(
-    opened: Exchange,
-    outcome: Outcome,
-    meter: Meter | None,
-    estimate_input: Callable[[], int | None],
-    now: datetime,
-) -> Reading:
-    nothing_read = _nothing_read(opened, now)
-    if meter is None:
-        return nothing_read
-    usage = meter.usage()
-    source, estimated = UsageSource.NONE, None
-    reported = meter.facts.usage is not None
-    is_unsure = meter.facts.ending is Ending.UNSURE and not meter.facts.is_document
-    is_final = meter.facts.usage_final and not is_unsure
-    if reported and (outcome is Outcome.COMPLETE or is_final):
-        source = UsageSource.REPORTED
-    else:
-        estimated = meter.estimated_output_tokens() if opened.streamed else None
-        if reported:
-            source = UsageSource.PARTIAL
-        elif outcome is Outcome.COMPLETE and meter.request_units:
-            source = UsageSource.ESTIMATED
-            usage = replace(usage, tool_units=meter.request_units)
-        elif estimated and outcome is not Outcome.COMPLETE:
-            source = UsageSource.ESTIMATED
-            usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
-    return replace(
-        nothing_read,
-        usage_source=source,
-        usage=usage,
-        usage_json=meter.usage_json,
-        estimated_output_tokens=estimated,
-    )
-
-
-def _nothing_read(opened: Exchange, now: datetime) -> Reading:
-    return Reading(
-        exchange_id=opened.id,
-        opened_at=opened.opened_at,
-        meter_version=METER_VERSION,
-        usage_source=UsageSource.NONE,
-        read_at=now,
-    )

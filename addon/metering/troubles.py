@@ -1,13 +1,12 @@
 """Edge (the log). The errors of our own code during one exchange.
 
-Decoder, framing, meter, tap, capture and hooks all report here. `degraded` in the row is built from
+Tap, capture and hooks report here. `degraded` in the row is built from
 this list once, when the exchange ends.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from ledger.model.errors import named
 
@@ -49,14 +48,6 @@ class Troubles:
         reason = named(failure)
         self.add(reason)
         logger.warning("tokentee: %s; %s", reason, consequence)
-
-    def attempt[**P, T](self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """The step's result. If the step raises, note and log the failure and return None."""
-        try:
-            return step(*args, **kwargs)
-        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
-            self.add_failure(failure, "the traffic goes on")
-            return None
 
     @property
     def text(self) -> str | None:

@@ -14,7 +14,7 @@ A session may last for hours and carry audio, so only messages that may have fac
 nothing is kept of a closed response.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ from addon.dialects.counts import lookup, object_at
 from addon.dialects.facts import NO_CONTEXT, AnswerContext, text_of
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
-from addon.framing import json_values
-from addon.framing.large_json import KEPT_BYTES_MAX, TOKENS_MAX, shortened_in_steps, without_pauses
+from addon.framing import json_values, long_json
+from addon.framing.long_json import LONG_BYTES
 from addon.metering.answers.meter import Meter
 
 OPEN_MAX = 64
@@ -33,8 +33,6 @@ OPEN_MAX = 64
 WAITING_MAX = 8
 """Client requests that the server has not answered yet. A request beyond this bound gets its
 exchange when the server creates its response, so that a client alone cannot fill the ledger."""
-PARSED_BYTES_MAX = KEPT_BYTES_MAX
-"""A longer message is shortened before parsing; a parser reads this much in 5 ms."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
 _TELLING = (
@@ -91,19 +89,11 @@ class _Response:
     """The client's id for its own message, which an error refers to."""
 
 
-def short_message(message: bytes) -> bytes:
-    """The message to parse. A long one is shortened: parsing all of it would block the event loop,
-    and take thirty times its size in memory."""
-    return without_pauses(short_message_in_steps(message))
-
-
-def short_message_in_steps(message: bytes) -> Generator[None, None, bytes]:
-    """As `short_message`, with pauses. A session accepts the result in place of the message."""
-    if len(message) > MESSAGE_BYTES_MAX:
-        return b""
-    if len(message) <= PARSED_BYTES_MAX:
-        return message
-    return (yield from shortened_in_steps(message, tokens_max=TOKENS_MAX, keys=answer_keys()))
+def _body_of(message: bytes) -> dict[str, Any] | None:
+    """What a message says; None for what is no JSON object."""
+    if len(message) > LONG_BYTES:
+        return long_json.read(message, answer_keys())
+    return json_values.loads(message)
 
 
 def _said(how: str, answer: dict[str, Any]) -> bytes:
@@ -141,12 +131,13 @@ class WebSocketSession:
             return []
         if len(self._waiting) >= WAITING_MAX:
             return []
-        body = json_values.loads(short_message(message))
+        body = _body_of(message)
         if body is None or body.get("type") != "response.create":
             return []
         # Realtime wraps the parameters; Responses puts them beside the type.
         parameters = object_at(body, "response") or body
-        request = read_request(self._route, json_values.dumps(parameters).encode())
+        data = json_values.dumps(parameters).encode()
+        request = read_request(self._route, data, secrets=self._context.secrets)
         request = replace(request, model=request.model or self._model, streamed=True)
         response = self._open(request.model)
         response.event_id = text_of(body.get("event_id"))
@@ -156,14 +147,13 @@ class WebSocketSession:
     def server_message(self, message: bytes) -> list[SessionEvent]:
         """The responses that a server's message opens and closes."""
         # Deltas (nearly all messages) matter only until the first.
-        unspoken = any(not one.meter.token_seen for one in self._open_responses.values())
+        unspoken = any(not one.meter.facts.token_seen for one in self._open_responses.values())
         telling = (*_TELLING, b'.delta"') if unspoken else _TELLING
         if len(message) > MESSAGE_BYTES_MAX or not (
             any(mark in message for mark in telling) or json_values.has_escaped_key(message)
         ):
             return []
-        message = short_message(message)
-        body = json_values.loads(message)
+        body = _body_of(message)
         if body is None:
             return []
         session = object_at(body, "session") or {}
@@ -210,7 +200,7 @@ class WebSocketSession:
         """An exchange of what is billed beside the responses: a transcript, or of OpenAI Live the
         seconds of a session, a decision."""
         response = self._open(model)
-        response.meter.feed_message(message)
+        response.meter.read_message(message)
         request = RequestFacts(model=model, streamed=True)
         yield from (Opened(response.key, request), Closed(response.key, response.meter))
 
@@ -225,7 +215,7 @@ class WebSocketSession:
             yield Opened(response.key, RequestFacts(model=self._model, streamed=True))
         # A response without an id is matched if it is the only open one.
         self._open_responses[response_id or f"\0{response.key}"] = response
-        response.meter.feed_message(message)
+        response.meter.read_message(message)
         yield from self._overflow()
 
     def _continued(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
@@ -236,7 +226,7 @@ class WebSocketSession:
             # Deltas of the Responses API name no response: it is the only one.
             response_id = next(iter(self._open_responses))
         response = self._open_responses[response_id]
-        response.meter.feed_message(message)
+        response.meter.read_message(message)
         if response.meter.facts.ended:
             del self._open_responses[response_id]
             yield Closed(response.key, response.meter)
@@ -252,14 +242,14 @@ class WebSocketSession:
             refused = self._waiting[0]
         if refused is not None:
             self._waiting.remove(refused)
-            refused.meter.feed_message(message)
+            refused.meter.read_message(message)
             yield Closed(refused.key, refused.meter)
         elif len(self._open_responses) == 1:
-            next(iter(self._open_responses.values())).meter.feed_message(message)
+            next(iter(self._open_responses.values())).meter.read_message(message)
 
     def _open(self, model: str | None) -> _Response:
         self._keys += 1
-        meter = Meter(self._route.dialect, content_type="", context=self._context)
+        meter = Meter(self._route.dialect, context=self._context)
         meter.facts.record_model(model or self._model)
         return _Response(self._keys, meter)
 
@@ -299,28 +289,27 @@ class LiveTurns:
     def client_message(self, message: bytes) -> list[SessionEvent]:
         """Read a client's message: it opens and closes no turn, but it may name the model."""
         if b'"setup"' in message and len(message) <= MESSAGE_BYTES_MAX:
-            model = lookup(json_values.loads(short_message(message)) or {}, "setup.model")
+            model = lookup(_body_of(message) or {}, "setup.model")
             if isinstance(model, str):
                 self._model = model[:256]
         return []
 
     def server_message(self, message: bytes) -> list[SessionEvent]:
         """The turns that a server's message opens and closes."""
-        has_content = self._meter is not None and self._meter.token_seen
+        has_content = self._meter is not None and self._meter.facts.token_seen
         telling = _FIGURES if has_content else _BEGINNINGS
         if len(message) > MESSAGE_BYTES_MAX or not any(mark in message for mark in telling):
             return []
-        message = short_message(message)
-        body = json_values.loads(message)
+        body = _body_of(message)
         if body is None:
             return []
         happenings: list[SessionEvent] = []
         if self._meter is None:
             self._turns += 1
-            self._meter = Meter(self._route.dialect, content_type="", context=self._context)
+            self._meter = Meter(self._route.dialect, context=self._context)
             self._meter.facts.record_model(self._model)
             happenings.append(Opened(self._turns, RequestFacts(model=self._model, streamed=True)))
-        self._meter.feed_message(message)
+        self._meter.read_message(message)
         is_alone = bool(happenings) and "serverContent" not in body and "toolCall" not in body
         if is_alone:
             self._meter.facts.ended = True

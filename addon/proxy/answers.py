@@ -17,12 +17,14 @@ from collections.abc import Callable
 
 from mitmproxy import http
 
-from addon.metering import exchange as metering
+from addon.metering.exchange import is_stream, may_refuse
 from addon.metering.requests.messages import Response
 from addon.metering.tap import Tap
+from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows
 from addon.proxy.host.chunk_run import ChunkRun, chunks_of
-from addon.proxy.running import Live, Running, StreamCallable
+from addon.proxy.live import Live, StreamCallable
+from addon.proxy.recording import Recording
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
 """Without the patch of mitmproxy's stream: a plain answer up to here is held until its reading is
@@ -31,39 +33,42 @@ NOT_HELD = "its end may have reached the client before it was on disk"
 """What the row of such an answer says."""
 
 
-def begin(running: Running, live: Live, response: http.Response) -> None:
+def begin(recording: Recording, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have arrived; `response.stream` is True before."""
     values = flows.response_of(response)
-    length = _length_of(values) if running.settings.commit_before_end else 0
-    is_plain = not metering.is_stream(values) and not live.exchange.opened.streamed
-    is_buffered = is_plain and running.bodies.are_wanted
+    headers = values.headers
+    can_hold_end = recording.process.can_hold_end
+    length = 0
+    if recording.settings.commit_before_end:
+        text = headers.get("content-length", "")
+        length = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    is_plain = not is_stream(values)
     if (
-        is_buffered
-        or metering.may_refuse(values, injected=live.original is not None)
+        (is_plain and not live.opened.streamed and recording.bodies.are_wanted)
+        or may_refuse(values, injected=live.original is not None)
         or (
             0 < length <= HELD_BODY_BYTES_MAX
-            and not running.can_hold_end
-            and not metering.is_stream(values)
-            and (live.exchange.is_confirmed or live.exchange.route.host_is_known)
+            and not can_hold_end
+            and is_plain
+            and (live.is_confirmed or live.route.host_is_known)
         )
     ):
         response.stream = False
-    tap = _tap(running, live, values, may_edit=bool(response.stream))
+    tap, stream = _tap(recording, live, values, may_edit=bool(response.stream))
     live.held_length = 0 if tap.edits else length
     if not response.stream:
         # mitmproxy streams it all the same where it is larger than `stream_large_bodies`.
-        live.stream = tap.callable
         return
-    if live.held_length and not running.can_hold_end:
-        live.exchange.troubles.add(NOT_HELD)
-    if tap.edits and "content-length" in values.headers:
+    if live.held_length and not can_hold_end:
+        live.troubles.add(NOT_HELD)
+    if tap.edits and "content-length" in headers:
         del response.headers["content-length"]
         if live.flow.request.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
     if tap.decodes:
         # Upstream compressed although identity was requested; the client gets identity.
         del response.headers["content-encoding"]
-    live.stream = response.stream = _run_by_run(tap) if tap.edits else tap.callable
+    response.stream = stream
 
 
 def restore(live: Live, response: http.Response) -> None:
@@ -81,8 +86,7 @@ def is_cut_short(live: Live) -> bool:
     Upstream compressed a stream that is edited, and its bytes cannot be decoded to the end. The
     headers told the client identity, so the rest cannot be sent as it arrived.
     """
-    tap = live.exchange.tap
-    return tap is not None and tap.is_cut_short
+    return live.tap is not None and live.tap.is_cut_short
 
 
 def ends_by_closing(response: http.Response) -> bool:
@@ -96,11 +100,10 @@ def ends_by_closing(response: http.Response) -> bool:
 
 def note_if_unread(live: Live, response: http.Response) -> None:
     """Note on the row if another addon removed the tap from the stream."""
-    tap = live.exchange.tap
-    if tap is None or live.stream is None or response.stream is live.stream:
+    if live.tap is None or live.stream is None or response.stream is live.stream:
         return
-    if response.stream and not tap.received_bytes:
-        live.exchange.troubles.add_failure(
+    if response.stream and not live.tap.has_begun:
+        live.troubles.add_failure(
             StreamReplacedError(), "another script set flow.response.stream; nothing was read"
         )
 
@@ -109,17 +112,17 @@ class StreamReplacedError(Exception):
     """The callable of another addon replaced the tap and does not call it."""
 
 
-def read_whole(running: Running, live: Live, response: http.Response) -> None:
+def read_whole(recording: Recording, live: Live, response: http.Response) -> None:
     """Meter an answer that mitmproxy held until it was complete, or that was saved."""
-    tap = live.exchange.tap or _tap(running, live, flows.response_of(response), may_edit=False)
-    body = flows.answer_of(live.flow)
-    if not body:
+    tap, stream = live.tap, live.stream
+    if tap is None or stream is None:
+        tap, stream = _tap(recording, live, flows.response_of(response), may_edit=False)
+    if not (body := flows.answer_of(live.flow)):
         return
-    passed = tap.callable(body)
+    passed = stream(body)
     if tap.edits:
         # An addon behind this one asked for the whole body after the tap was set to edit it.
-        end = tap.callable(b"")
-        response.content = _joined(passed) + _joined(end)
+        response.content = b"".join([*_as_list(passed), *_as_list(stream(b""))])
 
 
 def release(live: Live, response: http.Response) -> None:
@@ -131,51 +134,59 @@ def release(live: Live, response: http.Response) -> None:
     """
     if live.stream is not None and response.stream is live.stream:
         response.stream = True
-    live.stream = live.exchange.tap = None
+    live.stream = live.tap = live.on_confirmed = None  # the last refers to the exchange
 
 
-def _run_by_run(tap: Tap) -> StreamCallable:
+def _tap(
+    recording: Recording, live: Live, response: Response, *, may_edit: bool
+) -> tuple[Tap, StreamCallable]:
+    live.capture = capturing.begin(recording.captures, live)
+    # A fetched result is settled at once or not at all, because it may be booked already.
+    live.on_confirmed = lambda: recording.ledger.open(live.opened)
+    tap = live.answer(response, edits=may_edit, clock=time.time)
+    stream = _run_by_run(tap.callable) if tap.edits else tap.callable
+    listeners: list[Callable[[bytes], None]] = []
+    if live.capture is not None:
+        listeners.append(live.capture.add)
+    if recording.notes is not None:
+        listeners.append(recording.notes.listener(live.flow))
+    if listeners:
+        stream = _heard(stream, listeners, live.troubles)
+    live.stream = stream
+    return tap, stream
+
+
+def _run_by_run(into: StreamCallable) -> StreamCallable:
     """What is taken out of a run of chunks is taken out of each; the others stay as they were."""
-    into = tap.callable
 
     def edit(data: bytes) -> bytes | list[bytes]:
         if type(data) is not ChunkRun:
             return into(data)
-        kept = tap.edit_run(data, data.chunks)
+        kept = [piece for chunk in data.chunks for piece in _as_list(into(chunk))]
         return ChunkRun.of(kept) if kept else []
 
     return edit
 
 
-def _joined(passed: bytes | list[bytes]) -> bytes:
-    return passed if isinstance(passed, bytes) else b"".join(passed)
+def _heard(
+    into: StreamCallable, listeners: list[Callable[[bytes], None]], troubles: Troubles
+) -> StreamCallable:
+    """Each chunk goes to these, too."""
+
+    def hear(data: bytes) -> bytes | list[bytes]:
+        try:
+            for chunk in chunks_of(data) if data else ():
+                for listener in listeners:
+                    listener(chunk)
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
+            listeners.clear()
+            troubles.add_failure(failure, "this exchange is not captured")
+        return into(data)
+
+    return hear
 
 
-def _length_of(response: Response) -> int:
-    length = response.headers.get("content-length", "")
-    return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
-
-
-def _by_chunk(listener: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Record the time and the length of each chunk in the capture."""
-
-    def listen(data: bytes) -> None:
-        for chunk in chunks_of(data):
-            listener(chunk)
-
-    return listen
-
-
-def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) -> Tap:
-    live.capture = capturing.begin(running, live)
-    listener: Callable[[bytes], None] | None = (
-        _by_chunk(live.capture.add) if live.capture is not None else None
-    )
-    if running.notes is not None:
-        listener = running.notes.listener(live.flow, listener)
-    exchange = live.exchange
-    # A fetched result is settled at once or not at all, because it may be booked already.
-    opens = None if exchange.route.is_fetch else lambda: running.ledger.open(exchange.opened)
-    return exchange.answer(
-        response, edits=may_edit, clock=time.time, capture=listener, on_confirmed=opens
-    )
+def _as_list(passed: bytes | list[bytes]) -> list[bytes]:
+    if isinstance(passed, list):
+        return passed
+    return [passed] if passed else []

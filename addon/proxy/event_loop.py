@@ -17,7 +17,6 @@ from typing import Any, cast
 from mitmproxy import http
 
 from addon.metering.answers.backlog import TURN_SECONDS
-from addon.metering.troubles import Troubles
 from ledger.store.writing.jobs import Receipt
 from ledger.text.figures import seconds_text
 
@@ -56,18 +55,10 @@ def guarded[F: Callable[..., Any]](method: F) -> F:
     return cast("F", guard)
 
 
-async def in_turns[T](steps: Generator[None, None, T], troubles: Troubles) -> T | None:
-    """What the steps come to; None where one of them raises, which is noted in `troubles`."""
+async def in_turns(steps: Generator[None]) -> None:
+    """Take the steps, with turns of other connections between them."""
     turn_ends = time.monotonic() + TURN_SECONDS
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
-            troubles.add_failure(failure, "it is not read")
-            return None
+    for _ in steps:
         if time.monotonic() >= turn_ends:
             await asyncio.sleep(0)
             turn_ends = time.monotonic() + TURN_SECONDS

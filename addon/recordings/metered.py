@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from addon.dialects.billing import SENT_KEY
 from addon.dialects.counts import HEADER_PREFIX
 from addon.framing import json_values
-from addon.metering.exchange import MeteredExchange, may_refuse
-from addon.metering.opening import RunRules, Upstream, open_exchange
+from addon.framing.long_json import without_pauses
+from addon.metering.exchange import MeteredExchange, exchange_of, may_refuse
+from addon.metering.opening import RunRules, Upstream
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import (
     TRANSPORT,
@@ -34,7 +35,6 @@ from addon.metering.requests.messages import (
 )
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
-from addon.metering.troubles import Troubles
 from addon.recordings.formats.recorded import Recorded
 from addon.usage_opt_in import asking
 from ledger.model.door import admitted
@@ -129,14 +129,10 @@ def _opened(
         body=recorded_body(item.request_body if body is None else body, item.method),
         began_at=item.opened_at,
     )
-    return open_exchange(
-        request,
-        rules,
-        exchange_id=item.id,
-        source=Source.REPLAY,
-        troubles=Troubles(),
-        is_llm=is_llm,
-    )
+    exchange = exchange_of(request, rules, exchange_id=item.id, source=Source.REPLAY, is_llm=is_llm)
+    if exchange is not None:
+        without_pauses(exchange.read_request(request))
+    return exchange
 
 
 def _with_booked_counts(item: Recorded, usage_json: str | None) -> Recorded:
@@ -165,11 +161,11 @@ def _read_answer(
     # An error answer that was buffered completely was not edited.
     edits = edits and not may_refuse(response, injected=edits)
     # The body is read at once: its times come from the recording or are unknown.
-    tap = exchange.answer(response, edits=edits, clock=lambda: 0.0)
+    passes = exchange.answer(response, edits=edits, clock=lambda: 0.0).callable
     for at in range(0, len(item.response_body), PIECE_BYTES):
-        tap.callable(item.response_body[at : at + PIECE_BYTES])
+        passes(item.response_body[at : at + PIECE_BYTES])
     if reached_end:
-        tap.callable(b"")
+        passes(b"")
 
 
 def _settled(item: Recorded, exchange: MeteredExchange, end: End, cause: str | None) -> Settled:

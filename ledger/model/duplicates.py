@@ -3,6 +3,7 @@
 The database decides which rows are duplicates (`store/schema/links.py`).
 """
 
+import contextlib
 import hashlib
 from collections.abc import Generator
 from typing import Any
@@ -35,28 +36,30 @@ def content_digest(
 ) -> str | None:
     """A digest that distinguishes responses with the same id; None if there are too few facts.
 
-    Nearly all responses share their model and finish reason with others.
+    Nearly all responses share their model and finish reason with others. Of the usage object the
+    order of the keys and nulls do not count: a response that is fetched again has the same figures.
     """
     if created is None and usage_json is None:
         return None
-    parts = (response_model, created, finish_reason, _figures_in(usage_json))
-    text = "\0".join("" if part is None else f"={part}" for part in parts)
+    figures = usage_json
+    if usage_json is not None:
+        # A number that no JSON library takes, or depth: as it is written.
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            usage = _without_nulls(orjson.loads(usage_json))
+            figures = orjson.dumps(usage, option=orjson.OPT_SORT_KEYS).decode()
+    parts = (response_model, created, finish_reason, figures)
+    text = "\0".join(["" if part is None else f"={part}" for part in parts])
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def _figures_in(usage_json: str | None) -> str | None:
-    """The usage object with its keys in order and without nulls: a response that is fetched again
-    has the same figures, in any order of their keys."""
-    if usage_json is None:
-        return None
-    try:
-        figures = _without_nulls(orjson.loads(usage_json))
-        return orjson.dumps(figures, option=orjson.OPT_SORT_KEYS).decode()
-    except (TypeError, ValueError, RecursionError):  # a number that no JSON library takes, or depth
-        return usage_json
-
-
 def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+    """The value without members that are null."""
+    if type(value) is dict:
+        return {
+            key: _without_nulls(one) if type(one) in (dict, list) else one
+            for key, one in value.items()
+            if one is not None
+        }
+    if type(value) is list:
+        return [_without_nulls(one) if type(one) in (dict, list) else one for one in value]
+    return value

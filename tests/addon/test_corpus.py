@@ -26,7 +26,7 @@ from addon.dialects.facts import AnswerContext, token_of
 from addon.metering.answers.meter import Meter
 from ledger.model import providers
 from ledger.model.usage import BESIDE, Usage
-from tests.addon.feeding import pieces
+from tests.addon.feeding import Answer, pieces
 from tests.conftest import Say
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -137,12 +137,12 @@ def expectations() -> dict[str, dict[str, Any]]:
 
 def metered(
     row: dict[str, Any], chunks: list[bytes] | None = None, encoding: str = ""
-) -> tuple[routes.Route, Meter]:
+) -> tuple[routes.Route, Answer]:
     request, response = row["request"], row["response"]
     url = urlsplit(request["url"])
     route = routes.match(request["method"], url.netloc, url.path) or routes.UNKNOWN
     headers = {name.lower(): value for name, value in response["headers"].items()}
-    meter = Meter(
+    meter = Answer(
         route.dialect,
         content_type=headers.get("content-type") or "",
         content_encoding=encoding,
@@ -159,12 +159,12 @@ def metered(
     return route, meter
 
 
-def picture(meter: Meter) -> tuple[Any, ...]:
+def picture(meter: Answer) -> tuple[Any, ...]:
     usage = meter.usage()
     return (meter.facts, usage, meter.usage_json, meter.frames, meter.estimated_output_tokens())
 
 
-def mismatches(row: dict[str, Any], meter: Meter) -> list[str]:
+def mismatches(row: dict[str, Any], meter: Answer) -> list[str]:
     expected = expectations()[row["name"]]
     if row["name"] in FREE_TEXTS:
         expected = {**expected, "usage": without_texts(expected["usage"])}
@@ -185,7 +185,7 @@ def mismatches(row: dict[str, Any], meter: Meter) -> list[str]:
     return wrong
 
 
-def usage_object(meter: Meter) -> dict[str, Any] | None:
+def usage_object(meter: Answer) -> dict[str, Any] | None:
     """The provider's own usage object."""
     if meter.usage_json is None:
         return None
@@ -311,18 +311,15 @@ def test_what_is_looked_through_reads_as_if_it_were_parsed(
         picture(metered(row, pieces(row["body"], range(0, len(row["body"]), 1_900)))[1])
         for row in rows
     ]
-    monkeypatch.setattr(Meter, "_is_ordinary", lambda _meter, _run: False)
-    monkeypatch.setattr(Meter, "_read_unlearned", _parse_all)
+    monkeypatch.setattr(Meter, "skips", lambda _meter, _run: False)
+    monkeypatch.setattr(Meter, "_read_marked", _parse_all)
     for row, seen in zip(rows, looked, strict=True):
         assert picture(metered(row)[1]) == seen, row["name"]
 
 
-def _parse_all(meter: Meter, run: bytes, _blocks: list[bytes] | None) -> None:
-    framing = meter._framing
-    assert framing is not None
-    meter._frames += framing.count(run)
-    meter._text.keep(run)
-    for block in framing.split(run):
+def _parse_all(meter: Meter, run: bytes, _frames: int, _blocks: list[bytes] | None) -> None:
+    assert meter.framing is not None
+    for block in meter.framing.split(run):
         meter._read_block(block)
 
 

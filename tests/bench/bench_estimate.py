@@ -16,7 +16,7 @@ import pytest
 from addon.framing.document import NDJSON
 from addon.framing.sse import SSE
 from addon.metering.answers.estimate import text_bytes_of
-from addon.metering.answers.meter import Meter
+from tests.addon.feeding import Answer
 from tests.addon.test_corpus import CORPUS, exchanges, expectations, metered
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -31,9 +31,9 @@ pytestmark = [
 ]
 
 
-def cut_after(row: dict[str, Any], meter: Meter, share: float) -> list[bytes]:
+def cut_after(row: dict[str, Any], meter: Answer, share: float) -> list[bytes]:
     """The blocks up to such a share of those with text; [] if there is none with any."""
-    framing = meter._framing
+    framing = meter.framing
     assert isinstance(framing, SSE | NDJSON)
     fresh = type(framing)()
     blocks = fresh.split(fresh.feed(row["body"]) + fresh.end())
@@ -49,7 +49,7 @@ def errors(share: float, *, reasoning: bool, tokens_min: int) -> Iterable[float]
         if not expected["streamed"] or (output or 0) < tokens_min or bool(hidden) != reasoning:
             continue
         _, whole = metered(row)
-        if not isinstance(whole._framing, SSE | NDJSON):
+        if not isinstance(whole.framing, SSE | NDJSON):
             continue
         blocks = cut_after(row, whole, share)
         estimated = metered(row, blocks)[1].estimated_output_tokens()

@@ -18,7 +18,6 @@ from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from addon.usage_opt_in.stripping import Stripper
 from tests.bench import upstream
 from tests.proxy.wires import WIRES
 
@@ -27,10 +26,10 @@ ROUNDS = 7
 
 
 def tap(dialect: str, content_type: str, *, edits: bool) -> Tap:
-    meter = Meter(DIALECTS[dialect], content_type=content_type)
     return Tap(
-        meter,
-        stripper=Stripper() if edits else None,
+        Meter(DIALECTS[dialect]),
+        content_type=content_type,
+        edits=edits,
         clock=time.time,
         troubles=Troubles(),
     )

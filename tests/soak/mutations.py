@@ -5,7 +5,6 @@ million times; `tests/soak/fuzz_bytes.py` lets a coverage-guided fuzzer choose t
 """
 
 import gzip
-import json
 import os
 import random
 import re
@@ -20,17 +19,14 @@ import zstandard
 
 from addon.dialects import routes
 from addon.dialects.request import read_request
-from addon.framing import json_values
+from addon.framing import json_values, long_json
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import NDJSON, Document, JsonArray
 from addon.framing.eventstream import EventStream
-from addon.framing.large_json import TOKENS_MAX, Shortener
 from addon.framing.sse import SSE
 from addon.metering.answers.decoding import FREE_BYTES, RATIO_MAX, Decoder
-from addon.metering.answers.meter import Meter
 from addon.usage_opt_in.asking import inject_usage_option, is_refusal
-from addon.usage_opt_in.stripping import Stripper
-from tests.addon.feeding import pieces
+from tests.addon.feeding import Answer, pieces
 from tests.addon.test_corpus import picture
 
 DATA = Path(__file__).parents[1] / "data"
@@ -114,10 +110,10 @@ def try_many(name: str, count: int, make: Callable[[random.Random], tuple[bytes,
 
 
 def check_framings(body: bytes, cuts: list[int]) -> None:
-    """No byte is lost, whatever the cuts; what shortens gives the same for small frames."""
+    """No byte is lost, whatever the cuts."""
     for make, name in ((SSE, "sse"), (NDJSON, "ndjson"), (JsonArray, "json_array"),
                        (EventStream, "eventstream"), (Document, "document")):  # fmt: skip
-        framing, other = make(), FRAMINGS[name](frozenset)
+        framing, other = make(), FRAMINGS[name]()
         given = b""
         for piece in pieces(body, cuts):
             run = framing.feed(piece)
@@ -136,12 +132,18 @@ def check_framings(body: bytes, cuts: list[int]) -> None:
 
 def check_stripping(body: bytes, cuts: list[int]) -> None:
     """What goes on and what was removed is what came, and the cuts mean nothing."""
-    whole, cut = Stripper(), Stripper()
-    expected = whole.feed(body) + whole.end()
-    given = b"".join(cut.feed(piece) for piece in pieces(body, cuts)) + cut.end()
-    assert given == expected
-    for stripper in (whole, cut):
-        assert len(given) + sum(map(len, stripper.removed)) == len(body)
+    given = []
+    for chunks in (pieces(body, cuts), [body] if body else []):
+        answer = Answer(routes.DIALECTS["openai.chat"], edits=True)
+        passed = [answer.feed(chunk) for chunk in (*chunks, b"")]
+        given.append(b"".join([b"".join(one) if isinstance(one, list) else one for one in passed]))
+        answer.end()
+        seen = answer.tap.passed()
+        assert seen.client_bytes is not None
+        assert seen.removed_bytes is not None
+        assert seen.client_bytes + seen.removed_bytes == len(body)
+        assert len(given[-1]) == seen.client_bytes
+    assert given[0] == given[1]
 
 
 def check_decoding(body: bytes, cuts: list[int], encoding: str) -> None:
@@ -156,56 +158,13 @@ def check_decoding(body: bytes, cuts: list[int], encoding: str) -> None:
     assert b"".join(given) == body
 
 
-def check_shortening(body: bytes, cuts: list[int], outer_tokens: int) -> None:
-    """A short object has the members of the long one, or the first of them; scalars are the same.
-
-    The cuts mean nothing while all of the tokens are outer ones.
-    """
-    members = _members_of(body)
-    everything, outer, begun = (
-        Shortener(),
-        Shortener(outer_tokens=TOKENS_MAX + 1),
-        Shortener(outer_tokens=TOKENS_MAX + 1 - outer_tokens),
-    )
-    for shortener in (everything, outer, begun):
-        for piece in pieces(body, cuts):
-            shortener.feed(piece)
-        if members is not None:
-            assert _members_of(shortener.peek()) == members
-    part = Shortener(outer_tokens=outer_tokens)
-    part.feed(body[: cuts[0]] if cuts else body)
-    if members is not None and (kept := part.outer_members()):
-        found = _members_of(kept)
-        assert found is not None
-        assert found == members[: len(found)]
-    if members is not None:
-        whole = Shortener(outer_tokens=TOKENS_MAX + 1)
-        whole.feed(body)
-        # Blanks before a colon are kept, unless a cut is near them.
-        assert _everything_in(whole.peek()) == _everything_in(outer.peek())
-
-
-def _everything_in(body: bytes) -> object:
-    """A JSON value with its objects as lists of pairs, since a key may stand in one twice."""
-    return json.loads(body, object_pairs_hook=list)
-
-
-def _members_of(body: bytes) -> list[tuple[str, object]] | None:
-    """The keys of a JSON object with their short scalars; None if it is none."""
-    try:
-        found = json.loads(body, object_pairs_hook=_Members)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, _Members):
-        return None
-    return [
-        (key[:300], repr(value)[:300] if isinstance(value, str | int | float | None) else "...")
-        for key, value in found
-    ]
-
-
-class _Members(list[tuple[str, Any]]):
-    """The members of an object, duplicates included."""
+def check_long(body: bytes) -> None:
+    """What is read of long JSON is what a parser reads, as far as it is read."""
+    keys = frozenset(["usage", "id", "model", "choices", "message", "content", "data"])
+    found = long_json.read(body, keys)
+    value = json_values.loads(body)
+    if found and value is not None and len(body) <= long_json.LONG_BYTES:
+        assert json_values.dumps(found) == json_values.dumps(value)
 
 
 def check_requests(body: bytes, dialect: str) -> None:
@@ -241,7 +200,7 @@ def check_metering(body: bytes, cuts: list[int], dialect: str, content_type: str
     """
 
     def read(chunks: list[bytes]) -> tuple[Any, ...]:
-        meter = Meter(routes.DIALECTS[dialect], content_type=content_type)
+        meter = Answer(routes.DIALECTS[dialect], content_type=content_type)
         for chunk in chunks:
             meter.feed(chunk)
         meter.end()
@@ -259,7 +218,7 @@ def check_all(rng: random.Random, body: bytes) -> None:
     dialect = rng.choice(DIALECTS)
     check_framings(body, cuts)
     check_stripping(body, cuts)
-    check_shortening(body, cuts, rng.randrange(200))
+    check_long(body)
     check_requests(body, dialect)
     check_metering(body, cuts, dialect, rng.choice(CONTENT_TYPES))
     if rng.random() < 0.2:

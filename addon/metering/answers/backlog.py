@@ -6,8 +6,6 @@ do not wait.
 
 from collections.abc import Callable, Iterator
 
-from addon.metering.answers.meter import Meter
-
 TURN_SECONDS = 0.001
 """How long the meter reads a longer or encoded body before it yields to the event loop. A small
 request of another client takes a dozen turns of the loop."""
@@ -23,27 +21,26 @@ RUN_BYTES = 48
 
 
 class Backlog:
-    """Runs of bytes, in their order. `clock` returns seconds."""
+    """Runs of bytes, in their order."""
 
-    __slots__ = ("_clock", "_meter", "_rest_until", "_runs", "_steps", "is_empty", "size_bytes")
+    __slots__ = ("_clock", "_rest_until", "_running", "_runs", "_steps", "size_bytes")
 
-    def __init__(self, meter: Meter, clock: Callable[[], float]) -> None:
-        self._meter = meter
+    def __init__(
+        self, steps: Callable[[bytes], Iterator[None]], clock: Callable[[], float]
+    ) -> None:
+        """`steps`: reads a run, with pauses. `clock` returns seconds."""
+        self._steps = steps
         self._clock = clock
         self._runs: list[bytes] = []
-        """Not a deque: an empty one takes 760 bytes, and this is nearly always empty."""
         self.size_bytes = 0
-        """What the runs that the meter has not begun take in memory."""
+        """What the runs that are not begun take in memory."""
         self._rest_until = 0.0
         """When to read next, while chunks arrive."""
-        self._steps: Iterator[None] | None = None
-        """The meter's remaining steps on the run that it has begun."""
-        self.is_empty = True
-        """The meter has read everything."""
+        self._running: Iterator[None] | None = None
+        """The remaining steps of the run that is begun."""
 
     def add(self, run: bytes) -> bool:
         """Add bytes; False if the backlog is now too large."""
-        self.is_empty = False
         self.size_bytes += len(run)
         if self._runs and len(self._runs[-1]) + len(run) <= JOINED_BYTES_MAX:
             self._runs[-1] += run
@@ -52,39 +49,32 @@ class Backlog:
             self.size_bytes += RUN_BYTES
         return self.size_bytes <= BACKLOG_BYTES_MAX
 
-    def read_beside_chunks(self) -> None:
-        """Read for a turn, unless the last turn is too recent."""
+    def read_beside_chunks(self) -> bool:
+        """Read for a turn, unless the last turn is too recent; whether any is left."""
         now = self._clock()
         if 0 < self._rest_until - now <= REST_SECONDS:
-            return
-        self._read(now + TURN_SECONDS)
-        if not self.is_empty:
-            self._rest_until = self._clock() + REST_SECONDS
+            return True
+        is_left = self._read(now + TURN_SECONDS)
+        self._rest_until = self._clock() + REST_SECONDS
+        return is_left
 
-    def read_turn(self) -> None:
-        """Read for one turn of the event loop."""
-        self._read(self._clock() + TURN_SECONDS)
+    def read_turn(self) -> bool:
+        """Read for one turn of the event loop; whether any is left."""
+        return self._read(self._clock() + TURN_SECONDS)
 
     def read_all(self) -> None:
         """Read everything."""
         self._read(None)
 
-    def drop(self) -> None:
-        """Leave the rest unread."""
-        self._runs.clear()
-        self.size_bytes = 0
-        self._steps = None
-        self.is_empty = True
-
-    def _read(self, deadline: float | None) -> None:
-        """Read until the deadline; without one, everything."""
-        while self._steps is not None or self._runs:
-            if self._steps is None:
+    def _read(self, deadline: float | None) -> bool:
+        """Read until the deadline; without one, everything. Whether any is left."""
+        while self._running is not None or self._runs:
+            if self._running is None:
                 run = self._runs.pop(0)
                 self.size_bytes -= len(run) + RUN_BYTES
-                self._steps = self._meter.steps(run)
-            for _ in self._steps:
+                self._running = self._steps(run)
+            for _ in self._running:
                 if deadline is not None and self._clock() >= deadline:
-                    return
-            self._steps = None
-        self.is_empty = True
+                    return True
+            self._running = None
+        return False

@@ -71,13 +71,11 @@ class FlowNotes:
 
     # Bodies, on the event loop
 
-    def listener(self, live: http.HTTPFlow, then: Listener | None) -> Listener:
-        """A callable for each chunk of an answer, which also calls `then`."""
+    def listener(self, live: http.HTTPFlow) -> Listener:
+        """A callable for each chunk of an answer."""
         body = self._bodies.setdefault(live.id, bytearray())
 
         def listen(chunk: bytes) -> None:
-            if then is not None:
-                then(chunk)
             room = BODY_BYTES_MAX - len(body)
             if room > 0:
                 body.extend(chunk[:room])

@@ -204,7 +204,7 @@ class WorkerAddon:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _report(self) -> WorkerReport:
-        running = self._recorder.running_state
+        running = self._recorder.recording
         if running is None:
             return WorkerReport(monotonic=time.monotonic())
         running.ledger.refresh_lessons()

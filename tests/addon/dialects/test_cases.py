@@ -30,12 +30,11 @@ from addon.dialects.facts import AnswerContext
 from addon.dialects.fetched import BATCH
 from addon.dialects.request import read_request
 from addon.dialects.transcript import transcript_of
-from addon.framing import document, frame, large_json, sse
-from addon.metering.answers.meter import Meter
+from addon.framing import document, long_json
 from ledger.model import providers
 from ledger.model.usage import NO_USAGE, Usage
 from ledger.pricing.rules import published
-from tests.addon.feeding import cuts_of, pieces
+from tests.addon.feeding import Answer, cuts_of, pieces
 from tests.addon.framing.test_eventstream import header, message
 
 DATA = Path(__file__).parents[2] / "data"
@@ -78,9 +77,9 @@ def encoded(lines: bytes) -> bytes:
     return body
 
 
-def metered(case: Path, chunks: list[bytes]) -> Meter:
+def metered(case: Path, chunks: list[bytes]) -> Answer:
     route, request, expected, content_type, _ = load(case)
-    meter = Meter(
+    meter = Answer(
         route.dialect,
         content_type=expected.get("content_type", content_type),
         context=AnswerContext(
@@ -97,7 +96,7 @@ def metered(case: Path, chunks: list[bytes]) -> Meter:
     return meter
 
 
-def picture(meter: Meter) -> tuple[Any, ...]:
+def picture(meter: Answer) -> tuple[Any, ...]:
     """All that a meter says."""
     usage = meter.usage()
     said = (meter.facts, usage, meter.usage_json, meter.frames, meter.trouble)
@@ -125,7 +124,7 @@ def test_the_case_reads_as_worked_out_by_hand(case: Path) -> None:
         assert meter.frames == expected["frames"]
 
 
-def fact_of(meter: Meter, name: str) -> Any:
+def fact_of(meter: Answer, name: str) -> Any:
     """One fact. `failed` and `error_…` are of its error."""
     facts = meter.facts
     if name == "unknown_keys":
@@ -204,8 +203,12 @@ def padded_body(body: bytes, suffix: str, count: int) -> bytes:
     return b"".join(lines)
 
 
-TEXT_CASES = [case for case in CASES if not any(case.glob("response.messages"))]
-"""A message of an event stream is parsed whole."""
+TEXT_CASES = [
+    case
+    for case in CASES
+    if not any(case.glob("response.messages")) and b"NaN" not in load(case)[-1]
+]
+"""A message of an event stream is parsed whole; of long JSON with NaN only the ends are read."""
 KEYS_OF_FACTS = ("response_id", "response_model", "finish_reason", "error_type", "ended", "usage")
 
 
@@ -215,9 +218,8 @@ def test_figures_are_read_among_any_number_of_other_keys(
 ) -> None:
     (response,) = case.glob("response.*")
     body, expected = load(case)[-1], load(case)[2]
-    monkeypatch.setattr(large_json, "MEMBERS_MAX", 40)
-    for module in (frame, sse, document):
-        monkeypatch.setattr(module, "LARGE_BYTES", 500)
+    for module in (long_json, document):
+        monkeypatch.setattr(module, "LONG_BYTES", 500)
     for unit in expected.get("unknown_units", ()):
         del expected["tool_units"][unit]  # of so many keys, only the known ones are read
     long = padded_body(body, response.suffix, 100)
@@ -313,7 +315,7 @@ def usages_of(case: Any) -> frozenset[str]:
 WITH_USAGE = [case for case in CASES if usages_of(case)]
 
 
-def with_more(case: Any, more: dict[str, Any]) -> Meter:
+def with_more(case: Any, more: dict[str, Any]) -> Answer:
     """The case with more members in its usage objects, read by the meter."""
     frames = parsed(case)
     for _, value in frames:
@@ -334,7 +336,7 @@ def body_of(case: Any, frames: list[tuple[str, Any]]) -> bytes:
     return encoded(body) if load(case)[3].endswith("eventstream") else body
 
 
-def units_of(meter: Meter) -> str:
+def units_of(meter: Answer) -> str:
     usage = meter.usage()
     every = [usage, *(one.usage for one in usage.further)]
     return " ".join(name for each in every for name in each.tool_units)

@@ -14,10 +14,10 @@ from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
 from addon.dialects.openai import chat as openai_chat
-from addon.metering.answers.meter import Meter
 from ledger.model import providers
 from ledger.model.providers import PROVIDERS, Provider, ProviderTable
 from ledger.model.usage import Usage
+from tests.addon.feeding import Answer
 
 # addon/dialects/lumen.py: from here …
 
@@ -56,7 +56,7 @@ def test_a_new_wire_format_is_one_file_and_one_row() -> None:
     table = routes.RouteTable([*routes.ROWS, ROW])
     route = table.match("POST", "api.lumen.example", "/any/prefix/speak")
     assert route is not None
-    meter = Meter(route.dialect, content_type="text/event-stream")
+    meter = Answer(route.dialect, content_type="text/event-stream")
     for n in range(300):
         meter.feed(
             b"data: " + json.dumps({"call": "c-1", "say": f"word{n % 10} "}).encode() + b"\n\n"

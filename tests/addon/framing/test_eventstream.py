@@ -126,9 +126,9 @@ def test_what_is_held_is_what_is_in_memory() -> None:
     framing = EventStream()
     whole = event("chunk", b"{}")
     assert framing.feed(whole + whole[:20]) == whole
-    assert framing.kept_bytes == 20
+    assert framing.held_bytes == 20
     framing.feed(whole[20:])
-    assert framing.kept_bytes == 0
+    assert framing.held_bytes == 0
 
 
 def test_beginnings_are_told_by_their_checksum() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from addon.metering.exchange import MeteredExchange
-from addon.metering.opening import RunRules, open_exchange
+from addon.framing.long_json import without_pauses
+from addon.metering.exchange import Event, MeteredExchange, exchange_of
+from addon.metering.opening import RunRules
 from addon.metering.requests.messages import Body, Request, Response
 from addon.metering.session import MeteredSession
 from addon.metering.tap import Tap
-from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 
 BODY = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'
@@ -32,12 +32,14 @@ def maybe_opened(
     rules: RunRules = RULES,
     *,
     source: Source = Source.LIVE,
-    troubles: Troubles | None = None,
     **more: Any,
 ) -> MeteredExchange | None:
     """None: it is no exchange."""
-    noted = Troubles() if troubles is None else troubles
-    return open_exchange(request, rules, exchange_id="e", source=source, troubles=noted, **more)
+    exchange = exchange_of(request, rules, exchange_id="e", source=source, **more)
+    if exchange is not None:
+        without_pauses(exchange.read_request(request))
+        exchange.moves(Event.SENT)
+    return exchange
 
 
 def opened(request: Request = REQUEST, rules: RunRules = RULES, **more: Any) -> MeteredExchange:

@@ -10,11 +10,22 @@ from msgspec import structs
 
 from addon.dialects.facts import AnswerError, Ending, Facts
 from addon.dialects.routes import DIALECTS
+from addon.framing.long_json import without_pauses
 from addon.metering import exchange as exchange_module
+from addon.metering import opening
 from addon.metering.answers.meter import Meter
-from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
+from addon.metering.exchange import (
+    TRANSITIONS,
+    Event,
+    MeteredExchange,
+    is_stream,
+    may_refuse,
+)
+from addon.metering.exchange import (
+    State as Phase,
+)
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
-from addon.metering.settlement import Settled, outcome_of, result_of
+from addon.metering.settlement import outcome_of, result_of
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
@@ -68,16 +79,14 @@ def test_a_refused_question_is_reverted():
     assert (exchange.opened.usage_injected, exchange.opened.resent) == (False, True)
 
 
-def test_everything_that_went_wrong_is_on_the_row():
-    """Of the hooks, of the last steps, and in their order."""
+def test_everything_that_went_wrong_is_on_the_row(monkeypatch: pytest.MonkeyPatch):
+    """Of the hooks, of the last steps, and in their order. What fails beside the figures costs
+    none of them."""
     exchange = opened()
     passed(exchange)
     exchange.troubles.add("first")
-
-    def fail(_: Settled) -> Settled:
-        raise ZeroDivisionError
-
-    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW, finish=fail)
+    monkeypatch.setattr(exchange_module, "limits_of", lambda *_, **__: 1 / 0)
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert settled.degraded is not None
     assert settled.degraded.startswith("first; ZeroDivisionError in ")
     assert reading.usage.output_tokens == 2
@@ -140,9 +149,10 @@ def test_which_answers_are_streams_and_which_may_refuse():
 def test_a_request_body_is_decoded_within_a_bound(
     encoding: str, body: bytes, kept: Body, said: str | None, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(exchange_module, "REQUEST_BYTES_MAX", 1_000)
+    monkeypatch.setattr(opening, "REQUEST_BYTES_MAX", 1_000)
     troubles = Troubles()
-    assert exchange_module.decoded_body(Body(body), encoding, troubles) == kept
+    steps = opening.decoded_body_in_steps(Body(body), encoding, troubles)
+    assert without_pauses(steps) == kept
     assert (said or "None") in str(troubles.text)
 
 
@@ -156,29 +166,7 @@ def of_request(body: bytes, encoding: str) -> MeteredExchange:
     return opened(structs.replace(REQUEST, body=Body(body), headers=headers))
 
 
-@pytest.mark.parametrize(
-    ("body", "encoding", "is_kept"),
-    [
-        pytest.param(PROMPT, "", True, id="plain"),
-        pytest.param(PROMPT, "Identity", True, id="identity"),
-        pytest.param(gzip.compress(PROMPT[:-100]), "gzip", True, id="short"),
-        pytest.param(gzip.compress(PROMPT), "gzip", False, id="long"),
-        pytest.param(gzip.compress(PROMPT * 3), "gzip", False, id="too long"),
-        pytest.param(b"no gzip", "gzip", False, id="broken"),
-        pytest.param(b"", "gzip", True, id="empty"),
-    ],
-)
-def test_a_long_encoded_body_is_decoded_once(
-    body: bytes, encoding: str, is_kept: bool, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", len(PROMPT) - 1)
-    monkeypatch.setattr(exchange_module, "REQUEST_BYTES_MAX", 2 * len(PROMPT))
-    exchange = of_request(body, encoding)
-    assert exchange.request_body().is_whole is is_kept
-
-
-def test_the_input_of_a_long_encoded_request_is_estimated(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", 100)
+def test_the_input_of_an_encoded_request_is_estimated():
     plain, encoded = of_request(PROMPT, ""), of_request(gzip.compress(PROMPT), "gzip")
     for exchange in (plain, encoded):
         exchange.answer(SSE, edits=False, clock=lambda: 0.0).callable(STREAM[:70])
@@ -232,7 +220,7 @@ def test_how_it_is_billed_is_told_by_request_answer_and_operator():
     assert billed(key, {}, lambda _: Billing.FREE) is Billing.FREE
     assert billed(key, {}, lambda _: None) is Billing.METERED
     assert billed(key, spent, lambda _: Billing.PLAN) is Billing.METERED
-    assert billed(key, {}, lambda _: 1 / 0) is Billing.METERED
+    assert billed(key, {}, lambda _: 1 / 0) is None
 
 
 def test_a_recorded_answer_is_read_whole():
@@ -300,7 +288,7 @@ def settled(body: bytes | None, end: End):
         opened_row("flow-1", at=NOW, streamed=True),
         end=end,
         status=200,
-        meter=metered(DIALECTS["openai.chat"], body) if body is not None else None,
+        meter=metered(DIALECTS["openai.chat"], body).tap.meter if body is not None else None,
         estimate_input=lambda: 11,
         now=NOW,
     )
@@ -374,3 +362,30 @@ def test_a_document_is_complete_only_if_it_is_whole(kept: int):
     meter = metered(DIALECTS["openai.chat"], DOCUMENT[:kept], JSON)
     found = outcome_of(End.FINISHED, meter.facts, status=200, streamed=False)
     assert (found is Outcome.COMPLETE) is (kept == len(DOCUMENT))
+
+
+def test_the_states_of_an_exchange_and_what_moves_it():
+    """Every event in every state: what is not in the table changes nothing."""
+    for state in Phase:
+        for event in Event:
+            exchange = opened()
+            exchange.state = state
+            follows = TRANSITIONS[state].get(event)
+            assert exchange.moves(event) is (follows is not None)
+            assert exchange.state is (follows or state)
+    reached = {follows for moves in TRANSITIONS.values() for follows in moves.values()}
+    assert reached | {Phase.OPENING} == set(Phase)
+
+
+def test_what_could_not_be_read_is_not_cut():
+    """An unknown encoding, a damaged document: the body came to its end."""
+    for headers, body in (
+        ({"content-encoding": "unheard-of"}, STREAM),
+        ({"content-type": "application/json"}, b'{"id":"c1","choices":[],x}'),
+    ):
+        exchange = opened()
+        response = Response(status=200, headers={"content-type": "text/event-stream"} | headers)
+        exchange.answer(response, edits=False, clock=lambda: 0.0).callable(body)
+        settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
+        assert settled.outcome is Outcome.COMPLETE
+        assert settled.degraded is not None

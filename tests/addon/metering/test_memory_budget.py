@@ -2,19 +2,17 @@
 passed on; lengths and digests of what passed; one bounded list of what went wrong, and the guard that
 fills it."""
 
-import hashlib
 import logging
 
 import pytest
 import zstandard
 
 from addon.dialects.routes import DIALECTS
+from addon.metering.answers.decoding import decoder_of
 from addon.metering.answers.meter import Meter
-from addon.metering.digests import HASH_BYTES, Digests, hash_into
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, MemoryBudget, Share
 from addon.metering.tap import Tap
 from addon.metering.troubles import REASON_LENGTH_MAX, REASONS_MAX, Troubles
-from addon.usage_opt_in.stripping import Stripper
 from ledger.model.errors import named
 
 
@@ -22,9 +20,15 @@ def tap_with(
     budget: MemoryBudget, troubles: Troubles, *, edits: bool = True, encoding: str = ""
 ) -> Tap:
     """It edits a stream, or listens to a document."""
-    kind, stripper = ("text/event-stream", Stripper()) if edits else ("application/json", None)
-    meter = Meter(DIALECTS["openai.chat"], content_type=kind, content_encoding=encoding)
-    return Tap(meter, stripper=stripper, clock=lambda: 0.0, troubles=troubles, budget=budget)
+    return Tap(
+        Meter(DIALECTS["openai.chat"]),
+        content_type="text/event-stream" if edits else "application/json",
+        edits=edits,
+        clock=lambda: 0.0,
+        troubles=troubles,
+        decoder=decoder_of(encoding),
+        budget=budget,
+    )
 
 
 def test_an_ordinary_exchange_takes_nothing():
@@ -112,7 +116,8 @@ def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
         assert tap.callable(chunk) == chunk
         tap.read_some()
     assert tap.has_stopped
-    assert tap.meter.kept_bytes == 0
+    assert tap.meter.framing is not None
+    assert tap.meter.framing.held_bytes == 0
     assert "in memory" in (troubles.text or "")
     tap.end()
     assert tap.meter.usage().input_tokens is None
@@ -149,54 +154,6 @@ def test_what_is_taken_is_given_back():
     assert budget.left_bytes == 100
 
 
-def digest_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-@pytest.mark.parametrize("size", [0, 1, HASH_BYTES, HASH_BYTES + 1, 3 * HASH_BYTES])
-def test_bytes_hashed_in_pieces_have_the_digest_of_the_whole(size: int):
-    data = bytes(at % 251 for at in range(size))
-    digest = hashlib.sha256()
-    hash_into(digest, data)
-    assert digest.hexdigest() == digest_of(data)
-
-
-def test_an_answer_that_is_not_edited_has_one_digest():
-    digests = Digests(edits=False, decodes=False)
-    digests.add_upstream(b"one ")
-    digests.add_upstream(b"two")
-    assert digests.upstream_bytes == 7
-    assert digests.upstream == digest_of(b"one two")
-    assert digests.client is None
-    assert digests.removed is None
-
-
-def test_an_edited_answer_has_three_digests():
-    digests = Digests(edits=True, decodes=False)
-    digests.add_upstream(b"word usage word")
-    assert digests.removed is None
-    digests.add_edited(b"word", b" usage")
-    digests.add_edited(b" word", b"")
-    assert digests.removed_bytes == 6
-    assert digests.upstream == digest_of(b"word usage word")
-    assert digests.client == digest_of(b"word word")
-    assert digests.removed == digest_of(b" usage")
-
-
-def test_the_digest_of_a_decoded_answer_is_of_the_encoded_bytes():
-    digests = Digests(edits=True, decodes=True)
-    digests.add_wire(b"encoded")
-    digests.add_upstream(b"decoded text")
-    digests.add_edited(b"decoded text", b"")
-    assert (digests.wire_bytes, digests.upstream_bytes) == (7, 12)
-    assert digests.upstream == digest_of(b"encoded")
-    assert digests.client == digest_of(b"decoded text")
-
-
-def fail(secret: str) -> None:
-    raise ZeroDivisionError(secret)
-
-
 def test_nothing_wrong_is_none():
     troubles = Troubles()
     assert not troubles
@@ -220,14 +177,17 @@ def test_reasons_are_bounded():
     assert troubles.text.endswith("; 5 more")
 
 
-def test_an_attempt_gives_the_result_or_notes_and_logs_the_failure(
-    caplog: pytest.LogCaptureFixture,
-):
+def fail(secret: str) -> None:
+    raise ZeroDivisionError(secret)
+
+
+def test_a_failure_is_noted_and_logged_without_its_text(caplog: pytest.LogCaptureFixture):
     troubles = Troubles()
-    assert troubles.attempt(int, "7") == 7
-    assert troubles.text is None
     with caplog.at_level(logging.WARNING):
-        assert troubles.attempt(fail, "a secret prompt") is None
+        try:
+            fail("a secret prompt")
+        except ZeroDivisionError as failure:
+            troubles.add_failure(failure, "the traffic goes on")
     assert troubles.text is not None
     assert troubles.text.startswith("ZeroDivisionError in tests.addon.metering.test_memory_budget:")
     (record,) = caplog.records

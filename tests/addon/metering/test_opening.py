@@ -4,7 +4,6 @@ confirm what a path says."""
 import gzip
 import json
 import time
-from collections.abc import Generator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,10 +11,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from addon.metering.exchange import MeteredExchange, Readable, decoded_body
-from addon.metering.opening import RunRules, Upstream, is_read_in_steps, readable_in_steps
+from addon.framing.long_json import without_pauses
+from addon.metering.exchange import MeteredExchange
+from addon.metering.exchange import exchange_of as maybe_exchange
+from addon.metering.opening import (
+    RunRules,
+    Upstream,
+    decoded_body_in_steps,
+    is_read_in_steps,
+)
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request
 from addon.metering.troubles import Troubles
+from ledger.model.exchange import Source
 from tests.addon.metering.opened import BODY, REQUEST, RULES, maybe_opened, opened, tapped
 
 
@@ -63,14 +70,12 @@ def test_an_encoded_request_is_read():
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
     exchange = opened(structs.replace(REQUEST, headers=headers, body=Body(gzip.compress(BODY))))
     assert exchange.opened.request_model == "gpt-4o"
-    assert exchange.request_body() == Body(BODY)
 
 
 def test_a_broken_encoding_is_noted():
-    troubles = Troubles()
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
-    opened(structs.replace(REQUEST, headers=headers, body=Body(b"no gzip")), troubles=troubles)
-    assert (troubles.text or "").startswith("request: ")
+    exchange = opened(structs.replace(REQUEST, headers=headers, body=Body(b"no gzip")))
+    assert (exchange.troubles.text or "").startswith("request: ")
 
 
 def test_a_websocket_may_name_its_model_in_the_url():
@@ -93,8 +98,40 @@ def test_any_post_to_a_named_upstream_is_an_exchange():
     exchange = opened(request, rules)
     assert (exchange.route.dialect.name, exchange.opened.provider) == ("unknown", "aivene")
     assert exchange.is_confirmed
-    assert maybe_opened(structs.replace(request, method="GET"), rules) is None
+    without_body = structs.replace(request, method="GET", body=Body(b""))
+    assert maybe_opened(without_body, rules) is None
     assert maybe_opened(structs.replace(request, host="other.example"), rules) is None
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "QUERY", "DELETE", "BREW", "GET"])
+@pytest.mark.parametrize("upgrade", [{}, {"upgrade": "websocket"}], ids=["plain", "upgrade"])
+def test_what_it_is_shows_with_its_answer(method: str, upgrade: dict[str, str]) -> None:
+    """A3: a method or a header of the client takes no call out of the bill."""
+    rules = RunRules(node="n", upstreams=(Upstream(host="llm.example"),))
+    request = structs.replace(
+        REQUEST, host="llm.example", path="/generate-it", method=method, headers=upgrade
+    )
+    for kind, is_call in (
+        ("application/json", True),
+        ("text/event-stream", True),
+        ("text/html", False),
+    ):
+        exchange = opened(request, rules)
+        assert not exchange.is_confirmed
+        tapped(exchange, b"<p>" if kind == "text/html" else b'data: {"a":1}\n\n', kind)
+        assert exchange.is_confirmed is is_call
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "QUERY"])
+@pytest.mark.parametrize("host", ["api.openai.com", "llm.example", "app.example"])
+def test_a_call_with_an_upgrade_header_is_a_call(method: str, host: str) -> None:
+    rules = RunRules(node="n", upstreams=(Upstream(host="llm.example"),))
+    headers = {**REQUEST.headers, "upgrade": "websocket"}
+    exchange = opened(structs.replace(REQUEST, host=host, method=method, headers=headers), rules)
+    assert not exchange.is_handshake
+    assert exchange.is_confirmed
+    assert exchange.route.dialect.name == "openai.chat"
+    assert exchange.opened.request_model == "gpt-4o"
 
 
 MANY = b",".join(b'{"role":"user","content":"%d"}' % number for number in range(50_000))
@@ -111,19 +148,14 @@ LONG = b'{"messages":[' + MANY + b'],"model":"m"}'
 def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encoding: str) -> None:
     headers = {"content-encoding": encoding} if encoding else {}
     request = structs.replace(REQUEST, body=Body(body), headers=headers)
-    assert is_read_in_steps(request, RULES)
-    troubles = Troubles()
-    found: list[Readable] = []
-
-    def run() -> Generator[None, None, None]:
-        found.append((yield from readable_in_steps(request, troubles, RULES)))
-
-    assert len(list(run())) > 20
-    in_steps = opened(request, troubles=troubles, readable=found[0])
-    at_once = opened(request, troubles=troubles)
-    assert in_steps.opened == at_once.opened
-    assert in_steps.opened.request_model == "m"
-    assert troubles.text is None
+    assert is_read_in_steps(request)
+    rules = replace(RULES, keeps_segments=True)
+    exchange = maybe_exchange(request, rules, exchange_id="e", source=Source.LIVE)
+    assert exchange is not None
+    assert len(list(exchange.read_request(request))) > 5
+    assert exchange.opened == opened(request, rules).opened
+    assert exchange.opened.request_model == "m"
+    assert exchange.troubles.text is None
 
 
 def test_a_request_that_passed_in_part_has_no_digest() -> None:
@@ -134,18 +166,11 @@ def test_a_request_that_passed_in_part_has_no_digest() -> None:
     assert part.opened.request_model == whole.opened.request_model
 
 
-def test_what_was_not_read_of_a_request_is_noted() -> None:
+def test_the_model_is_found_among_many_members() -> None:
     many = ",".join(f'"{number}":"a text of some length"' for number in range(50_000))
     body = b'{"model":"m",' + many.encode() + b"}"
-    troubles = Troubles()
-    exchange = opened(structs.replace(REQUEST, body=Body(body)), troubles=troubles)
+    exchange = opened(structs.replace(REQUEST, body=Body(body)))
     assert exchange.opened.request_model == "m"
-    assert "a request with too many values" in (troubles.text or "")
-
-
-def test_what_is_no_call_is_not_read_in_steps():
-    request = structs.replace(REQUEST, path="/upload", body=Body(LONG))
-    assert not is_read_in_steps(request, RULES)
 
 
 def test_a_query_of_a_megabyte_is_searched_at_its_beginning():
@@ -158,7 +183,8 @@ def test_a_query_of_a_megabyte_is_searched_at_its_beginning():
 
 def test_a_body_of_empty_members_is_not_decoded_to_its_end():
     troubles = Troubles()
-    assert decoded_body(Body(gzip.compress(b"") * 100_000), "gzip", troubles) == NOT_KNOWN
+    steps = decoded_body_in_steps(Body(gzip.compress(b"") * 100_000), "gzip", troubles)
+    assert without_pauses(steps) == NOT_KNOWN
     assert "pieces" in (troubles.text or "")
 
 
@@ -354,10 +380,9 @@ def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
     rows: list[str] = []
     request = structs.replace(REQUEST, host="app.example", headers={}, body=Body(b"?"))
     exchange = opened(request, ANYWHERE)
+    exchange.on_confirmed = lambda: rows.append("row")
     frame = b'data: {"id":"c","choices":[{"delta":{"content":"x"}}]}\n\n'
-    tap = tapped(
-        exchange, frame * 200, "text/event-stream", on_confirmed=lambda: rows.append("row")
-    )
+    tap = tapped(exchange, frame * 200, "text/event-stream")
     assert rows == ["row"]
     tap.callable(frame * 200)
     assert rows == ["row"]

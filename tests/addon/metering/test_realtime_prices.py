@@ -42,26 +42,15 @@ def lines(
     units: dict[str, int] | None = None,
 ) -> dict[str, tuple[int, int | None]]:
     """Line -> quantity and amount in pico-USD."""
-    meter = Meter(
-        routes.DIALECTS[dialect],
-        content_type="",
-        context=AnswerContext(provider=provider),
-        request_units=units,
-    )
+    meter = Meter(routes.DIALECTS[dialect], context=AnswerContext(provider=provider))
     if message:
-        meter.feed_message(json.dumps(message).encode())
+        meter.read_message(json.dumps(message).encode())
     exchange, reading = result_of(
-        opened(
-            "x",
-            at=NOW,
-            origin=origin,
-            provider=provider,
-            dialect=dialect,
-            request_model=model,
-        ),
+        opened("x", at=NOW, origin=origin, provider=provider, dialect=dialect, request_model=model),
         end=End.FINISHED,
         status=200,
         meter=meter,
+        request_units=units or {},
         now=NOW,
     )
     charges = PriceBook().price(exchange, reading)

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import random
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects.routes import DIALECTS
+from addon.framing.sse import SSE
 from addon.metering.answers import backlog
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
 from addon.metering.memory_budget import FREE_BYTES, MemoryBudget
 from addon.metering.tap import BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
-from addon.usage_opt_in.stripping import Stripper
+from addon.usage_opt_in import stripping
 from tests.addon.feeding import pieces
 from tests.addon.linear import assert_linear
 
@@ -33,7 +34,7 @@ UNASKED = WORD.replace(b',"usage":null', b"") * 60 + DONE
 
 
 def meter() -> Meter:
-    return Meter(DIALECTS["openai.chat"], content_type="text/event-stream")
+    return Meter(DIALECTS["openai.chat"])
 
 
 def ticking():
@@ -46,14 +47,13 @@ def tap_of(
     strips: bool,
     troubles: Troubles | None = None,
     metered: Meter | None = None,
-    stripper: Stripper | None = None,
     **more: Any,
 ) -> Tap:
     return Tap(
         metered or meter(),
-        stripper=stripper or (Stripper() if strips else None),
+        edits=strips,
         troubles=troubles if troubles is not None else Troubles(),
-        **{"clock": ticking(), **more},
+        **{"clock": ticking(), "content_type": "text/event-stream", **more},
     )
 
 
@@ -105,77 +105,6 @@ def test_editing_gives_the_unasked_stream_whatever_the_cuts(edges: list[int]):
     assert passed.stripped
 
 
-@pytest.mark.parametrize("run_chunks", [1, 2, 7, 1000])
-@pytest.mark.parametrize("size", [1, 50, 100, len(WORD), 1000])
-def test_chunks_that_come_together_are_edited_as_those_that_come_apart(size: int, run_chunks: int):
-    """With the length of an event each chunk is one event, as servers write them."""
-    whole = [*[WORD] * 60, LAST, DONE]
-    chunks = whole if size == len(WORD) else [BODY[i : i + size] for i in range(0, len(BODY), size)]
-    together, apart = tap_of(strips=True), tap_of(strips=True)
-    for run in itertools.batched(chunks, run_chunks):
-        alone = [piece for piece in map(apart.callable, run) if piece]
-        assert together.edit_run(b"".join(run), run) == alone
-    assert together.callable(b"") == apart.callable(b"") == []
-    for tap in (together, apart):
-        tap.end()
-        assert tap.meter.usage().output_tokens == 2
-    assert digests(together) == digests(apart)
-
-
-def test_a_run_behind_an_unfinished_event_is_edited_from_its_end_on():
-    tap = tap_of(strips=True)
-    edited = WORD.replace(b',"usage":null', b"")
-    assert tap.edit_run(WORD + WORD[:9], [WORD, WORD[:9]]) == [edited]
-    run = [WORD[9:], WORD, WORD]
-    assert tap.edit_run(b"".join(run), run) == [edited] * 3
-
-
-@pytest.mark.large
-def test_a_run_of_many_chunks_behind_an_unfinished_event_takes_linear_work():
-    """Upstream cuts an event into small chunks, and one read holds them and much more."""
-
-    def work(size: int) -> None:
-        end = b'": "' + b"x" * 100 * size + b'"}\n\n'
-        tap = tap_of(strips=True)
-        tap.edit_run(b'data: {"', [b'data: {"'])
-        tap.edit_run(b"a" * size + end, [*[b"a"] * size, end])
-
-    assert_linear(work, 5_000)
-
-
-def digests(tap: Tap) -> tuple[object, ...]:
-    passed = tap.passed()
-    return (
-        passed.upstream_digest,
-        passed.client_digest,
-        passed.removed_digest,
-        passed.client_bytes,
-        tap.meter.frames,
-    )
-
-
-def test_a_bug_while_editing_a_run_hands_it_on_as_it_came():
-    class Broken(Stripper):
-        def feed_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
-            super().feed_events(run, chunks)
-            raise ZeroDivisionError
-
-    troubles = Troubles()
-    tap = tap_of(strips=True, stripper=Broken(), troubles=troubles)
-    assert tap.edit_run(WORD + LAST, [WORD, LAST]) == [WORD, LAST]
-    assert tap.edit_run(WORD + DONE, [WORD, DONE]) == [WORD, DONE]
-    tap.end()
-    assert "ZeroDivisionError" in (troubles.text or "")
-
-
-def test_a_capture_gets_the_chunks_of_an_edited_run():
-    captured: list[bytes] = []
-    tap = tap_of(strips=True, capture=captured.append)
-    run = [WORD, WORD, LAST]
-    assert tap.edit_run(b"".join(run), run) == [UNASKED[: UNASKED.index(b"data", 1)]] * 2
-    assert captured == run
-
-
 def test_the_first_byte_and_the_first_token_are_timed_when_they_came():
     tap = tap_of(strips=False)
     role = b'data: {"id":"c1","choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
@@ -192,34 +121,29 @@ class Failing(Meter):
     """A meter with a bug that shows at one call."""
 
     def __init__(self, at: int) -> None:
-        super().__init__(DIALECTS["openai.chat"], content_type="text/event-stream")
+        super().__init__(DIALECTS["openai.chat"])
         self.calls_left = at
 
-    def feed(self, data: bytes) -> None:
+    def read(self, run: bytes) -> None:
         self.calls_left -= 1
         if self.calls_left == 0:
             raise ZeroDivisionError("our bug, with b'their secret' in it")
-        super().feed(data)
-
-
-def feeds_of(size: int) -> int:
-    """How often a tap calls the meter for the body cut into chunks of this size, if none fails."""
-    metered = Failing(at=0)
-    tap = tap_of(strips=False, metered=metered)
-    drink(tap, [BODY[i : i + size] for i in range(0, len(BODY), size)])
-    tap.end()
-    return -metered.calls_left
+        super().read(run)
 
 
 @pytest.mark.parametrize("size", [1, 50, BATCH_BYTES + 1, len(BODY)])
 def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(size: int):
     """Wherever it strikes: at every call of the meter that there is."""
-    calls = feeds_of(size)
+    counting = Failing(at=0)
+    chunks = [BODY[i : i + size] for i in range(0, len(BODY), size)]
+    drink(tap := tap_of(strips=False, metered=counting), chunks)
+    tap.end()
+    calls = -counting.calls_left
     assert calls >= 1
     for at in sorted({1, 2, calls // 2, calls} & set(range(1, calls + 1))):
         troubles = Troubles()
         tap = tap_of(strips=False, troubles=troubles, metered=Failing(at))
-        assert drink(tap, [BODY[i : i + size] for i in range(0, len(BODY), size)]) == BODY
+        assert drink(tap, chunks) == BODY
         tap.end()
         assert tap.has_stopped
         assert troubles.text is not None
@@ -230,39 +154,32 @@ def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(size: int):
         assert passed.upstream_digest is None
 
 
-class FailingStripper(Stripper):
-    """A stripper with a bug that shows at one call, before or after it has taken the bytes."""
-
-    def __init__(self, at: int, *, is_late: bool) -> None:
-        super().__init__()
-        self.left = at
-        self.is_late = is_late
-
-    def feed(self, data: bytes) -> bytes:
-        self.left -= 1
-        if self.left == 0 and not self.is_late:
-            raise ZeroDivisionError
-        kept = super().feed(data)
-        if self.left == 0:
-            raise ZeroDivisionError
-        return kept
-
-
-@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("broken", ["cuts_of", "may_hold_usage", "feed"])
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 20])
 @pytest.mark.parametrize("size", [7, 31, 200])
-def test_a_bug_while_editing_hands_on_what_was_held_back(at: int, size: int, is_late: bool):
+def test_a_bug_while_editing_hands_on_what_was_held_back(
+    broken: str, at: int, size: int, monkeypatch: pytest.MonkeyPatch
+):
     """What was edited before stays edited. From the first event that was incomplete at the bug,
     every byte passes as it came."""
+    calls = 0
+    place: Any = SSE if broken == "feed" else stripping
+    real = getattr(place, broken)
+
+    def fails(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise ZeroDivisionError
+        return real(*args)
+
+    monkeypatch.setattr(place, broken, fails)
     troubles = Troubles()
-    stripper = FailingStripper(at, is_late=is_late)
-    tap = tap_of(strips=True, stripper=stripper, troubles=troubles)
-    chunks = [BODY[i : i + size] for i in range(0, len(BODY), size)]
-    fed = b"".join(chunks[: at - 1])
-    whole_events = fed[: fed.rfind(b"\n\n") + 2] if b"\n\n" in fed else b""
-    edited = whole_events.replace(b',"usage":null', b"")
-    assert drink(tap, chunks) == edited + BODY[len(whole_events) :]
+    tap = tap_of(strips=True, troubles=troubles)
+    out = drink(tap, [BODY[i : i + size] for i in range(0, len(BODY), size)])
     tap.end()
+    wholes = [WORD.replace(b',"usage":null', b"") * n + WORD * (60 - n) for n in range(60)]
+    assert out in [whole + LAST + DONE for whole in wholes]
     assert tap.has_stopped
     assert "ZeroDivisionError" in (troubles.text or "")
 
@@ -270,33 +187,36 @@ def test_a_bug_while_editing_hands_on_what_was_held_back(at: int, size: int, is_
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
     """What we asked for is not for the client, whether we could read it or not."""
-
-    class FailingEvents(Failing):
-        def feed_events(self, run: bytes) -> None:
-            self.feed(run)
-
-    tap = tap_of(strips=True, metered=FailingEvents(at))
+    tap = tap_of(strips=True, metered=Failing(at))
     assert drink(tap, [BODY[i : i + 1000] for i in range(0, len(BODY), 1000)]) == UNASKED
     tap.end()
     assert tap.has_stopped
     assert tap.passed().stripped is True
-    tap = tap_of(strips=True, metered=FailingEvents(at))
-    run = [WORD] * 60
-    for _ in range(2):
-        assert b"".join(tap.edit_run(b"".join(run), run)) == UNASKED[: -len(DONE)]
-    assert tap.edit_run(LAST + DONE, [LAST, DONE]) == [DONE]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"\xff", b"\x01", b'","y":1,,"z":"', b"x"],
+    ids=["utf-8", "control", "comma", "none"],
+)
+def test_usage_in_a_damaged_event_is_taken_out_where_it_is_certain(damage: bytes):
+    """The client would not have had the event without us, and did not ask for it."""
+    last = LAST.replace(b'"choices"', b'"system_fingerprint":"%b","choices"' % damage)
+    last = last.replace(b'"y":1', b'"model":"m"').replace(b'"z"', b'"object"')
+    troubles = Troubles()
+    tap = tap_of(strips=True, troubles=troubles)
+    assert drink(tap, [WORD * 60, last, DONE]) == UNASKED
     tap.end()
-    assert tap.has_stopped
+    assert tap.meter.usage().output_tokens == 2
+    assert tap.passed().stripped
 
 
-@pytest.mark.parametrize("strips", [False, True])
-@given(edges=st.lists(st.integers(0, len(BODY)), max_size=30))
-def test_a_capture_gets_each_chunk_as_upstream_sent_it(strips: bool, edges: list[int]):
-    captured: list[bytes] = []
-    tap = tap_of(strips=strips, capture=captured.append)
-    chunks = pieces(BODY, edges)
-    assert drink(tap, chunks) == (UNASKED if strips else BODY)
-    assert captured == chunks
+def test_usage_that_cannot_be_taken_out_is_said():
+    beside = LAST.replace(b'"choices":[]', b'"choices":[{"delta":{"content":"\xff"}}]')
+    troubles = Troubles()
+    tap = tap_of(strips=True, troubles=troubles)
+    assert drink(tap, [WORD, beside, DONE]).endswith(beside + DONE)
+    assert "left in the stream" in str(troubles.text)
 
 
 def test_a_client_that_leaves_within_an_event_is_accounted_for():
@@ -374,12 +294,9 @@ def long_answer() -> bytes:
 @pytest.mark.parametrize("encode", [bytes, gzip.compress], ids=["identity", "gzip"])
 def test_a_long_answer_is_read_in_turns(encode: Callable[[bytes], bytes]):
     body = encode(long_answer())
-    metered = Meter(
-        DIALECTS["openai.chat"],
-        content_type="application/json",
-        content_encoding="gzip" if encode is gzip.compress else "",
-    )
-    tap = tap_of(strips=False, metered=metered)
+    metered = meter()
+    decoder = Decoder("gzip") if encode is gzip.compress else None
+    tap = tap_of(strips=False, metered=metered, decoder=decoder)
     assert tap.callable(body) is body
     turns = 0
     while tap.read_some():
@@ -391,7 +308,7 @@ def test_a_long_answer_is_read_in_turns(encode: Callable[[bytes], bytes]):
 
 
 def test_what_is_not_read_in_turns_is_read_at_the_end():
-    metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
+    metered = Meter(DIALECTS["openai.chat"])
     tap = tap_of(strips=False, metered=metered)
     for piece in pieces(long_answer(), [200_000]):
         tap.callable(piece)
@@ -413,11 +330,11 @@ def test_an_answer_that_comes_faster_than_it_is_read_passes_unread(monkeypatch):
 
 
 def test_a_failure_while_reading_on_is_noted(monkeypatch):
-    metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
+    metered = Meter(DIALECTS["openai.chat"])
     troubles = Troubles()
     tap = tap_of(strips=False, metered=metered, troubles=troubles)
     tap.callable(long_answer())
-    monkeypatch.setattr(metered, "_frame", lambda _data: 1 / 0)
+    monkeypatch.setattr(Tap, "_frame", lambda _tap, _data: 1 / 0)
     assert not tap.read_some()
     assert tap.has_stopped
     assert "ZeroDivisionError" in str(troubles.text)
@@ -428,39 +345,19 @@ def test_what_a_tap_says_of_itself():
     assert tap.edits
     assert not tap_of(strips=False).edits
     tap.callable(WORD + WORD[:20])
-    assert tap.received_bytes == len(WORD) + 20
+    assert tap.has_begun
     assert not tap.is_cut_short
 
 
 def test_a_callable_that_was_set_before_the_editing_ended_passes_all_on(monkeypatch):
     """mitmproxy keeps the callable that it was given."""
-    stripper = Stripper()
-    tap = tap_of(strips=True, stripper=stripper)
+    tap = tap_of(strips=True)
     given = tap.callable
-    monkeypatch.setattr(Stripper, "feed", lambda _stripper, _data: 1 / 0)
+    monkeypatch.setattr(SSE, "feed", lambda _framing, _data: 1 / 0)
     assert given(WORD) == WORD
     assert tap.has_stopped
     assert given(WORD) == WORD
     assert given(b"") == []
-
-
-def test_a_capture_that_failed_gets_no_more_and_the_end_is_no_chunk():
-    got: list[bytes] = []
-    tap = tap_of(strips=False, capture=got.append)
-    assert drink(tap, [WORD, LAST]) == WORD + LAST
-    assert got == [WORD, LAST]
-
-    def fails(data: bytes) -> None:
-        got.append(data)
-        raise OSError
-
-    got.clear()
-    tap = tap_of(strips=False, capture=fails, troubles=(troubles := Troubles()))
-    assert drink(tap, [WORD, LAST]) == WORD + LAST
-    tap.end()
-    assert got == [WORD]
-    assert tap.meter.usage().output_tokens == 2
-    assert "OSError" in str(troubles.text)
 
 
 def test_what_an_event_began_with_is_kept_until_a_later_chunk_ends_another():
@@ -498,17 +395,18 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
         now[0] += step[0]
         return now[0]
 
-    metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
+    metered = Meter(DIALECTS["openai.chat"])
     tap = tap_of(strips=False, metered=metered, clock=clock)
     body = long_answer()
     tap.callable(body[:150_000])
     step[0] = 0.0
-    before = metered.step_bytes, tap._backlog.size_bytes
+    assert tap._backlog is not None
+    before = tap._backlog.size_bytes
     tap.callable(body[150_000:200_000])
-    assert tap._backlog.size_bytes == before[1] + 50_000 + backlog.RUN_BYTES
+    assert tap._backlog.size_bytes == before + 50_000 + backlog.RUN_BYTES
     now[0] += 2 * backlog.REST_SECONDS
     tap.callable(body[200_000:])
-    assert tap._backlog.size_bytes == 0
+    assert tap._backlog is None
     tap.end()
     assert metered.facts.usage == {"prompt_tokens": 7}
 
@@ -541,9 +439,8 @@ def test_what_a_tap_takes_is_counted(stream: str, size: int, strips: bool):
     if size == SHORTEST:
         body = body[:50_000]  # its objects take many times its bytes
     kind = "text/event-stream" if body.startswith((b"data", b"\n")) else "application/json"
-    encoding = "gzip" if stream == "gzip" else ""
-    metered = Meter(DIALECTS["openai.chat"], content_type=kind, content_encoding=encoding)
-    tap = tap_of(strips=strips, metered=metered, budget=budget)
+    decoder = Decoder("gzip") if stream == "gzip" else None
+    tap = tap_of(strips=strips, content_type=kind, decoder=decoder, budget=budget)
     tap.callable(body[:1])
     tracemalloc.start()
     beyond = 0.0

@@ -94,8 +94,8 @@ async def recording(
 
 def events_of(recorder: Recorder) -> StreamEvents:
     """What the patches on mitmproxy's streams call while this recorder records."""
-    assert recorder.running_state is not None
-    return StreamEvents(recorder.running_state)
+    assert recorder.recording is not None
+    return StreamEvents(recorder.recording)
 
 
 def exchanges(ledger: Path, columns: str = "state, outcome, response_id") -> list[Any]:

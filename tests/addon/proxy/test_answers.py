@@ -18,13 +18,14 @@ from mitmproxy import http
 
 from addon.dialects.dialect import Asking
 from addon.metering.answers.meter import Meter
-from addon.metering.exchange import MeteredExchange
 from addon.metering.settlement import Settled
 from addon.metering.tap import Tap
 from addon.proxy import answers, opt_in
+from addon.proxy import recording as recording_module
 from addon.proxy.host.chunk_run import ChunkRun
+from addon.proxy.live import Live
 from addon.proxy.recorder import Recorder
-from addon.proxy.running import Live, Running
+from addon.proxy.recording import Recording
 from ledger.model.exchange import Outcome, UsageSource
 from tests.addon.proxy.recording import (
     DOCUMENT,
@@ -39,7 +40,7 @@ from tests.addon.proxy.recording import (
 from tests.ledger.written import reading, settled
 from tests.named import named
 
-OF_AN_EXCHANGE = (Live, MeteredExchange, Tap, Meter)
+OF_AN_EXCHANGE = (Live, Tap, Meter)
 SSE = "text/event-stream"
 JSON = "application/json"
 
@@ -47,16 +48,16 @@ JSON = "application/json"
 @asynccontextmanager
 async def live_of(
     ledger: Path, flow: http.HTTPFlow, **options: Any
-) -> AsyncIterator[tuple[Recorder, Running, Live]]:
+) -> AsyncIterator[tuple[Recorder, Recording, Live]]:
     """The exchange of a request that has gone upstream."""
     async with recording(ledger, **options) as (recorder, _):
         recorder.request(flow)
-        running = recorder._running
+        running = recorder.recording
         assert running is not None
         yield recorder, running, running.live[flow.id]
 
 
-def begun(running: Running, live: Live, response: http.Response) -> http.Response:
+def begun(running: Recording, live: Live, response: http.Response) -> http.Response:
     response.stream = True
     answers.begin(running, live, response)
     return response
@@ -91,11 +92,11 @@ async def test_without_the_patch_a_plain_answer_is_held_whole_up_to_a_bound(
 ):
     flow = flow_of()
     async with live_of(ledger, flow) as (_, running, live):
-        running.can_hold_end = False
+        running.process.can_hold_end = False
         headers: dict[str, Any] = {"content_type": JSON, "content_length": str(length)}
         response = begun(running, live, answered(flow, **headers))
         assert (response.stream is False) is is_held
-        assert bool(live.exchange.troubles) is not is_held  # its row says so
+        assert bool(live.troubles) is not is_held  # its row says so
 
 
 async def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Path):
@@ -105,8 +106,8 @@ async def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Pat
         before = response.raw_content
         answers.read_whole(running, live, response)
         assert response.raw_content is before
-        assert live.exchange.tap is not None
-        assert live.exchange.tap.received_bytes == len(DOCUMENT)
+        assert live.tap is not None
+        assert live.tap.has_begun
 
 
 async def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
@@ -221,36 +222,33 @@ async def test_a_refused_request_is_restored_to_the_byte(ledger: Path, accepted:
         await opened(recorder, flow)
         assert flow.request.headers["accept-encoding"] == "identity"
         assert flow.request.raw_content != before
-        running = recorder._running
+        running = recorder.recording
         assert running is not None
         live = running.live[flow.id]
         dropped: list[str] = []
         live.capture = SimpleNamespace(drop=dropped.append)  # type: ignore[assignment]
         answered(flow, 400, REFUSAL, content_type="application/json")
-        assert opt_in.revert_if_refused(running, live)
+        assert opt_in.revert_if_refused(live, running.seen.proven)
         assert flow.request.raw_content == before
         assert flow.request.headers["content-length"] == str(len(before))
         assert flow.request.headers.get("accept-encoding") == accepted
         # Both attempts have one row and one capture: the first attempt's is dropped.
         assert (live.capture, dropped) == (None, ["not kept"])
         # The second refusal is the client's own mistake.
-        assert not opt_in.revert_if_refused(running, live)
+        assert not opt_in.revert_if_refused(live, running.seen.proven)
 
 
 def learned(*settled_ones: Settled) -> tuple[list[str], int]:
     """The verdicts that exchanges of an unknown host teach, and how many upstreams are proven."""
     verdicts: list[str] = []
     dialect = SimpleNamespace(asking=Asking.STREAM_OPTIONS)
-    live = SimpleNamespace(
-        exchange=SimpleNamespace(route=SimpleNamespace(dialect=dialect), tap=None)
-    )
-    running = SimpleNamespace(
-        ledger=SimpleNamespace(learned={}, learn=lambda lesson: verdicts.append(lesson.verdict)),
-        proven=set(),
-    )
+    live: Any = SimpleNamespace(route=SimpleNamespace(dialect=dialect), tap=None)
+    ledger: Any = SimpleNamespace(learned={}, learn=lambda lesson: verdicts.append(lesson.verdict))
+    nothing: Any = None
+    running = Recording(nothing, nothing, ledger=ledger, price=nothing, node="n")
     for one in settled_ones:
-        opt_in.learn(running, live, one)  # type: ignore[arg-type]
-    return verdicts, len(running.proven)
+        running._learn(live, one)
+    return verdicts, len(running.seen.proven)
 
 
 def ended(
@@ -281,6 +279,6 @@ def test_only_a_complete_unasked_stream_teaches(one: Settled, verdicts: list[str
 
 
 def test_the_upstreams_that_answered_a_question_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(opt_in, "PROVEN_MAX", 2)
+    monkeypatch.setattr(recording_module, "PROVEN_MAX", 2)
     paths = [ended(usage_injected=True, path=f"/{number}") for number in range(5)]
     assert learned(*paths) == ([], 2)

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,18 +23,20 @@ from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
 from mitmproxy.tools.dump import DumpMaster
 from msgspec.structs import replace
 
+from addon.metering.exchange import State
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests.messages import End
-from addon.metering.troubles import Troubles
+from addon.metering.tap import Tap
 from addon.proxy import event_loop, lifecycle
-from addon.proxy import exchanges as exchanges_module
-from addon.proxy import recorder as recorder_module
-from addon.proxy import running as running_module
+from addon.proxy import recording as recording_module
 from addon.proxy.event_loop import in_turns
 from addon.proxy.lifecycle import Leaving
+from addon.proxy.live import Live
 from addon.proxy.options import HELP
+from addon.proxy.process import Process
 from addon.proxy.recorder import Recorder
-from addon.proxy.running import Live, Phase, Running, Session
+from addon.proxy.recording import Recording, Seen
+from ledger.model.exchange import Source
 from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
 from ledger.store.writing.jobs import Receipt
@@ -84,7 +87,7 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
     closed: list[float] = []
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     captures = SimpleNamespace(close=lambda _: None, problems=lambda: of_captures)
-    parts: dict[str, Any] = {"watching": None, "undo": [], "undo_last": [], "telling": None}
+    parts: dict[str, Any] = {"watching": None, "process": Process(), "telling": None}
     running: Any = SimpleNamespace(captures=captures, ledger=ledger, **parts)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
@@ -92,20 +95,15 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
     assert caplog.messages == said
 
 
-def new_running() -> Running:
+def new_running() -> Recording:
     """One that nothing is recorded with."""
     nothing: Any = None
-    return Running(settings=nothing, rules=nothing, ledger=nothing, price=nothing)
+    return Recording(nothing, nothing, ledger=nothing, price=nothing, node="n")
 
 
-def session_of(metered: object) -> Session:
-    parts: dict[str, Any] = {"flow": None, "metered": metered, "capture": None}
-    return Session(**parts)
-
-
-def running_in(recorder: Recorder) -> Running:
-    assert recorder.running_state is not None
-    return recorder.running_state
+def running_in(recorder: Recorder) -> Recording:
+    assert recorder.recording is not None
+    return recorder.recording
 
 
 def beginning(recorder: Recorder, flow: http.HTTPFlow) -> asyncio.Future[None]:
@@ -145,9 +143,9 @@ def test_a_master_that_ends_in_any_way_is_a_stop_also_if_it_is_not_the_last(ledg
         master.addons.add(recorder)
         master.options.update(ledger_url=f"sqlite:///{ledger}")
         run = asyncio.create_task(master.run())
-        while recorder.running_state is None or not recorder.running_state.undo:
+        while recorder.recording is None or not recorder.recording.process._undo:
             await asyncio.sleep(0.01)
-        undo = recorder.running_state.undo
+        undo = recorder.recording.process._undo
         flow = flow_of()
         recorder.request(flow)
         assert flow.error is None
@@ -238,7 +236,7 @@ async def test_a_recording_whose_script_is_gone_stays_until_all_is_written(ledge
 
 
 async def test_a_request_that_is_read_while_the_script_goes_gets_its_row(ledger, monkeypatch):
-    monkeypatch.setattr(recorder_module, "is_read_in_steps", lambda *_: True)
+    monkeypatch.setattr(recording_module, "is_read_in_steps", lambda *_: True)
     async with recording(ledger) as (recorder, context):
         flow = flow_of()
         opening = beginning(recorder, flow)
@@ -251,56 +249,64 @@ async def test_a_request_that_is_read_while_the_script_goes_gets_its_row(ledger,
 
 
 async def test_a_request_that_is_still_read_at_the_end_does_not_go_upstream(ledger, monkeypatch):
-    monkeypatch.setattr(recorder_module, "is_read_in_steps", lambda *_: True)
+    monkeypatch.setattr(recording_module, "is_read_in_steps", lambda *_: True)
     async with recording(ledger) as (recorder, _):
         flow = flow_of()
         opening = beginning(recorder, flow)
         running = running_in(recorder)
-        running.opening.add("another")
         assert running.under_way
-        lifecycle.end_all(running, "the proxy was stopped")
+        running.end_all("the proxy was stopped")
         await opening
         assert flow.error is not None
         assert flow.error.msg == Error.KILLED_MESSAGE
-        running.opening.clear()
+        assert not running.live
     assert exchanges(ledger) == []
 
 
-PHASES = ["opening", "running", "ending", "committing", "session", "message"]
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_stop_waits_for_every_phase_and_no_longer_than_its_bound(phase, monkeypatch):
+@pytest.mark.parametrize("state", [*State, "session", "message"])
+def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(state, monkeypatch):
     monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
     monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 20.0)
     running = new_running()
-    metered = SimpleNamespace(is_open=phase == "session")
-    session = session_of(metered)
-    session.messages_under_way = int(phase == "message")
-    if phase == "opening":
-        running.opening.add("a")
-    elif phase in ("session", "message"):
-        running.sessions["a"] = session
-    else:
-        parts: dict[str, Any] = {"flow": None, "exchange": None}
-        running.live["a"] = Live(**parts, phase=Phase(phase))
+    live: Any = SimpleNamespace(is_busy=True)
+    running.live["a"] = live
 
     async def ends_soon():
         await asyncio.sleep(0)
-        running.live.clear()
-        running.opening.clear()
-        metered.is_open, session.messages_under_way = False, 0
+        live.is_busy = False
 
     async def play():
         ending = asyncio.create_task(ends_soon())
         await lifecycle.drain(running)
         assert ending.done()
-        running.opening.add("b")
+        live.is_busy = True
         monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 0.01)
         await lifecycle.drain(running)
         assert running.under_way == 1
 
     asyncio.run(play())
+
+
+def live_with(session: Any) -> Live:
+    nothing: Any = None
+    routes: Any = SimpleNamespace(
+        route=SimpleNamespace(dialect=SimpleNamespace(name="x", operation="chat")),
+        **dict.fromkeys(("origin", "provider", "path"), ""),
+        is_confirmed=True,
+        began_at=datetime(2026, 11, 20, tzinfo=UTC),
+    )
+    live = Live(routes, nothing, exchange_id="e", source=Source.LIVE, node="n", flow=nothing)
+    live.session = session
+    return live
+
+
+def test_a_session_is_busy_while_a_response_or_a_message_is_under_way():
+    live = live_with(SimpleNamespace(is_open=False))
+    assert not live.is_busy
+    live.messages_under_way = 1
+    assert live.is_busy
+    assert live_with(SimpleNamespace(is_open=True)).is_busy
+    assert live_with(None).is_busy
 
 
 def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
@@ -311,14 +317,12 @@ def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
         ends.append(how)
         return ()
 
-    handshake = SimpleNamespace(troubles=Troubles())
     running = new_running()
-    metered = SimpleNamespace(handshake=handshake, end=end, is_open=False)
-    running.sessions["flow"] = session_of(metered)
-    lifecycle.end_all(running, "the proxy was stopped")
-    assert not handshake.troubles.text
-    assert running.is_idle
-    lifecycle.end_all(running, "the proxy was stopped")
+    live = running.live["flow"] = live_with(SimpleNamespace(end=end, is_open=False))
+    running.end_all("the proxy was stopped")
+    assert not live.troubles.text
+    assert not running.live
+    running.end_all("the proxy was stopped")
     assert ends == [End.STOPPED]
 
 
@@ -330,15 +334,11 @@ async def test_a_stop_settles_what_is_being_read_as_it_ended(ledger, monkeypatch
         answered(flow, content=DOCUMENT, content_type="application/json")
         reading = asyncio.Event()
 
-        def read_rest(_):
-            while not reading.is_set():
-                yield
-
-        monkeypatch.setattr(exchanges_module, "read_rest", read_rest)
+        monkeypatch.setattr(Tap, "read_some", lambda _: not reading.is_set())
         ending = asyncio.create_task(recorder.response(flow))
         await asyncio.sleep(0)
         assert running_in(recorder).under_way == 1
-        lifecycle.end_all(running_in(recorder), "the proxy was stopped")
+        running_in(recorder).end_all("the proxy was stopped")
         reading.set()
         await ending
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
@@ -348,22 +348,17 @@ def test_captures_go_where_the_settings_name_them(tmp_path):
     def running_into(folder, captures):
         settings = SimpleNamespace(capture=folder)
         rules = SimpleNamespace(budget=MemoryBudget())
-        return SimpleNamespace(settings=settings, captures=captures, rules=rules)
+        return SimpleNamespace(settings=settings, captures=captures, rules=rules, node="n")
 
     running = running_into(tmp_path / "a", None)
-    lifecycle.set_captures(running, node="n")
+    lifecycle.set_captures(running)
     first = running.captures
     assert first.folder == tmp_path / "a"
-    lifecycle.set_captures(running, node="n")
+    lifecycle.set_captures(running)
     assert running.captures is first
     running.settings.capture = None
-    lifecycle.set_captures(running, node="n")
+    lifecycle.set_captures(running)
     assert running.captures is None
-
-
-def new() -> Running:
-    nothing = SimpleNamespace()
-    return Running(settings=nothing, rules=nothing, ledger=nothing, price=nothing)  # type: ignore[arg-type]
 
 
 def answer(response_id: str | None):
@@ -371,27 +366,27 @@ def answer(response_id: str | None):
 
 
 def test_the_oldest_answer_is_forgotten_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(running_module, "BOOKED_MAX", 3)
-    running = new()
+    monkeypatch.setattr(recording_module, "BOOKED_MAX", 3)
+    seen = Seen()
     for number in range(5):
-        running.remember_booked(answer(f"r{number}"))
-    assert [running.is_new_result(answer(f"r{number}")) for number in range(5)] == [
-        True, True, False, False, False
+        seen.remember_booked(answer(f"r{number}"))
+    assert [seen.is_booked(answer(f"r{number}")) for number in range(5)] == [
+        False, False, True, True, True
     ]  # fmt: skip
 
 
 def test_an_answer_without_an_id_is_always_new():
-    running = new()
-    running.remember_booked(answer(None))
-    assert running.is_new_result(answer(None))
-    assert not running.booked
+    seen = Seen()
+    seen.remember_booked(answer(None))
+    assert not seen.is_booked(answer(None))
+    assert not seen.booked
 
 
 def test_the_same_id_at_another_origin_is_another_answer():
-    running = new()
-    running.remember_booked(answer("r"))
-    assert not running.is_new_result(answer("r"))
-    assert running.is_new_result(replace(answer("r"), origin="https://other.example"))
+    seen = Seen()
+    seen.remember_booked(answer("r"))
+    assert seen.is_booked(answer("r"))
+    assert not seen.is_booked(replace(answer("r"), origin="https://other.example"))
 
 
 async def test_a_wait_ends_with_the_commit():
@@ -465,39 +460,25 @@ def test_a_commit_after_the_bound_is_no_error(monkeypatch: pytest.MonkeyPatch):
     assert loop.calls == 1
 
 
-def work(count: int) -> Generator[None, None, bytes]:
-    for _ in range(count):
-        until = time.monotonic() + 0.002
-        while time.monotonic() < until:
-            pass
-        yield
-    return b"done"
-
-
 def test_others_run_between_the_steps():
     seen: list[int] = []
+
+    def work(count: int) -> Generator[None]:
+        for _ in range(count):
+            until = time.monotonic() + 0.002
+            while time.monotonic() < until:
+                pass
+            yield
 
     async def other() -> None:
         for number in range(10):
             seen.append(number)
             await asyncio.sleep(0)
 
-    async def scenario() -> bytes | None:
+    async def scenario() -> None:
         beside = asyncio.create_task(other())
-        found = await in_turns(work(20), Troubles())
+        await in_turns(work(20))
         assert beside.done()
-        return found
 
-    assert asyncio.run(scenario()) == b"done"
+    asyncio.run(scenario())
     assert seen == list(range(10))
-
-
-def test_a_step_that_raises_is_noted(caplog: pytest.LogCaptureFixture):
-    def broken() -> Generator[None, None, bytes]:
-        yield
-        raise ValueError
-
-    troubles = Troubles()
-    assert asyncio.run(in_turns(broken(), troubles)) is None
-    assert "ValueError" in (troubles.text or "")
-    assert "it is not read" in caplog.text

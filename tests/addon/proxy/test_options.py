@@ -11,6 +11,7 @@ from mitmproxy import options
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.addons.savehar import SaveHar
 from mitmproxy.test import taddons
+from msgspec import structs
 
 from addon.metering.opening import Upstream
 from addon.metering.requests.attribution import TAGS_MAX
@@ -18,6 +19,7 @@ from addon.proxy import wanted_bodies as bodies
 from addon.proxy.connections import connect_per_request
 from addon.proxy.options import Inject, Log, parse, unknown_options
 from addon.proxy.recorder import Recorder
+from tests.addon.metering.opened import REQUEST
 
 
 @dataclass
@@ -126,7 +128,8 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
 )
 def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: str | None) -> None:
     settings = parse(Values(tee_hosts="127.0.0.1:8001=aivene,gateway.example=own"))
-    found = settings.rules(node="", secret=b"").upstream(host, port)
+    request = structs.replace(REQUEST, host=host, port=port)
+    found = settings.rules(node="", secret=b"").upstream_of(request)
     assert (found.provider if found else None) == provider
 
 

@@ -94,9 +94,9 @@ async def test_what_begins_while_stopping_is_refused(ledger: Path):
 async def test_an_answer_without_a_row_has_its_body_in_mitmweb(ledger: Path):
     """And the copy counts among the others, of which there is a bound."""
     async with recording(ledger) as (recorder, context):
-        assert recorder.running_state is not None
+        assert recorder.recording is not None
         notes = FlowNotes(context.master, asyncio.get_running_loop())
-        recorder.running_state.notes = notes
+        recorder.recording.notes = notes
         flow = flow_of(host="intranet.example")
         flow.request.text = "{}"
         recorder.request(flow)
@@ -194,7 +194,7 @@ async def test_a_row_names_its_capture(ledger: Path, tmp_path: Path):
 
 async def test_a_row_says_that_captures_cannot_be_written(ledger: Path, tmp_path: Path):
     async with recording(ledger, tee_capture=str(tmp_path / "captures")) as (recorder, _):
-        running = recorder._running
+        running = recorder.recording
         assert running is not None
         assert running.captures is not None
         running.captures.failure = "captures cannot be written: No space left on device"

@@ -161,7 +161,7 @@ async def play(
                         flow.response.stream(piece)
                 else:
                     flow.response.raw_content = body
-            running = recorder.running_state
+            running = recorder.recording
             assert running is not None
             live = running.live.get(flow.id)
             if live is not None and end == "reset":

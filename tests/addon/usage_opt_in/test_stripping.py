@@ -4,10 +4,11 @@ import functools
 import itertools
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.usage_opt_in.stripping import Stripper
+from addon.dialects.openai.chat import CHAT
+from tests.addon.feeding import Answer
 from tests.addon.linear import assert_linear
 from tests.named import named
 
@@ -87,11 +88,18 @@ UNTOUCHED = named(
 )
 
 
+def fed(answer: Answer, data: bytes) -> bytes:
+    passed = answer.feed(data)
+    return passed if isinstance(passed, bytes) else b"".join(passed)
+
+
 def stripped(data: bytes, cuts: list[int]) -> bytes:
-    stripper = Stripper()
+    answer = Answer(CHAT, edits=True)
     edges = [0, *sorted({min(cut, len(data)) for cut in cuts}), len(data)]
-    out = b"".join(stripper.feed(data[a:b]) for a, b in itertools.pairwise(edges) if a < b)
-    return out + stripper.end()
+    out = b"".join(fed(answer, data[a:b]) for a, b in itertools.pairwise(edges) if a < b)
+    out += fed(answer, b"")
+    answer.end()
+    return out
 
 
 @pytest.mark.parametrize(("asked", "unasked"), PAIRS)
@@ -100,9 +108,6 @@ def test_an_asked_stream_becomes_the_unasked_one(asked: bytes, unasked: bytes):
     for cut in range(len(asked)):
         assert stripped(asked, [cut]) == unasked
     assert stripped(asked, list(range(len(asked)))) == unasked
-    stripper = Stripper()
-    kept = stripper.feed(asked) + stripper.end()
-    assert len(kept) + sum(map(len, stripper.removed)) == len(asked)
 
 
 @pytest.mark.parametrize("data", UNTOUCHED)
@@ -119,14 +124,14 @@ def test_garbage_passes_whatever_the_cuts(data: bytes, cuts: list[int]):
 
 def test_a_complete_event_goes_on_as_the_object_it_came_in():
     data = chunk(ROLE) + chunk(WORD)
-    assert Stripper().feed(data) is data
+    assert Answer(CHAT, edits=True).feed(data) is data
 
 
 def test_only_an_incomplete_tail_is_held():
-    stripper = Stripper()
+    answer = Answer(CHAT, edits=True)
     whole, tail = chunk(ROLE), b'data: {"id":"chatcm'
-    assert stripper.feed(whole + tail) == whole
-    assert stripper.held == tail
+    assert fed(answer, whole + tail) == whole
+    assert fed(answer, b"") == tail
 
 
 def test_escaped_keys_are_stripped_like_any_other():
@@ -153,10 +158,9 @@ def test_of_a_large_event_the_end_is_read(usage: bytes, kept: bytes):
 def test_usage_that_begins_a_large_object_is_taken_out():
     data = b'data: {"choices":[{"x":"' + b"A" * 70_000 + b'"}]}\n\n'
     spliced = data.replace(b'"choices"', b'"usage":null,"choices"')
-    stripper = Stripper()
-    assert stripper.feed(spliced) == spliced
-    assert stripper.trouble is not None
-    assert "left in the stream" in stripper.trouble
+    answer = Answer(CHAT, edits=True)
+    assert answer.feed(spliced) == spliced
+    assert "left in the stream" in (answer.troubles.text or "")
 
 
 @pytest.mark.parametrize(
@@ -181,10 +185,10 @@ def test_usage_alone_in_a_large_object_leaves_an_empty_one():
 @pytest.mark.large
 def test_the_work_for_an_unfinished_event_does_not_grow_with_it():
     def feed(size: int) -> None:
-        stripper = Stripper()
-        stripper.feed(b'data: {"x":"' + b"y" * (200 * size))
+        answer = Answer(CHAT, edits=True)
+        answer.feed(b'data: {"x":"' + b"y" * (200 * size))
         for _ in range(size):
-            stripper.feed(b"y")
+            answer.feed(b"y")
 
     assert_linear(feed, 5_000)
 
@@ -204,56 +208,6 @@ def test_the_work_for_an_event_is_linear_in_its_usage_keys(event):
         return b"data: " + event(size) + b"\n\n"
 
     def feed(size: int) -> None:
-        Stripper().feed(large(size))
+        Answer(CHAT, edits=True).feed(large(size))
 
     assert_linear(feed, 8_000)
-
-
-EVENTS = [
-    *(chunk(c, b',"usage":null') for c in (ROLE, WORD, STOP)),
-    chunk(WORD),
-    chunk(WORD, b',"usage": null'),
-    chunk(WORD, b',"us\\u0061ge":null'),
-    chunk(b'[{"delta":{"usage":null}}]', b',"usage":null'),
-    chunk(b"[]", b',"usage":' + USAGE),
-    b'event: x\ndata: {"id":"x","usage":null}\n\n',
-    b": ping\n\n",
-    DONE,
-]
-
-
-@given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=12))
-@example([chunk(WORD), DONE])
-@example(EVENTS)
-@example(EVENTS[:4])
-def test_events_that_came_together_lose_what_each_of_them_would_lose(events: list[bytes]):
-    together, apart = Stripper(), Stripper()
-    run = b"".join(events)
-    assert together.feed_events(run, events) == [apart.feed(event) for event in events]
-    assert b"".join(together.removed) == b"".join(apart.removed)
-    assert together.framed == run
-    assert together.is_between_events
-
-
-@pytest.mark.parametrize(
-    "chunks",
-    [
-        pytest.param([EVENTS[0] + EVENTS[1]], id="two-in-one-chunk"),
-        pytest.param([EVENTS[0], EVENTS[1][:30]], id="the-last-is-cut"),
-        pytest.param([EVENTS[0][:30], EVENTS[0][30:]], id="one-in-two-chunks"),
-        pytest.param([EVENTS[0], EVENTS[1] + b"\n"], id="a-line-end-more"),
-        pytest.param([EVENTS[0].replace(b"\n", b"\r\n")], id="crlf"),
-        pytest.param([EVENTS[0][:-1], b"\n" + EVENTS[1]], id="cut-in-a-blank-line"),
-    ],
-)
-def test_chunks_that_are_not_one_event_each_are_left_to_the_framing(chunks: list[bytes]):
-    stripper = Stripper()
-    assert stripper.feed_events(b"".join(chunks), chunks) is None
-    assert stripper.removed == []
-    assert stripped(b"".join(chunks), []) == b"".join(map(stripper.feed, chunks)) + stripper.end()
-
-
-def test_while_an_event_waits_for_its_end_none_is_taken_for_a_whole_one():
-    stripper = Stripper()
-    assert stripper.feed(EVENTS[0][:30]) == b""
-    assert stripper.feed_events(EVENTS[1], [EVENTS[1]]) is None

@@ -1,16 +1,15 @@
 """The bytes that are read in several turns of the event loop."""
 
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 
-from addon.dialects.routes import DIALECTS
 from addon.metering.answers import backlog as module
 from addon.metering.answers.backlog import REST_SECONDS, RUN_BYTES, TURN_SECONDS, Backlog
-from addon.metering.answers.meter import STEP_BYTES_MAX, Meter
 
-TEXT = b'{"choices":[],"text":"' + b"x" * 10 * STEP_BYTES_MAX
-END = b'","usage":{"prompt_tokens":7}}'
+TEXT = b"x" * 80_000
+END = b"end"
 
 
 class Clock:
@@ -25,81 +24,86 @@ class Clock:
         return self.now
 
 
+class Reader:
+    """Reads a run in steps of 8 000 bytes."""
+
+    def __init__(self) -> None:
+        self.read = b""
+
+    def __call__(self, run: bytes) -> Iterator[None]:
+        for at in range(0, len(run), 8_000):
+            self.read += run[at : at + 8_000]
+            yield
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
 @pytest.fixture
-def meter() -> Meter:
-    return Meter(DIALECTS["openai.chat"], content_type="application/json")
+def reader() -> Reader:
+    return Reader()
 
 
-def test_a_turn_reads_until_its_end(meter: Meter, clock: Clock):
-    backlog = Backlog(meter, clock)
-    assert backlog.is_empty
+def test_a_turn_reads_until_its_end(reader: Reader, clock: Clock):
+    backlog = Backlog(reader, clock)
     assert backlog.add(TEXT)
     assert backlog.size_bytes == len(TEXT) + RUN_BYTES
     clock.step = TURN_SECONDS
-    turns = 0
-    while not backlog.is_empty:
-        backlog.read_turn()
+    turns = 1
+    while backlog.read_turn():
         turns += 1
         assert backlog.size_bytes == 0
     assert turns > 5
+    assert reader.read == TEXT
 
 
-def test_all_of_it_is_read_in_order(meter: Meter, clock: Clock):
-    backlog = Backlog(meter, clock)
+def test_all_of_it_is_read_in_order(reader: Reader, clock: Clock):
+    backlog = Backlog(reader, clock)
     clock.step = 1.0
     backlog.add(TEXT)
-    backlog.read_turn()
+    assert backlog.read_turn()
     backlog.add(END)
     backlog.read_all()
-    assert backlog.is_empty
-    meter.end()
-    assert meter.facts.usage == {"prompt_tokens": 7}
+    assert reader.read == TEXT + END
 
 
-def test_beside_chunks_a_turn_is_followed_by_a_rest(meter: Meter, clock: Clock):
-    backlog = Backlog(meter, clock)
+def test_beside_chunks_a_turn_is_followed_by_a_rest(reader: Reader, clock: Clock):
+    backlog = Backlog(reader, clock)
     clock.step = TURN_SECONDS
     backlog.add(TEXT)
-    backlog.read_beside_chunks()
+    assert backlog.read_beside_chunks()
     clock.step = 0.0
     backlog.add(END)
-    backlog.read_beside_chunks()
+    assert backlog.read_beside_chunks()
     assert backlog.size_bytes == len(END) + RUN_BYTES
     clock.now += REST_SECONDS
-    backlog.read_beside_chunks()
-    assert backlog.is_empty
+    assert not backlog.read_beside_chunks()
+    assert reader.read == TEXT + END
 
 
-def test_a_clock_that_is_set_back_ends_the_rest(meter: Meter, clock: Clock):
-    backlog = Backlog(meter, clock)
+def test_a_clock_that_is_set_back_ends_the_rest(reader: Reader, clock: Clock):
+    backlog = Backlog(reader, clock)
     clock.now = 1_000_000.0
     clock.step = TURN_SECONDS
     backlog.add(TEXT)
-    backlog.read_beside_chunks()
+    assert backlog.read_beside_chunks()
     clock.step = 0.0
     clock.now = 0.0
-    backlog.read_beside_chunks()
-    assert backlog.is_empty
+    assert not backlog.read_beside_chunks()
 
 
-def test_it_has_a_bound(meter: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+def test_it_has_a_bound(reader: Reader, clock: Clock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "BACKLOG_BYTES_MAX", len(TEXT) + RUN_BYTES + 1)
-    backlog = Backlog(meter, clock)
+    backlog = Backlog(reader, clock)
     assert backlog.add(TEXT)
     assert not backlog.add(END)
-    backlog.drop()
-    assert backlog.is_empty
-    assert backlog.size_bytes == 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 40, 3_000])
-def test_short_runs_are_joined(meter: Meter, clock: Clock, size: int):
-    backlog = Backlog(meter, clock)
+def test_short_runs_are_joined(reader: Reader, clock: Clock, size: int):
+    backlog = Backlog(reader, clock)
     tracemalloc.start()
     try:
         for at in range(0, len(TEXT) - size, size):

@@ -17,9 +17,8 @@ from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import bedrock, gemini
 from addon.framing import json_values
 from addon.metering.answers import meter as meter_module
-from addon.metering.answers.meter import Meter
 from ledger.model.usage import NO_USAGE
-from tests.addon.feeding import SSE, cuts_of, metered, pieces
+from tests.addon.feeding import SSE, Answer, cuts_of, metered, pieces
 
 ID = "chatcmpl-0123456789"
 
@@ -42,11 +41,11 @@ WORDS = [chunk(f" word{n % 7}") for n in range(200)]
 STREAM = b"".join([*WORDS, END])
 
 
-def meter_of(dialect: Dialect = openai_chat.CHAT, **more: Any) -> Meter:
-    return Meter(dialect, **({"content_type": "text/event-stream"} | more))
+def meter_of(dialect: Dialect = openai_chat.CHAT, **more: Any) -> Answer:
+    return Answer(dialect, **more)
 
 
-def read(body: bytes, dialect: Dialect = openai_chat.CHAT, *, size: int = 0, **more: Any) -> Meter:
+def read(body: bytes, dialect: Dialect = openai_chat.CHAT, *, size: int = 0, **more: Any) -> Answer:
     return metered(dialect, body, **({"content_type": SSE} | more), size=size)
 
 
@@ -69,11 +68,11 @@ def test_a_stream_reads_the_same_in_any_batches(size: int) -> None:
 def test_the_first_token_is_seen_when_it_passes() -> None:
     meter = meter_of()
     meter.feed(chunk(""))
-    assert not meter.token_seen
+    assert not meter.facts.token_seen
     meter.feed(chunk("H")[:40])
-    assert not meter.token_seen
+    assert not meter.facts.token_seen
     meter.feed(chunk("H")[40:])
-    assert meter.token_seen
+    assert meter.facts.token_seen
 
 
 def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +123,7 @@ def test_nothing_odd_hides_among_ordinary_frames(
         assert picture(read(body, size=size)) == picture(one_by_one)
 
 
-def picture(meter: Meter) -> tuple[Any, ...]:
+def picture(meter: Answer) -> tuple[Any, ...]:
     usage = meter.usage()
     said = (meter.facts, usage, meter.usage_json, meter.frames, meter.trouble)
     return (*said, meter.estimated_output_tokens())
@@ -294,7 +293,7 @@ def test_garbage_never_raises(
     chunks = pieces(body, data.draw(cuts_of(body)))
     for name, dialect in sorted(routes.DIALECTS.items()):
         note(name)
-        meter = Meter(dialect, content_type=content_type, status=status)
+        meter = Answer(dialect, content_type=content_type, status=status)
         for chunk in chunks:
             meter.feed(chunk)
         meter.end()
@@ -359,14 +358,14 @@ def test_no_json_raises(drawn: bytes, is_document: bool) -> None:
         assert all(type(count) is int and 0 <= count < 2**63 for count in counts)
 
 
-def test_ordinary_events_that_are_framed_already_are_counted() -> None:
-    meter = meter_of()
+def test_events_that_are_framed_for_the_editor_are_counted() -> None:
+    answer = meter_of(edits=True)
     for first in range(0, len(WORDS), 20):
-        meter.feed_events(b"".join(WORDS[first : first + 20]))
-    meter.feed_events(END)
-    meter.end()
-    assert meter.frames == 202
-    assert meter.usage().output_tokens == 200
+        answer.feed(b"".join(WORDS[first : first + 20]))
+    answer.feed(END)
+    answer.end()
+    assert answer.frames == 202
+    assert answer.usage().output_tokens == 200
 
 
 def test_a_body_of_a_type_that_is_not_read_ends_without_a_framing() -> None:
@@ -407,42 +406,23 @@ def test_whether_a_stream_ends_inside_an_event(rest: bytes, is_cut: bool) -> Non
     assert meter.facts.is_cut_inside is is_cut
 
 
-def test_steps_are_shorter_while_frames_must_be_parsed() -> None:
-    """An odd frame costs far more than an ordinary one."""
-    meter = meter_of()
-    odd = b"".join(b'data: {"error":{"code":%d}}\n\n' % n for n in range(2_000))
-    sizes = [meter.step_bytes for _ in meter.steps(odd)]
-    assert min(sizes) < meter_module.STEP_BYTES_MAX
-    meter.step_bytes = meter_module.STEP_BYTES_MIN
-    for first in range(0, len(WORDS), 20):
-        for _ in meter.steps(b"".join(WORDS[first : first + 20])):
-            pass
-    assert meter.step_bytes == meter_module.STEP_BYTES_MAX
-    for _ in meter.steps(END):
-        pass
-    meter.end()
-    assert meter.frames == 2_202
-    assert meter.usage().output_tokens == 200
-
-
-def test_ordinary_events_that_are_framed_already_do_not_shorten_steps() -> None:
-    meter = meter_of()
-    odd = b"".join(b'data: {"usage":null,"x%d":%d}\n\n' % (n, n) for n in range(200))
-    meter.feed_events(odd)
-    meter.feed_events(odd)
-    shortened = meter.step_bytes
-    assert shortened < meter_module.STEP_BYTES_MAX
-    for word in WORDS:
-        meter.feed_events(word)
-    assert meter.step_bytes >= shortened
-    assert meter.frames == 600
-
-
-def test_pieces_of_a_decoder_that_hold_nothing_are_work_too() -> None:
-    """Each member of a gzip body gives one piece, and an empty member an empty one."""
-    document = json.dumps({"usage": {"prompt_tokens": 3}}).encode()
-    meter = meter_of(content_type="application/json", content_encoding="gzip")
-    assert sum(1 for _ in meter.steps(gzip.compress(b"") * 2_000)) > 10
-    assert sum(1 for _ in meter.steps(gzip.compress(document))) <= 1
-    meter.end()
-    assert meter.usage().input_tokens == 3
+@pytest.mark.parametrize(
+    ("damaged", "is_read"),
+    [
+        (b'{"id":"d","usage":{"prompt_tokens":7},"x":"\xff"}', True),
+        (b'{"id":"d","usage":{"prompt_tokens":7},"x":"\x01"}', True),
+        (b'{"id":"d","usage":{"prompt_tokens":7}}trailing', True),
+        (b'{"id":"d",,"usage":{"prompt_tokens":7,}}', True),
+        (b'{"id":"d","usage":{"prompt_tokens":7},"x":' + b"[" * 2_000 + b"]" * 2_000 + b"}", False),
+        (b'{"id":"d","usage":{"prompt_tokens":7},x}', False),
+    ],
+    ids=["utf-8", "control", "trailing", "commas", "depth", "no-json"],
+)
+def test_a_damaged_document_is_unread_and_not_cut(damaged: bytes, is_read: bool) -> None:
+    """A whole body is whole, whatever our reader makes of it (a gateway's reader may take it)."""
+    answer = read(damaged, content_type="application/json", size=9)
+    assert not answer.facts.is_cut_inside
+    assert (answer.usage().input_tokens == 7) is is_read
+    assert "damaged" in (answer.trouble or "")
+    cut = read(damaged[:20], content_type="application/json")
+    assert cut.facts.is_cut_inside

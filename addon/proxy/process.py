@@ -1,0 +1,91 @@
+"""Edge. What this process gets of ours: the one wrapped set, the host's mechanisms, and what gives
+mitmproxy back as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mitmproxy import ctx
+
+from addon.proxy import connections
+from addon.proxy.host import mechanisms
+from addon.proxy.host.mechanisms import Host, Place
+from addon.proxy.options import Settings
+from addon.proxy.owner import owner_of
+
+if TYPE_CHECKING:
+    from addon.proxy.stream_events import StreamEvents
+
+logger = logging.getLogger(__name__)
+
+WITHOUT_WRAPPING = (
+    "a refused question for usage reaches the client, plain answers are held until they are whole, "
+    "the end of a stream under a content-length does not wait for its commit, and who broke a "
+    "stream is guessed"
+)
+"""What is not kept where HttpStream is not wrapped."""
+
+
+class Process:
+    """The process that the recording runs in."""
+
+    def __init__(self) -> None:
+        self.is_ours = False
+        """As far as is known."""
+        self.can_hold_end = False
+        """The wrapper that sends a held last chunk is in place."""
+        self._host: Host | None = None
+        """Mechanisms that are in, where the process is ours."""
+        self._undo: list[Callable[[], None]] = []
+        self.undo_last: list[Callable[[], object]] = []
+        """What gives back what stays until the ledger is closed."""
+
+    def install(self, settings: Settings, events: StreamEvents) -> None:
+        """Put in what this process gets of ours, once, and say so in one line."""
+        if self._undo:
+            return
+        said = ["HttpStream stays as it is (tee_wrap=no)"]
+        if settings.wraps:
+            try:
+                from addon.proxy import wrapped  # imports private modules of mitmproxy
+
+                self._undo.append(wrapped.install(events))
+                self.can_hold_end = True
+                said = ["wraps HttpStream (tee_wrap=no leaves it)"]
+            except Exception as unknown:  # noqa: BLE001  # a mitmproxy that it was not written for
+                said = [f"not made for this mitmproxy: HttpStream is not wrapped ({unknown})"]
+        if not self.can_hold_end:
+            said.append(WITHOUT_WRAPPING)
+        changed, restore = connections.connect_per_request(ctx.options)
+        self._undo.append(restore)
+        said += [changed] if changed else []
+        owner = owner_of(ctx.master)
+        self.is_ours = owner.is_us
+        if owner.is_fast(settings.fast):
+            self._host = mechanisms.install(Place(master=ctx.master, takes_runs=events.takes_runs))
+            self._undo.append(self._host.remove)
+            said.append(f"{len(self._host.used)} speed-ups of mitmproxy")
+            said += [f"not used: {each}" for each in self._host.left_out]
+            said[-1] += " (tee_fast=no leaves them out)"
+        else:
+            said.append("changes nothing else")
+        whose = "our own process" if owner.is_us else "a guest"
+        level = logging.INFO if self.can_hold_end or not settings.wraps else logging.WARNING
+        logger.log(level, "tokentee: %s (%s): %s", whose, owner.reason, "; ".join(said))
+
+    def leave_if_guest(self, settings: Settings) -> None:
+        """Take the host's mechanisms out where another script has come beside ours."""
+        owner = owner_of(ctx.master)
+        self.is_ours = owner.is_us
+        if self._host is not None and not owner.is_fast(settings.fast):
+            self._host.remove()
+            self._host = None
+            logger.info("tokentee: a guest now (%s): speeds mitmproxy up no longer", owner.reason)
+
+    def give_back(self) -> None:
+        """Leave mitmproxy as it was."""
+        while self._undo:
+            self._undo.pop()()

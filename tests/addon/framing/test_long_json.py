@@ -1,0 +1,135 @@
+"""Long JSON is read in one turn: its figures, wherever they stand, and none of its pictures."""
+
+import json
+from typing import Any
+
+import pytest
+
+from addon.framing import json_values, long_json
+
+KEYS = frozenset(
+    ["id", "model", "usage", "choices", "message", "content", "finish_reason", "data", "b64_json"]
+)
+USAGE = {"prompt_tokens": 7, "details": {"cached_tokens": 3}}
+LONG = "x" * 100_000
+
+
+def read(value: Any, keys: frozenset[str] = KEYS) -> dict[str, Any] | None:
+    return long_json.read(json.dumps(value, separators=(",", ":")).encode(), keys)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param(
+            {"data": [{"b64_json": LONG}], "usage": USAGE, "other": LONG},
+            {"data": [{"b64_json": LONG[: long_json.TEXT_BYTES_MAX - 1]}], "usage": USAGE},
+            id="a-picture",
+        ),
+        pytest.param(
+            {"data": list(range(100_000)), "usage": USAGE}, {"data": [], "usage": USAGE}, id="numbers"
+        ),
+        pytest.param(
+            {"choices": [{"message": {"content": LONG}, "finish_reason": "stop", "x": 1}]},
+            {
+                "choices": [
+                    {
+                        "finish_reason": "stop",
+                        "message": {"content": LONG[: long_json.TEXT_BYTES_MAX - 1]},
+                    }
+                ]
+            },
+            id="nested",
+        ),
+        pytest.param({"choices": [{"x": 1}, LONG], "id": "i"}, {"choices": [{"x": 1}], "id": "i"}, id="mixed"),
+        pytest.param({"message": {"message": LONG}}, {"message": {"message": LONG[:4095]}}, id="depth"),
+        pytest.param([{"id": LONG}], None, id="no-object"),
+    ],
+)  # fmt: skip
+def test_members_with_a_name_are_read(value: Any, expected: dict[str, Any] | None) -> None:
+    assert read(value) == expected
+
+
+def test_a_usage_object_is_read_whole_with_keys_that_nobody_has_named() -> None:
+    usage = {**USAGE, "hologram_tokens": 5}
+    assert (read({"data": LONG, "usage": usage}) or {})["usage"] == usage
+
+
+def test_of_a_list_with_too_many_objects_the_first_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_json, "OBJECTS_MAX", 10)
+    short = [{"id": str(number), "x": "y" * 10_000} for number in range(11)]
+    assert read({"data": short, "id": "i"}) == {"data": [short[0]], "id": "i"}
+    assert read({"data": [{"id": LONG}] * 11, "id": "i"}) == {"data": [], "id": "i"}
+
+
+def test_containers_beyond_the_depth_are_left_out() -> None:
+    value: Any = {"id": LONG}
+    for _ in range(long_json.DEPTH_MAX + 2):
+        value = {"message": value}
+    found: Any = read(value)
+    for _ in range(long_json.DEPTH_MAX):
+        found = found["message"]
+    assert found is None
+
+
+def ends(body: bytes, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any] | None:
+    monkeypatch.setattr(long_json, "WHOLE_BYTES_MAX", 200)
+    monkeypatch.setattr(long_json, "END_BYTES", 100)
+    return long_json.read(body, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "expected"),
+    [
+        (b'{"id":"i","data":["', b'"],"usage":{"n":1},"model":"m"}', {"id": "i", "usage": {"n": 1}, "model": "m"}),
+        (b'{"id":"i","usage":{"n":1},"data":["', b'"]}', {"id": "i", "usage": {"n": 1}}),
+        (b' {"other":1,"id":"i" , "data":["', b'"] , "usage":{"n":1} } ', {"id": "i", "usage": {"n": 1}}),
+        (b'{"data":{"x":["', b'"],"usage":{"n":1}}}', {}),
+        (b'{"id":12', b'3,"model":"m"}', {"model": "m"}),
+        (b"", b"", {}),
+        (b"[" * 60, b"]" * 60, {}),
+        (b'{"id":' + b"[" * 60, b"", {}),
+    ],
+    ids=["tail", "head", "blanks", "inner", "a-number-that-goes-on", "nothing", "no-object", "deep"],
+)  # fmt: skip
+def test_of_a_longer_one_the_ends_are_read(
+    head: bytes, tail: bytes, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler = b"1" if head.endswith(b"12") else b"y"
+    assert ends(head + filler * 300 + tail, monkeypatch) == (expected or None)
+
+
+def test_the_ends_of_a_damaged_one_are_read() -> None:
+    body = b'{"id":"i","data":"' + LONG.encode() + b'\x01","usage":{"n":1}}'
+    assert long_json.read(body, KEYS) == {"id": "i", "usage": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'{"a":"\xff"}', {"a": "\ufffd"}),
+        (b'{"a":"x\x01"}', {"a": "x\x01"}),
+        (b'{"a":1}}', {"a": 1}),
+        (b'{"a":1,,"b":[1,],}', {"a": 1, "b": [1]}),
+        (b'{,"a":1}', {"a": 1}),
+        (b'{"a":",}"}', {"a": ",}"}),
+        (b"[1]x", None),
+        (b'{"a":', None),
+    ],
+)
+def test_damaged_json_is_read_where_it_is_certain(text: bytes, value: Any) -> None:
+    assert json_values.repaired(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "is_cut"),
+    [
+        (b'{"a":"x', True),
+        (b'{"a":[1', True),
+        (b'{"a":1}', False),
+        (b'{"a":"{"}', False),
+        (b"}", False),
+    ],
+)
+def test_whether_json_ends_before_its_end(text: bytes, is_cut: bool) -> None:
+    assert json_values.is_cut(text) is is_cut
