@@ -16,7 +16,7 @@
     patches/    what mitmproxy has no hook for
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
-Uses: dialects, metering, metering.answers, metering.requests, proxy.display, proxy.host,
+Uses: dialects, framing, metering, metering.answers, metering.requests, proxy.display, proxy.host,
 recordings, recordings.formats, telemetry, usage_opt_in; of the ledger: model, pricing, settings,
 store.engines, store.writing, text.
 """

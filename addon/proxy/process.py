@@ -6,18 +6,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from mitmproxy import ctx
+from mitmproxy import ctx, http
 
 from addon.proxy import connections
 from addon.proxy.host import mechanisms
 from addon.proxy.host.mechanisms import Host, Place
 from addon.proxy.options import Settings
 from addon.proxy.owner import owner_of
-
-if TYPE_CHECKING:
-    from addon.proxy.stream_events import StreamEvents
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +39,21 @@ class Process:
         self.undo_last: list[Callable[[], object]] = []
         """What gives back what stays until the ledger is closed."""
 
-    def install(self, settings: Settings, events: StreamEvents) -> None:
-        """Put in what this process gets of ours, once, and say so in one line."""
+    def install(
+        self,
+        settings: Settings,
+        wrap: Callable[[], Callable[[], None]],
+        takes_runs: Callable[[http.HTTPFlow], bool],
+    ) -> None:
+        """Put in what this process gets of ours, once, and say so in one line. `wrap` puts the
+        wrapped set on, and returns what takes it off; it raises on a mitmproxy that it was not
+        written for. `takes_runs`: whether a flow's callable is ours (`host.Place`)."""
         if self._undo:
             return
         said = ["HttpStream stays as it is (tee_wrap=no)"]
         if settings.wraps:
             try:
-                from addon.proxy import wrapped  # imports private modules of mitmproxy
-
-                self._undo.append(wrapped.install(events))
+                self._undo.append(wrap())
                 self.can_hold_end = True
                 said = ["wraps HttpStream (tee_wrap=no leaves it)"]
             except Exception as unknown:  # noqa: BLE001  # a mitmproxy that it was not written for
@@ -65,7 +66,7 @@ class Process:
         owner = owner_of(ctx.master)
         self.is_ours = owner.is_us
         if owner.is_fast(settings.fast):
-            self._host = mechanisms.install(Place(master=ctx.master, takes_runs=events.takes_runs))
+            self._host = mechanisms.install(Place(master=ctx.master, takes_runs=takes_runs))
             self._undo.append(self._host.remove)
             said.append(f"{len(self._host.used)} speed-ups of mitmproxy")
             said += [f"not used: {each}" for each in self._host.left_out]

@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from mitmproxy import ctx, exceptions, http
@@ -104,7 +104,14 @@ class Recorder(Traffic):
                 ctx.options.stream_large_bodies,
             )
         settings = self._recording.settings
-        self._recording.process.install(settings, StreamEvents(self._recording))
+        events = StreamEvents(self._recording)
+
+        def wrap() -> Callable[[], None]:
+            from addon.proxy import wrapped  # imports private modules of mitmproxy
+
+            return wrapped.install(events)
+
+        self._recording.process.install(settings, wrap, events.takes_runs)
         logger.info(
             "tokentee: ledger %s, commit %s, inject %s",
             self._recording.ledger.shown_url,

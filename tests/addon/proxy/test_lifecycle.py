@@ -289,13 +289,14 @@ def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(state, monkey
 
 def live_with(session: Any) -> Live:
     nothing: Any = None
+    rules: Any = SimpleNamespace(keeps_error_text=False)
     routes: Any = SimpleNamespace(
-        route=SimpleNamespace(dialect=SimpleNamespace(name="x", operation="chat")),
+        route=SimpleNamespace(dialect=SimpleNamespace(name="x", operation="chat"), path_model=None),
         **dict.fromkeys(("origin", "provider", "path"), ""),
         is_confirmed=True,
         began_at=datetime(2026, 11, 20, tzinfo=UTC),
     )
-    live = Live(routes, nothing, exchange_id="e", source=Source.LIVE, node="n", flow=nothing)
+    live = Live(routes, rules, exchange_id="e", source=Source.LIVE, node="n", flow=nothing)
     live.session = session
     return live
 
