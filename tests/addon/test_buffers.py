@@ -105,6 +105,7 @@ CACHES = {
     "ledger/pricing/rules.py published": "no argument",
     "ledger/settings/names.py pattern": "PATTERNS_CACHED globs of the operator",
     "ledger/store/scope.py _changes": "zones of the operator, of the IANA database",
+    "ledger/store/writing/batch_insert.py _instant": "INSTANTS_MAX moments",
     "ledger/store/writing/batch_insert.py _text": "powers of two up to ROWS_MAX",
     "ledger/sync/bundles.py _reading": "our own tables",
     "ledger/sync/bundles.py _writing": "our own tables",
