@@ -32,7 +32,7 @@ from ledger.commands.options import (
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
-from ledger.reports.layout import Column, Table
+from ledger.reports.layout import Table, TableColumn
 from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.settings import names_file
 from ledger.store.engines.urls import default_url, shown
@@ -165,7 +165,7 @@ def import_command(
     if compare:
         table = Table(
             columns=tuple(
-                Column(name=name, heading=heading, is_number=place > 1)
+                TableColumn(name=name, heading=heading, is_number=place > 1)
                 for place, (name, heading) in enumerate(_HEADINGS.items())
             ),
             rows=tuple(

@@ -37,7 +37,7 @@ from ledger.model.charge import Charge, remarked
 from ledger.model.exchange import Billing, Exchange, Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
-from ledger.reports.layout import Cell, Column, Table
+from ledger.reports.layout import Cell, Table, TableColumn
 from ledger.reports.progress import console_on_stderr, files_progress, rest_line
 from ledger.reports.render import print_table
 from ledger.settings import names_file
@@ -227,7 +227,7 @@ def table(changes: Mapping[tuple[str, str], RebuildChange]) -> Table:
     names = ("Dialect", "Model", "Exchanges", "Input", "now", "Output", "now", "Cost", "now")
     return Table(
         columns=tuple(
-            Column(name=name, heading=name, is_number=at > 1) for at, name in enumerate(names)
+            TableColumn(name=name, heading=name, is_number=at > 1) for at, name in enumerate(names)
         ),
         rows=tuple((*of, *_cells(change)) for of, change in sorted(changes.items())),
         total=("Total", "", *_cells(sum(changes.values(), RebuildChange()))),

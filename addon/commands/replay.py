@@ -16,7 +16,7 @@ from addon.recordings.formats.recorded import Recorded
 from addon.recordings.replay import JOBS_MAX, ReplayJob, ReplayTally, replay_here, replay_with
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
-from ledger.reports.layout import Column, Table
+from ledger.reports.layout import Table, TableColumn
 from ledger.reports.progress import console_on_stderr, files_progress, progress
 from ledger.reports.render import print_table
 from ledger.store.engines.urls import default_url, shown
@@ -182,9 +182,9 @@ def _show(console: Console, tally: ReplayTally, ledger: str) -> None:
 def _table(tally: ReplayTally) -> Table:
     return Table(
         columns=(
-            Column(name="dialect", heading="Dialect", is_number=False),
-            Column(name="outcome", heading="Outcome", is_number=False),
-            Column(name="exchanges", heading="New"),
+            TableColumn(name="dialect", heading="Dialect", is_number=False),
+            TableColumn(name="outcome", heading="Outcome", is_number=False),
+            TableColumn(name="exchanges", heading="New"),
         ),
         rows=tuple(
             (dialect, outcome.value, count)

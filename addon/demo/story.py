@@ -18,19 +18,19 @@ from addon.demo import traffic
 from addon.demo.scenes import ORDINARY, Scene, scenes
 from ledger.figures import queries
 from ledger.reports import report_tables
-from ledger.reports.layout import Amount, Column, Table, wrapped
+from ledger.reports.layout import Amount, Table, TableColumn, wrapped
 from ledger.reports.render import print_table
 from ledger.store.db import disposing, open_engine
 from ledger.store.scope import Scope
 from ledger.text.hints import as_typed
 
 COLUMNS = (
-    Column(name="agent", heading="The agent …", is_number=False, wraps=True),
-    Column(name="client", heading="It got", is_number=False, wraps=True),
-    Column(name="input", heading="Input"),
-    Column(name="output", heading="Output"),
-    Column(name="cost", heading="Cost"),
-    Column(name="ledger", heading="What the ledger knows", is_number=False, wraps=True),
+    TableColumn(name="agent", heading="The agent …", is_number=False, wraps=True),
+    TableColumn(name="client", heading="It got", is_number=False, wraps=True),
+    TableColumn(name="input", heading="Input"),
+    TableColumn(name="output", heading="Output"),
+    TableColumn(name="cost", heading="Cost"),
+    TableColumn(name="ledger", heading="What the ledger knows", is_number=False, wraps=True),
 )
 WIDTH_COLUMNS = 100
 """Where there is no terminal."""

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 from ledger.budgets.budgets import Budget
 from ledger.figures.queries import totals
 from ledger.model.money import usd
-from ledger.reports.layout import Amount, Column, Table, amount_of
+from ledger.reports.layout import Amount, Table, TableColumn, amount_of
 from ledger.settings.names import Names
 from ledger.store.scope import Scope
 from ledger.text.figures import counted, money, percent
@@ -116,13 +116,13 @@ def table(statuses: list[BudgetStatus]) -> Table:
     """One line per budget."""
     return Table(
         columns=(
-            Column(name="budget", heading="Budget", is_number=False),
-            Column(name="period", heading="Period", is_number=False, drop=1),
-            Column(name="limit", heading="Limit"),
-            Column(name="spent", heading="Spent"),
-            Column(name="used", heading="Used"),
-            Column(name="forecast", heading="Forecast", drop=2),
-            Column(name="state", heading="State", is_number=False),
+            TableColumn(name="budget", heading="Budget", is_number=False),
+            TableColumn(name="period", heading="Period", is_number=False, drop=1),
+            TableColumn(name="limit", heading="Limit"),
+            TableColumn(name="spent", heading="Spent"),
+            TableColumn(name="used", heading="Used"),
+            TableColumn(name="forecast", heading="Forecast", drop=2),
+            TableColumn(name="state", heading="State", is_number=False),
         ),
         rows=tuple(
             (

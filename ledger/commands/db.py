@@ -80,7 +80,7 @@ def check(*, ledger: LedgerOption = None) -> None:
 def describe(*, ledger: LedgerOption = None) -> None:
     """Describe every column of the public tables and views."""
     from ledger.commands.output import print_table
-    from ledger.reports.layout import Column, Table
+    from ledger.reports.layout import Table, TableColumn
     from ledger.store import db
     from ledger.store.engines import urls
     from ledger.store.schema import descriptions
@@ -91,9 +91,9 @@ def describe(*, ledger: LedgerOption = None) -> None:
     for relation in dict.fromkeys(column.relation for column in columns):
         table = Table(
             columns=(
-                Column(name="column", heading="Column", is_number=False),
-                Column(name="type", heading="Type", is_number=False),
-                Column(name="holds", heading="Holds", is_number=False, wraps=True),
+                TableColumn(name="column", heading="Column", is_number=False),
+                TableColumn(name="type", heading="Type", is_number=False),
+                TableColumn(name="holds", heading="Holds", is_number=False, wraps=True),
             ),
             rows=tuple((c.column, c.kind, c.text) for c in columns if c.relation == relation),
         )

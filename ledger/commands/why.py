@@ -187,7 +187,7 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: F
         typer.echo(json.dumps(rows))
         return
     from ledger.commands.output import print_line, print_table
-    from ledger.reports.layout import Column, Table
+    from ledger.reports.layout import Table, TableColumn
     from ledger.reports.progress import rest_line
 
     if not rows:
@@ -196,7 +196,7 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: F
     shown = rows[:SHOWN_MAX]
     table = Table(
         columns=tuple(
-            Column(
+            TableColumn(
                 name=name,
                 heading=_HEADS.get(name, name.capitalize()),
                 is_number=name.endswith("_usd") or name in _NUMBERS,

@@ -35,7 +35,7 @@ type Columns = Sequence[tuple[str, str]]
 type Append = Callable[[Sequence[tuple[Any, ...]]], None]
 """Appends rows to a file that is being written."""
 
-_SUSPECT = re.compile(rf"[^ -~]|^ *[{FORMULA_STARTS}]")
+_NEEDS_ESCAPE = re.compile(rf"[^ -~]|^ *[{FORMULA_STARTS}]")
 """Texts that need escaping in a CSV file; few do, and the search is quick."""
 
 
@@ -151,7 +151,7 @@ def _quoted(text: str) -> str:
 
 def _text(value: str) -> str:
     """A text without formulas for a spreadsheet and without control characters for a terminal."""
-    return _quoted(spreadsheet_text(value) if _SUSPECT.search(value) else value)
+    return _quoted(spreadsheet_text(value) if _NEEDS_ESCAPE.search(value) else value)
 
 
 def _instant(value: datetime) -> str:

@@ -31,7 +31,7 @@ from ledger.text.origins import host_of
 
 type Rows = Iterator[tuple[date, tuple[Any, ...]]]
 
-NAMED = ("name", "team", "cost_centre")
+FOCUS_NAMES = ("name", "team", "cost_centre")
 """Words of the names file that a FOCUS row carries."""
 FOCUS: Mapping[str, str] = {"1.2": "focus", "1.4": "focus-1.4"}
 """Version -> name of the dataset."""
@@ -42,7 +42,7 @@ IN_USD = (
     "reported_cost_picousd",
 )
 """Columns of a request that are written in USD, too."""
-CHARGE_COLUMNS: Mapping[str, str] = {
+EXPORTED_CHARGE_COLUMNS: Mapping[str, str] = {
     "opened_at": "instant",
     "exchange_id": "text",
     "reading_id": "text",
@@ -123,7 +123,7 @@ def _requests(connection: Connection, scope: Scope, _: Wanted) -> Rows:
 def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
     query = (
         sa.select(
-            *(current_charges.c[name] for name in CHARGE_COLUMNS if name != "model"),
+            *(current_charges.c[name] for name in EXPORTED_CHARGE_COLUMNS if name != "model"),
             sa.func.coalesce(current_charges.c.model, requests.c.model).label("priced_model"),
             *(as_text(requests.c[name]).label(name) for name in ATTRIBUTION),
         )
@@ -138,7 +138,10 @@ def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
         yield (
             row.opened_at.date(),
             (
-                *(known["priced_model" if name == "model" else name] for name in CHARGE_COLUMNS),
+                *(
+                    known["priced_model" if name == "model" else name]
+                    for name in EXPORTED_CHARGE_COLUMNS
+                ),
                 _usd(row.unit_picousd),
                 _usd(row.amount_picousd),
                 *(known[name] for name in ATTRIBUTION),
@@ -154,7 +157,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
         if is_postgresql
         else sa.func.substr(sa.cast(r.opened_at, sa.Text), 1, 13)
     )
-    by_session = "session" in scope.names.facts_of(NAMED)
+    by_session = "session" in scope.names.facts_of(FOCUS_NAMES)
     named: dict[str, sa.ColumnElement[Any]] = {
         "hour": hour,
         "line": c.line,
@@ -211,7 +214,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
             day=known["hour"].date(),
         )
         known["key_name"], known["team"], known["cost_centre"] = (
-            scope.names.word_of(word, facts) for word in NAMED
+            scope.names.word_of(word, facts) for word in FOCUS_NAMES
         )
         yield known["hour"].date(), focus.row_of(known, version, wanted.currency)
 
@@ -246,7 +249,7 @@ DATASETS: Mapping[str, Dataset] = {
     ),
     "charges": Dataset(
         (
-            *CHARGE_COLUMNS.items(),
+            *EXPORTED_CHARGE_COLUMNS.items(),
             ("unit_usd", "decimal"),
             ("amount_usd", "decimal"),
             *((name, "text") for name in ATTRIBUTION),

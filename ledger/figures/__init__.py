@@ -1,10 +1,8 @@
 """Figures: sums over the requests of a scope, queried from a ledger.
 
     queries      figures by model, key, day, ...
-    sums         sums of a period
-    spans        which parts of a period have stored sums
-    figures      the values
-    percentiles  p50 and p95 of times that are stored as texts
+    sum_query    sums of a period, from stored sums where there are some
+    figures      the values, and percentiles of histograms
     activity     running requests, and today's cost
     limits       limits as answers stated them
     plans        what flat plans covered, by month and by block of five hours

@@ -105,7 +105,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ReportRow:
     """One line of a report."""
 
     key: Key
@@ -134,8 +134,8 @@ class Report:
     by: tuple[str, ...]
     since: datetime | None
     until: datetime | None
-    rows: tuple[Row, ...]
-    total: Row
+    rows: tuple[ReportRow, ...]
+    total: ReportRow
     open_requests: int
     """In flight, or of a dead process that is not yet detected: in no figure."""
     now: datetime
@@ -159,21 +159,21 @@ class Report:
 
 
 _FIELDS = fields(Figures)
-AMOUNTS = tuple(each.name for each in _FIELDS if each.name.endswith("_picousd"))
-_VALUES = attrgetter(*(each.name for each in _FIELDS))
+AMOUNT_FIGURES = tuple(each.name for each in _FIELDS if each.name.endswith("_picousd"))
+_VALUES_OF = attrgetter(*(each.name for each in _FIELDS))
 
 
 def total_of(figures: Iterable[Figures]) -> Figures:
     """The sum of some figures."""
     columns: dict[str, Any] = {}
     # Summed by columns: a grouping by session has tens of thousands of rows.
-    for each, values in zip(_FIELDS, zip(*map(_VALUES, figures), strict=True), strict=False):
+    for each, values in zip(_FIELDS, zip(*map(_VALUES_OF, figures), strict=True), strict=False):
         known = [value for value in values if value is not None]
         columns[each.name] = sum(known) if known else each.default
     return Figures(**columns)
 
 
-def total_money(rows: Iterable[Row]) -> dict[str, int] | None:
+def total_money(rows: Iterable[ReportRow]) -> dict[str, int] | None:
     """The amounts of some rows in their report's currency, added up."""
     found = [row.money for row in rows if row.money is not None]
     if not found:
@@ -191,11 +191,11 @@ def plus(left: int | None, right: int | None) -> int | None:
     return left + right
 
 
-def order(by: tuple[str, ...], times: Iterable[str]) -> Callable[[Row], tuple[Any, ...]]:
+def order(by: tuple[str, ...], times: Iterable[str]) -> Callable[[ReportRow], tuple[Any, ...]]:
     """A report whose first dimension is a time is ordered by it; any other begins with the highest
     cost."""
 
-    def name(row: Row) -> tuple[str, ...]:
+    def name(row: ReportRow) -> tuple[str, ...]:
         return tuple(part or "" for part in row.key)
 
     if by and by[0] in times:
@@ -203,7 +203,7 @@ def order(by: tuple[str, ...], times: Iterable[str]) -> Callable[[Row], tuple[An
     return lambda row: (*by_cost(row.figures), name(row))
 
 
-def top_of(rows: list[Row], top: int | None) -> list[Row]:
+def top_of(rows: list[ReportRow], top: int | None) -> list[ReportRow]:
     """The rows that cost most, in their order, and the rest as one row, so that the rows still sum
     to the total."""
     if top is None or len(rows) <= top:
@@ -212,7 +212,7 @@ def top_of(rows: list[Row], top: int | None) -> list[Row]:
     kept, rest = sorted(ranked[:top]), [rows[place] for place in ranked[top:]]
     return [
         *(rows[place] for place in kept),
-        Row(
+        ReportRow(
             key=(None,) * len(rest[0].key),
             figures=total_of(row.figures for row in rest),
             money=total_money(rest),

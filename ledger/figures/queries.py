@@ -16,11 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import (
-    AMOUNTS,
+    AMOUNT_FIGURES,
     Figures,
     Key,
     Report,
-    Row,
+    ReportRow,
     Times,
     order,
     percentiles,
@@ -50,7 +50,7 @@ from ledger.store.scope import (
 )
 from ledger.store.tables import exchanges
 
-FIGURES = tuple(each.name for each in fields(Figures))
+FIGURE_NAMES = tuple(each.name for each in fields(Figures))
 
 
 def report(
@@ -83,7 +83,7 @@ def report(
             _differing(connection, scope) if any(each is not None for each in reported) else 0
         )
     rows = [
-        Row(
+        ReportRow(
             key=key,
             figures=group.figures,
             times=times_of(group.histograms),
@@ -107,7 +107,7 @@ def report(
         since=scope.since,
         until=scope.until,
         rows=tuple(rows),
-        total=Row(
+        total=ReportRow(
             key=(),
             figures=total,
             times=times_of(of_all),
@@ -185,7 +185,7 @@ def groups(
     *,
     is_exact: bool = False,
     with_times: bool = False,
-    figures: Sequence[str] = FIGURES,
+    figures: Sequence[str] = FIGURE_NAMES,
 ) -> dict[Key, Group]:
     """These figures of each group, `unpriced` and `partial` among them; with histograms of the
     times of its requests if they are asked for."""
@@ -233,7 +233,7 @@ def _in_currency(
     of_days: dict[Key, dict[str, list[Amount]]] = {}
     for (*key, day), group in groups(connection, (*by, "day"), scope).items():
         amounts = of_days.setdefault(tuple(key), {})
-        for name in AMOUNTS:
+        for name in AMOUNT_FIGURES:
             value = getattr(group.figures, name)
             if value is not None:
                 amounts.setdefault(name, []).append((date.fromisoformat(day or ""), value))

@@ -35,7 +35,7 @@ class Filter:
     """The last request of the page before, as `Request.place` says it."""
 
 
-ALL = Filter()
+NO_FILTER = Filter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ledger.figures.request_filter import ALL, ErrorKind, Filter
+from ledger.figures.request_filter import NO_FILTER, ErrorKind, Filter
 from ledger.figures.sum_query import extent
 from ledger.model.errors import WrongCallError
 from ledger.model.exchange import COVERED
 from ledger.pricing.price_lines import is_token_line
-from ledger.store.schema.sums import CONDITIONS
+from ledger.store.schema.sums import COUNT_CONDITIONS
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import current_charges
 from ledger.text.period import INSTANT
@@ -34,7 +34,7 @@ LOOK_SECONDS_MAX = 0.5
 SPAN = timedelta(hours=6)
 LONGER = 8
 NEVER = datetime.min.replace(tzinfo=UTC)
-KINDS = {**CONDITIONS, "degraded": "e.degraded IS NOT NULL"}
+KIND_CONDITIONS = {**COUNT_CONDITIONS, "degraded": "e.degraded IS NOT NULL"}
 """Name of a kind -> its requests."""
 
 
@@ -99,7 +99,7 @@ class ListedRequest:
         return f"{self.opened_at.astimezone(UTC).isoformat()},{self.id}"
 
 
-COLUMNS = tuple(each.name for each in fields(ListedRequest) if each.name != "charges")
+LISTED_COLUMNS = tuple(each.name for each in fields(ListedRequest) if each.name != "charges")
 """Of the view `requests`."""
 
 
@@ -114,12 +114,12 @@ class Page:
     """If the page is not full and the period is not over: older ones were not looked at."""
 
 
-def latest(connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit: int) -> Page:
+def latest(connection: Connection, scope: Scope, chosen: Filter = NO_FILTER, *, limit: int) -> Page:
     """The latest requests of a scope. WrongCallError for a place that is none."""
     assert 0 < limit <= LISTED_MAX
     e = requests.alias("e")
     where = [*conditions(scope, connection.dialect.name, e), *_narrowed(chosen, e)]
-    query = sa.select(*(e.c[name] for name in COLUMNS), e.c.reading_id).where(*where)
+    query = sa.select(*(e.c[name] for name in LISTED_COLUMNS), e.c.reading_id).where(*where)
     query = query.order_by(e.c.opened_at.desc(), e.c.id.desc())
     if chosen.before is not None:
         behind = _place_of(chosen.before)[0] + INSTANT
@@ -139,7 +139,7 @@ def latest(connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit:
     lines = _lines_of(connection, rows)
     found = tuple(
         ListedRequest(
-            **dict(zip(COLUMNS, row, strict=False))
+            **dict(zip(LISTED_COLUMNS, row, strict=False))
             | {"opened_at": row.opened_at.astimezone(scope.zone or UTC)},
             charges=tuple(lines[row.id, row.reading_id]),
         )
@@ -170,7 +170,7 @@ def error_kinds(connection: Connection, scope: Scope) -> list[ErrorKind]:
 
 def _narrowed(chosen: Filter, e: sa.FromClause) -> Iterator[sa.ColumnElement[bool]]:
     for kind in chosen.kinds:
-        yield sa.literal_column(f"({KINDS[kind]})", sa.Boolean)
+        yield sa.literal_column(f"({KIND_CONDITIONS[kind]})", sa.Boolean)
     if chosen.cost_min_picousd is not None:
         cost = sa.func.coalesce(
             e.c.cost_picousd, e.c.list_value_picousd, e.c.estimated_cost_picousd

@@ -20,8 +20,8 @@ from ledger.store import db
 from ledger.store.adding_up import added_up, charged_requests, joined, rows_of
 from ledger.store.keys import midnight
 from ledger.store.schema.dimensions import COLUMN_OF, SUMMED, TIME_CHARACTERS
-from ledger.store.schema.sums import BY_DAY, BY_HOUR, COUNTS, HISTOGRAMS
-from ledger.store.scope import FACT_COLUMNS, NONE, Scope, conditions, has_whole_hours, within
+from ledger.store.schema.sums import BY_DAY, BY_HOUR, COUNT_TERMS, HISTOGRAMS
+from ledger.store.scope import FACT_COLUMNS, NO_VALUE, Scope, conditions, has_whole_hours, within
 from ledger.store.tables import exchanges, stale_days, sums
 from ledger.text.period import DAY, HOUR
 
@@ -32,7 +32,7 @@ FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class SumSpan:
     """A span of time. None: unbounded on that side."""
 
     since: datetime | None
@@ -42,9 +42,9 @@ class Span:
 
 def spans(
     connection: Connection, since: datetime | None, until: datetime | None, *, step: timedelta
-) -> list[Span]:
+) -> list[SumSpan]:
     """The spans of a period, in order. `step`: the sums are per hour or per day."""
-    whole = [Span(since=since, until=until, has_sums=False)]
+    whole = [SumSpan(since=since, until=until, has_sums=False)]
     rolled_until = db.noted(connection, "rolled_until")
     if rolled_until is None:
         return whole
@@ -54,15 +54,15 @@ def spans(
         last = min(last, _down(until, step))
     if first is not None and first >= last:
         return whole
-    found: list[Span] = []
+    found: list[SumSpan] = []
     at = since
     for begin, end in ((since, first), *_stale(connection, first, last), (last, until)):
         if at != begin:
-            found.append(Span(since=at, until=begin, has_sums=True))
+            found.append(SumSpan(since=at, until=begin, has_sums=True))
         if begin != end:
             is_adjacent = bool(found) and not found[-1].has_sums
             start = found.pop().since if is_adjacent else begin
-            found.append(Span(since=start, until=end, has_sums=False))
+            found.append(SumSpan(since=start, until=end, has_sums=False))
         at = end
     return found
 
@@ -149,7 +149,7 @@ class SumQuery:
             and "hour" not in words
             and "key_hint" not in columns
             and all(
-                value == NONE or FINGERPRINT.fullmatch(value)
+                value == NO_VALUE or FINGERPRINT.fullmatch(value)
                 for value in conditions_on.get("key", ())
             )
             and all(
@@ -166,7 +166,7 @@ def grouped(connection: Connection, query: SumQuery) -> Sequence[Row[Any]]:
     """A row for each group: the columns of `by` as by_0, by_1 …, then the figures."""
     dialect, scope = connection.dialect.name, query.scope
     grouping = query.grouping()
-    covered = [Span(since=scope.since, until=scope.until, has_sums=False)]
+    covered = [SumSpan(since=scope.since, until=scope.until, has_sums=False)]
     if grouping is not None:
         step = HOUR if grouping == BY_HOUR else DAY
         covered = spans(connection, scope.since, scope.until, step=step)
@@ -186,11 +186,13 @@ def grouped(connection: Connection, query: SumQuery) -> Sequence[Row[Any]]:
             figures.append(joined(column, dialect).label(name))
         else:
             added = sa.func.sum(column)
-            figures.append((sa.func.coalesce(added, 0) if name in COUNTS else added).label(name))
+            figures.append(
+                (sa.func.coalesce(added, 0) if name in COUNT_TERMS else added).label(name)
+            )
     return rows_of(connection, sa.select(*by, *figures).group_by(*by))
 
 
-def _stored(query: SumQuery, grouping: str | None, span: Span, dialect: str) -> sa.Select[Any]:
+def _stored(query: SumQuery, grouping: str | None, span: SumSpan, dialect: str) -> sa.Select[Any]:
     """Rows of the stored sums of a span."""
     scope = replace(query.scope, since=span.since, until=span.until)
     return sa.select(*_labelled(query, sums), *(sums.c[name] for name in query.figures)).where(
@@ -198,7 +200,7 @@ def _stored(query: SumQuery, grouping: str | None, span: Span, dialect: str) -> 
     )
 
 
-def _from_requests(query: SumQuery, span: Span, dialect: str) -> sa.Select[Any]:
+def _from_requests(query: SumQuery, span: SumSpan, dialect: str) -> sa.Select[Any]:
     """Sums of the requests of a span, by group."""
     scope = replace(query.scope, since=span.since, until=span.until)
     e = charged_requests(scope, dialect)

@@ -41,17 +41,17 @@ from ledger.store.schema.sums import (
     BY_DAY,
     BY_EXCHANGES,
     BY_HOUR,
-    COUNTS,
-    FIGURES,
+    COUNT_TERMS,
     HISTOGRAMS,
-    SUMS,
+    SUM_TERMS,
+    SUMS_COLUMNS,
 )
 from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
 from ledger.store.tables import exchanges, stale_days, sums, unpriced_lines
 from ledger.sync.merging import reason_of
 
-LOCK_MS_MAX = 3_000
+ROLL_LOCK_MS_MAX = 3_000
 """How long it waits for writers; new writers wait behind it."""
 
 CLOSED_DAYS_MAX = 400
@@ -130,7 +130,7 @@ def _close_days(engine: Engine, today: date) -> bool:
         return True
     with db.writing(engine) as connection:
         if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {ROLL_LOCK_MS_MAX}")
             connection.exec_driver_sql(
                 "LOCK TABLE exchanges, readings, pricings IN SHARE ROW EXCLUSIVE MODE"
             )
@@ -232,7 +232,7 @@ def _groups(connection: Connection, day: date) -> list[Values]:
         begin = sa.func.substr(sa.cast(e.c.opened_at, sa.Text), 1, 13)
         hour = sa.type_coerce(begin.op("||")(sa.literal_column("':00:00.000000Z'")), Instant())
     query = (
-        sa.select(hour.label("opened_at"), *dimensions, tags, *added_up(FIGURES, dialect))
+        sa.select(hour.label("opened_at"), *dimensions, tags, *added_up(SUMS_COLUMNS, dialect))
         .select_from(e)
         .group_by(hour, *dimensions, tags.element)
         .order_by(hour)
@@ -240,7 +240,7 @@ def _groups(connection: Connection, day: date) -> list[Values]:
     groups: list[Values] = []
     for row in rows_of(connection, query):
         group: dict[str, Any] = {"summed_by": BY_HOUR, **row._mapping}
-        for name in (*COUNTS, *SUMS):
+        for name in (*COUNT_TERMS, *SUM_TERMS):
             group[name] = None if group[name] is None else int(group[name])
         for name in HISTOGRAMS:
             group[name] = histogram_text(histogram(group[name]))
@@ -250,7 +250,7 @@ def _groups(connection: Connection, day: date) -> list[Values]:
 
 def _merged(groups: Sequence[Values], dimensions: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The groups by these dimensions alone, added up column by column."""
-    columns = {name: [group[name] for group in groups] for name in (*FIGURES, "key_hint")}
+    columns = {name: [group[name] for group in groups] for name in (*SUMS_COLUMNS, "key_hint")}
     places: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for place, group in enumerate(groups):
         places[tuple(group[name] for name in dimensions)].append(place)
@@ -263,5 +263,5 @@ def _merged(groups: Sequence[Values], dimensions: Sequence[str]) -> Iterator[dic
             elif name == "key_hint":
                 row[name] = max(known, default=None) if "key_fingerprint" in dimensions else None
             else:
-                row[name] = sum(known) if known or name in COUNTS else None
+                row[name] = sum(known) if known or name in COUNT_TERMS else None
         yield row

@@ -18,9 +18,9 @@ from ledger.text.printable import short_text
 COLOURS = 8
 LEVELS_MAX = 4
 """Lines of budgets; more than two budgets of everything are a slip."""
-NAMES_MAX = 7
+STACKED_MAX = 7
 """Names with a colour of their own; the rest is grey."""
-OTHER = "other"
+OTHER_NAMES = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def stack(
 ) -> Stack:
     """The groups as bars of a period, the costliest names first and the rest as one."""
     ranked = ranked_names(groups)
-    shown, rest = ranked[:NAMES_MAX], ranked[NAMES_MAX:]
+    shown, rest = ranked[:STACKED_MAX], ranked[STACKED_MAX:]
     if len(rest) == 1:
         shown, rest = ranked, []
     place = {name: index for index, name in enumerate(shown)}
@@ -93,7 +93,7 @@ def stack(
         title=title,
         bar=period.bar,
         bars=tuple(bars),
-        names=(*names, f"{OTHER} ({len(rest)})") if rest else tuple(names),
+        names=(*names, f"{OTHER_NAMES} ({len(rest)})") if rest else tuple(names),
         rest=bool(rest),
         colours=colours_of([name or "" for name in shown]),
         microusd=tuple(map(tuple, microusd)),

@@ -25,11 +25,11 @@ from ledger.text import figures
 from ledger.text.period import WEEK, day_of, week_of
 from ledger.text.printable import printable
 
-ROWS_MAX = 5
+DIGEST_ROWS_MAX = 5
 """Of each table."""
-COLUMNS = 78
+TEXT_WIDTH = 78
 """Of the text, as mail is read."""
-BLOCKS_MAX, BLOCK_LENGTH_MAX = 50, 3000
+SLACK_BLOCKS_MAX, BLOCK_LENGTH_MAX = 50, 3000
 """What Slack takes of a message (https://docs.slack.dev/reference/block-kit/blocks, read
 2026-11-23)."""
 MARKS = {"bad": "✕", "look": "!", "note": "i"}
@@ -73,7 +73,7 @@ def digest(
         summary=tuple(_summary(overview)),
         problems=overview.problems,
         tables=tuple(
-            replace(table, rows=table.rows[:ROWS_MAX])
+            replace(table, rows=table.rows[:DIGEST_ROWS_MAX])
             for table in tables
             if any(row.value is not None for row in table.rows)
         ),
@@ -115,12 +115,14 @@ def _cells(table: Ranking) -> list[tuple[str, str, str]]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(printable(text), COLUMNS, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(
+        printable(text), TEXT_WIDTH, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def as_text(found: Digest) -> str:
     """At most 78 columns, but for commands, which are to be copied."""
-    lines = [found.title, "=" * min(len(found.title), COLUMNS), ""]
+    lines = [found.title, "=" * min(len(found.title), TEXT_WIDTH), ""]
     for one in found.summary:
         lines += _wrapped(one)
     for problem in found.problems:
@@ -162,7 +164,7 @@ def as_slack(found: Digest) -> dict[str, Any]:
         {"type": "section", "text": {"type": "mrkdwn", "text": _of_slack(text)}} for text in texts
     ]
     summary = _of_slack(f"{found.title}: {' '.join(found.summary)}")
-    return {"text": summary, "blocks": [header, *blocks][:BLOCKS_MAX]}
+    return {"text": summary, "blocks": [header, *blocks][:SLACK_BLOCKS_MAX]}
 
 
 def _of_slack(text: str) -> str:

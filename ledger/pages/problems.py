@@ -17,11 +17,11 @@ from ledger.text import figures
 from ledger.text.figures import counted
 from ledger.text.printable import short_text
 
-LATE = timedelta(minutes=5)
+LATE_AFTER = timedelta(minutes=5)
 """Shipping takes seconds; an exchange that waits longer than this is late."""
 ERROR_RATE_PERCENT = 5
 """From this rate on, errors get a line of their own."""
-NAMED_MAX = 4
+NAMES_IN_LINE_MAX = 4
 """Models named in one line."""
 
 
@@ -152,14 +152,15 @@ def _of_errors(total: Figures, kinds: Sequence[ErrorKind], options: str) -> Iter
         return
     rate = figures.percent(figures.ratio(total.errors, total.requests))
     named = ", ".join(
-        f"{short_text(each.text)} ({figures.count(each.requests)})" for each in kinds[:NAMED_MAX]
+        f"{short_text(each.text)} ({figures.count(each.requests)})"
+        for each in kinds[:NAMES_IN_LINE_MAX]
     )
     yield Problem(
         kind="errors",
         level="look" if total.errors * 100 >= total.requests * ERROR_RATE_PERCENT else "note",
         count=total.errors,
         headline=f"{figures.requests(total.errors)} ended in an error, {rate}",
-        advice=f"{named}{', …' if len(kinds) > NAMED_MAX else ''}",
+        advice=f"{named}{', …' if len(kinds) > NAMES_IN_LINE_MAX else ''}",
         command=f"tokentee requests --errors{options}",
         listed=("kind", "errors"),
     )
@@ -167,7 +168,9 @@ def _of_errors(total: Figures, kinds: Sequence[ErrorKind], options: str) -> Iter
 
 def _of_models(other_models: Mapping[tuple[str, str], int], options: str) -> Iterator[Problem]:
     if count := sum(other_models.values()):
-        most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMED_MAX]
+        most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[
+            :NAMES_IN_LINE_MAX
+        ]
         yield Problem(
             kind="other model",
             level="look",
@@ -183,7 +186,7 @@ def _of_models(other_models: Mapping[tuple[str, str], int], options: str) -> Ite
 def _of_shipping(shipping: Sequence[Shipping], period: Period, ledger: str) -> Iterator[Problem]:
     waiting = sum(each.waiting for each in shipping)
     oldest = min((each.oldest for each in shipping if each.oldest), default=None)
-    if waiting and oldest is not None and period.now - oldest > LATE:
+    if waiting and oldest is not None and period.now - oldest > LATE_AFTER:
         troubles = "; ".join(each.trouble for each in shipping if each.trouble)
         yield Problem(
             kind="late shipping",
@@ -278,6 +281,6 @@ def _named(by_model: Mapping[str | None, Figures], name: str) -> str:
     every = [(getattr(sums, name), model or NO_MODEL) for model, sums in by_model.items()]
     ranked = sorted(((n, model) for n, model in every if n), key=lambda pair: (-pair[0], pair[1]))
     named = ", ".join(
-        f"{short_text(model)} ({figures.count(n)})" for n, model in ranked[:NAMED_MAX]
+        f"{short_text(model)} ({figures.count(n)})" for n, model in ranked[:NAMES_IN_LINE_MAX]
     )
-    return f"{named}, …" if len(ranked) > NAMED_MAX else named
+    return f"{named}, …" if len(ranked) > NAMES_IN_LINE_MAX else named

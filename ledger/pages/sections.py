@@ -27,20 +27,20 @@ from ledger.pages import charts, period_sums
 from ledger.pages.percent_picture import Picture, pictures
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
-from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
+from ledger.pages.unusual import UNUSUAL_METHOD, WEEKS, New, Unusual, new_names, unusual_days
 from ledger.reports import limits_text
 from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.engines import urls
-from ledger.store.scope import NONE, Scope, effective, snapshot
+from ledger.store.scope import NO_VALUE, Scope, effective, snapshot
 from ledger.sync import spool
 from ledger.text import figures
 from ledger.text.period import day_of
 from ledger.text.printable import short_text
 
-ROWS_MAX = 25
+TABLE_ROWS_MAX = 25
 """Lines of a table; the rest is one line."""
-SESSIONS_MAX = 15
+SESSION_ROWS_MAX = 15
 TITLES = {"model": "Models", "key": "Keys", "provider": "Providers", "team": "Teams"}
 OTHER_MODELS = timedelta(days=31)
 """Substitutions of models are looked for in so many days; all dimensions together are many sums."""
@@ -90,7 +90,7 @@ class PageRow:
     @property
     def only(self) -> tuple[tuple[str, str], ...]:
         """The condition that selects this line's requests; empty for the rest."""
-        return () if self.merged else ((self.word, NONE if self.value is None else self.value),)
+        return () if self.merged else ((self.word, NO_VALUE if self.value is None else self.value),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ def overview(
                 title=TITLES[word],
                 rows=_listed(
                     word,
-                    period_sums.costliest_of(table.by_name(word), ROWS_MAX),
+                    period_sums.costliest_of(table.by_name(word), TABLE_ROWS_MAX),
                     labels.get(word, {}),
                     before=past.by_name(word) if past else None,
                     last_times=table.last_time(word),
@@ -249,7 +249,7 @@ def odd(engine: Engine, question: Question) -> Odd:
         ),
         new=tuple(new_names(costs, first_day=first_day, begin=judged_from)),
         labels=key_labels(table.hints, question.names),
-        method=METHOD,
+        method=UNUSUAL_METHOD,
         is_judged=last.date() - first_day >= timedelta(weeks=4),
     )
 
@@ -313,7 +313,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
         word = "hour" if period.bar == "hour" else "day"
         table = period_sums.read_by(connection, question.scope, team, time=word)
     stack = charts.stack("team", TITLES["team"], table.groups[team], period, {})
-    costliest = period_sums.costliest_of(table.by_name(team), ROWS_MAX)
+    costliest = period_sums.costliest_of(table.by_name(team), TABLE_ROWS_MAX)
     rows = _listed(team, costliest, {None: "(no team)"}, last_times=table.last_time(team))
     return stack, Ranking(
         name="team",
@@ -326,7 +326,9 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
 def sessions(engine: Engine, question: Question) -> Ranking:
     """The costliest sessions."""
     with snapshot(engine) as connection:
-        costliest = period_sums.read_costliest(connection, question.scope, "session", SESSIONS_MAX)
+        costliest = period_sums.read_costliest(
+            connection, question.scope, "session", SESSION_ROWS_MAX
+        )
     rows = _listed("session", costliest, {None: "(no session)"})
     # Requests without a session do not form a row.
     rows = tuple(sorted(rows, key=lambda row: row.value is None))

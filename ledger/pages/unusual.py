@@ -18,12 +18,12 @@ from decimal import Decimal
 WEEKS = 8
 WEEKS_MIN = 4
 Z_MIN = Decimal("3.5")
-NAMED_MAX = 8
+UNUSUAL_MAX = 8
 """Lines on the page: the largest deviations first."""
 NEW_AFTER = timedelta(days=14)
 """A name is new if the ledger is older than this and never had the name."""
 
-METHOD = (
+UNUSUAL_METHOD = (
     f"Each day that is over is compared with the same weekday of the {WEEKS} weeks before it "
     f"(at least {WEEKS_MIN} of them): robust z-score by median and median absolute deviation, "
     f"named from {Z_MIN} on if it also differs by a quarter of the median and by 5% of an "
@@ -89,7 +89,7 @@ def unusual_days(
                 )
         day += timedelta(days=1)
     found.sort(key=lambda each: -abs(each.cost_picousd - each.usual_picousd))
-    return found[:NAMED_MAX]
+    return found[:UNUSUAL_MAX]
 
 
 def new_names(costs: Mapping[str, Costs], *, first_day: date, begin: date) -> list[New]:
@@ -109,7 +109,7 @@ def new_names(costs: Mapping[str, Costs], *, first_day: date, begin: date) -> li
             if day >= begin and name is not None
         ]
     found.sort(key=lambda each: (-each.cost_picousd, each.word, each.name or ""))
-    return found[:NAMED_MAX]
+    return found[:UNUSUAL_MAX]
 
 
 def _judge(

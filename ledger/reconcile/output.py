@@ -8,7 +8,7 @@ from typing import Any
 from ledger.model.money import usd
 from ledger.reconcile.causes import Explanation
 from ledger.reconcile.comparison import AGREES, Compared, Dimension
-from ledger.reports.layout import Amount, Cell, Column, Table
+from ledger.reports.layout import Amount, Cell, Table, TableColumn
 
 ALL_NAMES = "(all)"
 """The name of a row that the statement does not split further."""
@@ -20,7 +20,7 @@ def table(entries: Iterable[Compared], by: Dimension = Dimension.MODEL) -> Table
     names = ("day", str(by), "figure", *amounts, "verdict")
     return Table(
         columns=tuple(
-            Column(name=name, heading=name.capitalize(), is_number=name in amounts)
+            TableColumn(name=name, heading=name.capitalize(), is_number=name in amounts)
             for name in names
         ),
         rows=tuple(_cells(entry) for entry in entries),
@@ -64,10 +64,10 @@ def causes_table(explained: Sequence[tuple[str, Explanation]]) -> Table:
         ]
     return Table(
         columns=(
-            Column(name="provider", heading="Provider", is_number=False, drop=2),
-            Column(name="cause", heading="Cause", is_number=False, wraps=True),
-            Column(name="amount_usd", heading="USD"),
-            Column(name="moved_usd", heading="To another day", drop=1),
+            TableColumn(name="provider", heading="Provider", is_number=False, drop=2),
+            TableColumn(name="cause", heading="Cause", is_number=False, wraps=True),
+            TableColumn(name="amount_usd", heading="USD"),
+            TableColumn(name="moved_usd", heading="To another day", drop=1),
         ),
         rows=tuple(rows),
     )

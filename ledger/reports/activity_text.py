@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from ledger.figures.activity import SPEED_SECONDS, Activity, Status
 from ledger.figures.figures import Figures, Key, by_cost
 from ledger.reports import limits_text
-from ledger.reports.layout import Column, Layout, Table, layout, wrapped
+from ledger.reports.layout import Layout, Table, TableColumn, layout, wrapped
 from ledger.reports.report_tables import cost_cell, covered_cell
-from ledger.store.scope import NONE
+from ledger.store.scope import NO_VALUE
 from ledger.text.figures import counted, money, percent, ratio, short, until_text
 from ledger.text.period import zone_in
 from ledger.text.printable import printable
 
 ROWS_RUNNING_MAX = 8
-ROWS_MAX = 6
+ACTIVITY_ROWS_MAX = 6
 """Rows of each table: the output fits a screen of about 24 lines."""
 STYLES = (
     (re.compile(r"^(tokentee top|Running now|Today by) ?.*$", re.MULTILINE), "bold"),
@@ -128,17 +128,17 @@ def _table(table: Table, width: int, title: str, empty: str) -> Iterator[str]:
 def _running_table(activity: Activity) -> Table:
     return Table(
         columns=(
-            Column(name="model", heading="Model", is_number=False),
-            Column(name="provider", heading="Provider", is_number=False, drop=2),
-            Column(name="session", heading="Session", is_number=False, drop=1),
-            Column(name="seconds", heading="For"),
-            Column(name="state", heading="State", is_number=False),
+            TableColumn(name="model", heading="Model", is_number=False),
+            TableColumn(name="provider", heading="Provider", is_number=False, drop=2),
+            TableColumn(name="session", heading="Session", is_number=False, drop=1),
+            TableColumn(name="seconds", heading="For"),
+            TableColumn(name="state", heading="State", is_number=False),
         ),
         rows=tuple(
             (
-                each.model or NONE,
+                each.model or NO_VALUE,
                 each.provider,
-                each.session or NONE,
+                each.session or NO_VALUE,
                 until_text(activity.now, each.opened_at),
                 {True: "answering", False: "waiting", None: "running"}[each.is_answered],
             )
@@ -152,19 +152,19 @@ def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
     is_covered = any(f.covered for f in groups.values())
     return Table(
         columns=(
-            Column(name="name", heading=heading, is_number=False),
-            Column(name="requests", heading="Requests"),
-            Column(name="input", heading="Input", drop=1),
-            Column(name="output", heading="Output"),
-            Column(name="cost", heading="Cost"),
-            *([Column(name="covered", heading="Covered", drop=2)] if is_covered else ()),
+            TableColumn(name="name", heading=heading, is_number=False),
+            TableColumn(name="requests", heading="Requests"),
+            TableColumn(name="input", heading="Input", drop=1),
+            TableColumn(name="output", heading="Output"),
+            TableColumn(name="cost", heading="Cost"),
+            *([TableColumn(name="covered", heading="Covered", drop=2)] if is_covered else ()),
         ),
         rows=tuple(
             (
-                *(key[0] or NONE, f.requests, f.input_tokens, f.output_tokens, cost_cell(f)),
+                *(key[0] or NO_VALUE, f.requests, f.input_tokens, f.output_tokens, cost_cell(f)),
                 *([covered_cell(f)] if is_covered else ()),
             )
-            for key, f in ranked[:ROWS_MAX]
+            for key, f in ranked[:ACTIVITY_ROWS_MAX]
         ),
     )
 

@@ -13,7 +13,7 @@ from ledger.model.charge import Amounts, amounts_of
 from ledger.model.money import usd, usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import Rate, Sheet, is_token_line
-from ledger.reports.layout import Cell, Column, Table, amount_of, key_text, without_empty
+from ledger.reports.layout import Cell, Table, TableColumn, amount_of, key_text, without_empty
 from ledger.reports.limits_text import used_share
 from ledger.text.figures import MILLISECOND, count, exact_duration_text
 from ledger.text.origins import shown_origin
@@ -146,12 +146,12 @@ def charge_table(lines: tuple[Facts, ...]) -> Table:
     return without_empty(
         Table(
             columns=(
-                Column(name="line", heading="Line", is_number=False),
-                Column(name="quantity", heading="Quantity"),
-                Column(name="unit_usd", heading="Unit, USD"),
-                Column(name="per", heading="per", is_number=False),
-                Column(name="amount_usd", heading="Amount, USD"),
-                Column(name="price_source", heading="Price from", is_number=False, wraps=True),
+                TableColumn(name="line", heading="Line", is_number=False),
+                TableColumn(name="quantity", heading="Quantity"),
+                TableColumn(name="unit_usd", heading="Unit, USD"),
+                TableColumn(name="per", heading="per", is_number=False),
+                TableColumn(name="amount_usd", heading="Amount, USD"),
+                TableColumn(name="price_source", heading="Price from", is_number=False, wraps=True),
             ),
             rows=rows,
             total=tuple(total),
@@ -275,11 +275,11 @@ def sheet_table(sheet: Sheet) -> Table:
     common = common_source(rate.source for rate in rates.values())
     table = Table(
         columns=(
-            Column(name="line", heading="Line", is_number=False),
-            Column(name="usd", heading="USD"),
-            Column(name="per", heading="per", is_number=False),
-            Column(name="above", heading="Longer inputs", is_number=False),
-            Column(name="source", heading="Price from", is_number=False, wraps=True),
+            TableColumn(name="line", heading="Line", is_number=False),
+            TableColumn(name="usd", heading="USD"),
+            TableColumn(name="per", heading="per", is_number=False),
+            TableColumn(name="above", heading="Longer inputs", is_number=False),
+            TableColumn(name="source", heading="Price from", is_number=False, wraps=True),
         ),
         rows=tuple(
             (
@@ -308,7 +308,9 @@ def difference(changes: Mapping[str | None, RepriceChange]) -> Table:
     )
     names = ("Model", "Requests", "Lines", "Before", "After", "Difference")
     return Table(
-        columns=tuple(Column(name=name, heading=name, is_number=name != "Model") for name in names),
+        columns=tuple(
+            TableColumn(name=name, heading=name, is_number=name != "Model") for name in names
+        ),
         rows=tuple((model or "(none)", *_cells(change)) for model, change in by_size),
         total=("Total", *_cells(total)),
     )

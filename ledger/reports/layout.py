@@ -53,7 +53,7 @@ type Cell = str | int | Decimal | bool | Amount | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """A column of a table: its name for machines, its heading for people."""
 
     name: str
@@ -72,7 +72,7 @@ class Column:
 class Table:
     """Cells by column, with an optional last row of totals."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[Cell, ...], ...]
     total: tuple[Cell, ...] | None = None
 

@@ -9,7 +9,7 @@ from ledger.figures.limit_values import LimitValue
 from ledger.figures.limits import Limit
 from ledger.figures.plans import PlanMonth
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.reports.layout import Amount, Column, Table, amount_of, layout
+from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
 from ledger.text.figures import money, percent, until_text
 from ledger.text.printable import printable
 
@@ -45,7 +45,7 @@ def value_table(values: Sequence[LimitValue]) -> Table:
     drops = (3, 5, 0, 0, 0, 1, 1, 4, 2, 2)
     return Table(
         columns=tuple(
-            Column(name=name, heading=name, is_number=place > 3, drop=drops[place])
+            TableColumn(name=name, heading=name, is_number=place > 3, drop=drops[place])
             for place, name in enumerate(headings)
         ),
         rows=tuple(
@@ -122,7 +122,7 @@ def plan_table(months: Sequence[PlanMonth]) -> Table:
     headings = ("Plan", "Month", "Requests", "List value", "Price", "Ratio", "Windows hit")
     return Table(
         columns=tuple(
-            Column(name=name, heading=name, is_number=place > 1)
+            TableColumn(name=name, heading=name, is_number=place > 1)
             for place, name in enumerate(headings)
         ),
         rows=tuple(
@@ -158,15 +158,15 @@ def _short(limit: Limit, now: datetime) -> str:
 def _table(found: Sequence[Limit], now: datetime) -> Table:
     return Table(
         columns=(
-            Column(name="provider", heading="Provider", is_number=False),
-            Column(name="window", heading="Window", is_number=False),
-            Column(name="used", heading="Used"),
-            Column(name="remaining", heading="Left", drop=3),
-            Column(name="resets", heading="Resets in"),
-            Column(name="full", heading="Full in", drop=1),
-            Column(name="status", heading="Status", is_number=False, drop=2),
-            Column(name="key", heading="Key", is_number=False, drop=5),
-            Column(name="sessions", heading="Used by", is_number=False, drop=4),
+            TableColumn(name="provider", heading="Provider", is_number=False),
+            TableColumn(name="window", heading="Window", is_number=False),
+            TableColumn(name="used", heading="Used"),
+            TableColumn(name="remaining", heading="Left", drop=3),
+            TableColumn(name="resets", heading="Resets in"),
+            TableColumn(name="full", heading="Full in", drop=1),
+            TableColumn(name="status", heading="Status", is_number=False, drop=2),
+            TableColumn(name="key", heading="Key", is_number=False, drop=5),
+            TableColumn(name="sessions", heading="Used by", is_number=False, drop=4),
         ),
         rows=tuple(
             (

@@ -8,14 +8,14 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.reports.explain import ExplainedExchange, Facts
-from ledger.reports.layout import Column, Table, unique_beginning
+from ledger.reports.layout import Table, TableColumn, unique_beginning
 from ledger.store.schema.charged import READING_ORDER
 from ledger.store.scope import requests, snapshot
 from ledger.store.tables import charges, current_charges, exchanges, quotas, readings
 
 PREFIX_LENGTH_MIN = 4
 """A shorter prefix matches too much and is probably a slip."""
-MATCHES_MAX = 20
+CANDIDATES_MAX = 20
 """Candidates that are shown."""
 
 
@@ -23,9 +23,9 @@ class AmbiguousError(LedgerError):
     """Several exchanges match the word."""
 
     def __init__(self, word: str, rows: list[Facts]) -> None:
-        count = f"more than {MATCHES_MAX}" if len(rows) > MATCHES_MAX else str(len(rows))
+        count = f"more than {CANDIDATES_MAX}" if len(rows) > CANDIDATES_MAX else str(len(rows))
         super().__init__(f"{count} exchanges are called {word[:80]!r}: name one by its id")
-        self.keys = tuple((row["opened_at"], row["id"]) for row in rows[:MATCHES_MAX])
+        self.keys = tuple((row["opened_at"], row["id"]) for row in rows[:CANDIDATES_MAX])
 
 
 def candidates(engine: Engine, error: AmbiguousError) -> Table:
@@ -58,13 +58,13 @@ def candidates(engine: Engine, error: AmbiguousError) -> Table:
             )
     return Table(
         columns=(
-            Column(name="id", heading="Id", is_number=False),
-            Column(name="opened_at", heading="Opened, UTC", is_number=False),
-            Column(name="model", heading="Model", is_number=False),
-            Column(name="input_tokens", heading="Input"),
-            Column(name="output_tokens", heading="Output"),
-            Column(name="outcome", heading="Outcome", is_number=False, drop=1),
-            Column(name="response_id", heading="Response id", is_number=False, drop=2),
+            TableColumn(name="id", heading="Id", is_number=False),
+            TableColumn(name="opened_at", heading="Opened, UTC", is_number=False),
+            TableColumn(name="model", heading="Model", is_number=False),
+            TableColumn(name="input_tokens", heading="Input"),
+            TableColumn(name="output_tokens", heading="Output"),
+            TableColumn(name="outcome", heading="Outcome", is_number=False, drop=1),
+            TableColumn(name="response_id", heading="Response id", is_number=False, drop=2),
         ),
         rows=tuple(rows),
     )
@@ -107,7 +107,7 @@ def _rows(connection: Connection, condition: sa.ColumnElement[bool]) -> list[Fac
         sa.select(exchanges)
         .where(condition)
         .order_by(exchanges.c.opened_at, exchanges.c.id)
-        .limit(MATCHES_MAX + 1)
+        .limit(CANDIDATES_MAX + 1)
     )
     return [dict(row._mapping) for row in connection.execute(query)]
 

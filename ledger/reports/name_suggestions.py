@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sqlalchemy.engine import Engine
 
-from ledger.figures.figures import Row
+from ledger.figures.figures import ReportRow
 from ledger.figures.queries import report
-from ledger.store.scope import NONE, Scope
+from ledger.store.scope import NO_VALUE, Scope
 from ledger.text.figures import counted, money
 from ledger.text.origins import shown_origin
 from ledger.text.printable import printable
@@ -23,9 +23,9 @@ def suggestions(engine: Engine, scope: Scope) -> Iterator[str]:
     """The lines of a file with one `[[name]]` for each key whose requests have no team."""
     unnamed = scope
     if scope.names.for_words(("team",)):
-        unnamed = replace(scope, only=(*scope.only, ("team", NONE)))
+        unnamed = replace(scope, only=(*scope.only, ("team", NO_VALUE)))
     rows = report(engine, ("key", "origin"), unnamed).rows
-    by_key: dict[str, list[Row]] = {}
+    by_key: dict[str, list[ReportRow]] = {}
     for row in rows:
         if row.key[0] is not None:
             by_key.setdefault(row.key[0], []).append(row)

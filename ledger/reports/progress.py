@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-PIPE_COLUMNS = 200
+PROGRESS_COLUMNS = 200
 """A pipe has no width, and grep cannot use a wrapped line."""
 RATE_SECONDS = 10.0
 """The rate is averaged over this time, because files of different kinds alternate."""
@@ -27,7 +27,7 @@ def console_on_stderr() -> Console:
     """Messages of commands go here; results go to stdout."""
     from rich.console import Console
 
-    width = None if sys.stderr.isatty() else PIPE_COLUMNS
+    width = None if sys.stderr.isatty() else PROGRESS_COLUMNS
     return Console(stderr=True, highlight=False, width=width)
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from ledger.figures.figures import Figures, Report, Row, Times, plus
+from ledger.figures.figures import Figures, Report, ReportRow, Times, plus
 from ledger.model.money import usd
-from ledger.reports.layout import Amount, Cell, Column, Table, amount_of, key_text, with_sign
-from ledger.store.scope import NONE
+from ledger.reports.layout import Amount, Cell, Table, TableColumn, amount_of, key_text, with_sign
+from ledger.store.scope import NO_VALUE
 from ledger.text.figures import count, counted, money, pair_text, percent
 from ledger.text.origins import shown_origin
 from ledger.text.period import SPANS
@@ -79,7 +79,7 @@ def flat(report: Report) -> Table:
     """One line per row, for CSV; no total, so that a sum over the file is right."""
     names = [*_members(report, report.total)]
     return Table(
-        columns=tuple(Column(name=name, heading=name) for name in names),
+        columns=tuple(TableColumn(name=name, heading=name) for name in names),
         rows=tuple(tuple(_members(report, row).values()) for row in report.rows),
     )
 
@@ -105,7 +105,7 @@ def screen(report: Report) -> Table:
     sign = _sign(report)
     return Table(
         columns=tuple(
-            Column(
+            TableColumn(
                 name=headings[place],
                 heading=headings[place],
                 is_number=place >= words,
@@ -228,7 +228,7 @@ def _minute(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d}" if moment.time() == time() else f"{moment:%Y-%m-%d %H:%M}"
 
 
-def _members(report: Report, row: Row) -> dict[str, Cell]:
+def _members(report: Report, row: ReportRow) -> dict[str, Cell]:
     key = row.key or (None,) * len(report.by)
     return {
         **dict(zip(report.by, key, strict=True)),
@@ -238,7 +238,7 @@ def _members(report: Report, row: Row) -> dict[str, Cell]:
     }
 
 
-def _figures(report: Report, row: Row) -> Iterator[tuple[str, Cell]]:
+def _figures(report: Report, row: ReportRow) -> Iterator[tuple[str, Cell]]:
     """Name and value, in the order of the columns; amounts in another currency come last."""
     f, times = row.figures, row.times
     for name in COUNTED:
@@ -285,7 +285,7 @@ def tokens_per_second(figures: Figures) -> Decimal | None:
     return speed.quantize(Decimal("0.1"))
 
 
-def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
+def _shown(row: ReportRow) -> Iterator[tuple[str, Cell]]:
     f, times = row.shown, row.times
     rate = cache_hit_rate(f)
     yield "Requests", f.requests
@@ -332,13 +332,13 @@ def _sign(report: Report) -> str:
     return report.currency.sign if report.currency else "$"
 
 
-def _labels(report: Report, row: Row) -> Iterator[Cell]:
+def _labels(report: Report, row: ReportRow) -> Iterator[Cell]:
     if row.merged:
         yield from (f"({row.merged:,} more)", *[""] * (len(report.by) - 1))
         return
     for word, part in zip(report.by, row.key, strict=True):
         if part is None:
-            yield NONE
+            yield NO_VALUE
         elif _is_in_part(report, word, part):
             yield part + IN_PART
         elif word == "key":

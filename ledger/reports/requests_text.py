@@ -5,27 +5,27 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
-from ledger.figures.request_list import COLUMNS, ListedRequest
+from ledger.figures.request_list import LISTED_COLUMNS, ListedRequest
 from ledger.model.exchange import NO_MODEL
 from ledger.model.money import usd_text
-from ledger.reports.layout import Cell, Column, Table, amount_of, unique_beginning, with_sign
+from ledger.reports.layout import Cell, Table, TableColumn, amount_of, unique_beginning, with_sign
 from ledger.settings.rates import Currency
 from ledger.text.figures import duration_text
 
-AMOUNTS = tuple(name for name in COLUMNS if name.endswith("_picousd"))
-_COLUMNS = (
-    Column(name="opened_at", heading="Time", is_number=False, is_whole=True),
-    Column(name="model", heading="Model", is_number=False),
-    Column(name="outcome", heading="Outcome", is_number=False),
-    Column(name="input_tokens", heading="Input", drop=3),
-    Column(name="cache_read_tokens", heading="Cached", drop=6),
-    Column(name="output_tokens", heading="Output", drop=2),
-    Column(name="cost_usd", heading="Cost"),
-    Column(name="duration_ms", heading="Duration", drop=4),
-    Column(name="first_token_ms", heading="First token", drop=9),
-    Column(name="key", heading="Key", is_number=False, drop=7),
-    Column(name="session_id", heading="Session", is_number=False, drop=8),
-    Column(name="id", heading="Id", is_number=False, drop=1),
+LISTED_AMOUNTS = tuple(name for name in LISTED_COLUMNS if name.endswith("_picousd"))
+_SCREEN_COLUMNS = (
+    TableColumn(name="opened_at", heading="Time", is_number=False, is_whole=True),
+    TableColumn(name="model", heading="Model", is_number=False),
+    TableColumn(name="outcome", heading="Outcome", is_number=False),
+    TableColumn(name="input_tokens", heading="Input", drop=3),
+    TableColumn(name="cache_read_tokens", heading="Cached", drop=6),
+    TableColumn(name="output_tokens", heading="Output", drop=2),
+    TableColumn(name="cost_usd", heading="Cost"),
+    TableColumn(name="duration_ms", heading="Duration", drop=4),
+    TableColumn(name="first_token_ms", heading="First token", drop=9),
+    TableColumn(name="key", heading="Key", is_number=False, drop=7),
+    TableColumn(name="session_id", heading="Session", is_number=False, drop=8),
+    TableColumn(name="id", heading="Id", is_number=False, drop=1),
 )
 
 
@@ -35,7 +35,10 @@ def table(
     """The screen's table: what is estimated is marked, what a plan covers stands in brackets.
     `zone`: that of the requests' times; None: UTC."""
     return Table(
-        columns=(replace(_COLUMNS[0], heading=f"Time ({zone or UTC})"), *_COLUMNS[1:]),
+        columns=(
+            replace(_SCREEN_COLUMNS[0], heading=f"Time ({zone or UTC})"),
+            *_SCREEN_COLUMNS[1:],
+        ),
         rows=tuple(
             _cells(_in(currency, each, zone), currency, [one.id for one in found]) for each in found
         ),
@@ -47,11 +50,11 @@ def flat(
 ) -> Table:
     """Every field, for CSV."""
     documents = document(found, zone, currency)
-    names = [*(name.replace("_picousd", "_usd") for name in COLUMNS), "place"]
+    names = [*(name.replace("_picousd", "_usd") for name in LISTED_COLUMNS), "place"]
     if currency is not None:
-        names += ["currency", *(name.removesuffix("_picousd") for name in AMOUNTS)]
+        names += ["currency", *(name.removesuffix("_picousd") for name in LISTED_AMOUNTS)]
     return Table(
-        columns=tuple(Column(name=name, heading=name) for name in names),
+        columns=tuple(TableColumn(name=name, heading=name) for name in names),
         rows=tuple(tuple(each[name] for name in names) for each in documents),
     )
 
@@ -66,7 +69,7 @@ def document(
         for each, values in zip(found, documents, strict=True):
             shown = _in(currency, each, zone)
             values["currency"] = currency.code
-            for name in AMOUNTS:
+            for name in LISTED_AMOUNTS:
                 value = getattr(shown, name)
                 values[name.removesuffix("_picousd")] = None if value is None else usd_text(value)
     return documents
@@ -77,14 +80,15 @@ def _in(currency: Currency | None, one: ListedRequest, zone: tzinfo | None) -> L
     if currency is None:
         return one
     amounts = {
-        name: currency.converted_at(getattr(one, name), one.opened_at, zone) for name in AMOUNTS
+        name: currency.converted_at(getattr(one, name), one.opened_at, zone)
+        for name in LISTED_AMOUNTS
     }
     return replace(one, **amounts)  # type: ignore[arg-type]
 
 
 def _document(one: ListedRequest) -> dict[str, Any]:
     values: dict[str, Any] = {"opened_at": one.opened_at.astimezone(UTC).isoformat()}
-    for name in COLUMNS:
+    for name in LISTED_COLUMNS:
         value = getattr(one, name)
         if name.endswith("_picousd"):
             values[name.removesuffix("picousd") + "usd"] = (

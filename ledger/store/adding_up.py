@@ -14,12 +14,12 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.store.schema import charged as terms
 from ledger.store.schema.charged import FURTHER_PRICING, joined_reading
 from ledger.store.schema.dimensions import DIMENSIONS
-from ledger.store.schema.sums import COUNTS, HISTOGRAMS, REQUEST_TOKENS, SUMS
+from ledger.store.schema.sums import COUNT_TERMS, HISTOGRAMS, REQUEST_TOKENS, SUM_TERMS
 from ledger.store.schema.views import MODEL
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import current_charges
 
-_READ = (
+_TERM_COLUMNS = (
     *dict.fromkeys(
         ("usage_source", "outcome", "billing", "key_hint", *(row.column for row in DIMENSIONS))
     ),
@@ -55,7 +55,7 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
     return (
         sa.select(
             r.opened_at,
-            *(r[name] for name in _READ),
+            *(r[name] for name in _TERM_COLUMNS),
             sa.case((r.cost_state == "priced", r.cost_picousd)).label("own_cost_picousd"),
         )
         .where(*conditions(scope, dialect))
@@ -66,13 +66,13 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
 def added_up(names: Iterable[str], dialect: str) -> Iterator[sa.ColumnElement[Any]]:
     """These figures of the requests of `e`."""
     for name in names:
-        if name in COUNTS:
-            yield sa.literal_column(COUNTS[name], sa.BigInteger).label(name)
+        if name in COUNT_TERMS:
+            yield sa.literal_column(COUNT_TERMS[name], sa.BigInteger).label(name)
         elif name in HISTOGRAMS:
             time: sa.ColumnElement[Any] = sa.literal_column(HISTOGRAMS[name], sa.BigInteger)
             yield joined(sa.cast(time, sa.Text), dialect).label(name)
         else:
-            yield sa.func.sum(sa.literal_column(f"({SUMS[name]})", sa.BigInteger)).label(name)
+            yield sa.func.sum(sa.literal_column(f"({SUM_TERMS[name]})", sa.BigInteger)).label(name)
 
 
 def joined(texts: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
@@ -99,7 +99,7 @@ def histogram_text(counts: Mapping[int, int]) -> str | None:
     return " ".join(terms) or None
 
 
-class _Sum:
+class _WholeSum:
     """SUM of SQLite without a bound; beyond 64 bits it is a text."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ def sum_without_bound(connection: Connection) -> None:
     million USD; PostgreSQL's has no bound."""
     driver = connection.connection.driver_connection
     if isinstance(driver, sqlite3.Connection):
-        driver.create_aggregate("sum", 1, _Sum)
+        driver.create_aggregate("sum", 1, _WholeSum)
 
 
 def rows_of(connection: Connection, query: sa.Executable) -> Sequence[sa.Row[Any]]:

@@ -43,7 +43,7 @@ _SQL_TYPES: Mapping[str, Any] = {
     "integer": sa.BigInteger,
     "text": sa.Text,
 }
-_FIGURES = ("_tokens", "_ms", "_picousd", "_revision")
+_FIGURE_ENDINGS = ("_tokens", "_ms", "_picousd", "_revision")
 """How the names of the figures end that the view computes."""
 
 
@@ -54,11 +54,11 @@ def _kind_of(name: str) -> str:
             kind = table.c[name].type
             of_table = {Instant: "instant", sa.Boolean: "boolean", sa.Integer: "integer"}
             return next((word for each, word in of_table.items() if isinstance(kind, each)), "text")
-    return "integer" if name.endswith(_FIGURES) else "text"
+    return "integer" if name.endswith(_FIGURE_ENDINGS) else "text"
 
 
 REQUEST_COLUMNS: Mapping[str, str] = {
-    name: _kind_of(name) for name in views.REQUEST_COLUMNS if not name.endswith("_usd")
+    name: _kind_of(name) for name in views.REQUESTS_VIEW_COLUMNS if not name.endswith("_usd")
 }
 """Column -> type of its values: all columns of the view but those in USD, which are for reading."""
 
@@ -69,7 +69,7 @@ requests = sa.table(
 
 FIRST_YEAR, LAST_YEAR = 2020, 2040
 """Changes of a zone's offset are known within these; before and after it is the nearest one."""
-NONE = "(none)"
+NO_VALUE = "(none)"
 """The value that stands for a missing value."""
 
 
@@ -245,7 +245,9 @@ class NameFacts:
 def matches(value: str | None, wanted: Sequence[str]) -> bool:
     """As `condition`, for a value in memory."""
     return any(
-        value is None if want == NONE else value is not None and bool(pattern(want).match(value))
+        value is None
+        if want == NO_VALUE
+        else value is not None and bool(pattern(want).match(value))
         for want in wanted
     )
 
@@ -323,7 +325,7 @@ def _interval(boundaries: Sequence[datetime], of: sa.FromClause) -> sa.ColumnEle
 
 
 def _is(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:
-    if value == NONE:
+    if value == NO_VALUE:
         return expression.is_(None)
     if _is_pattern(value):
         return _glob(expression, value, dialect)
@@ -345,7 +347,7 @@ def _key_is(value: str, dialect: str, names: Names, of: sa.FromClause) -> sa.Col
     """By its name, fingerprint, the fingerprint's beginning, or the key's last characters."""
     r = of.c
     found = [_is(r.key_fingerprint, value, dialect), r.key_hint == value.lstrip("….")]
-    if len(value) >= KEY_CHARACTERS_MIN and value != NONE:
+    if len(value) >= KEY_CHARACTERS_MIN and value != NO_VALUE:
         found.append(_glob(r.key_fingerprint, f"{value}*", dialect))
     found += [_fits(entry, dialect, of) for entry in names.entries if entry.name == value]
     return sa.or_(*found)

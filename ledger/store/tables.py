@@ -29,7 +29,7 @@ from ledger.model.exchange import QUOTA_KEY, Exchange, Reading
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, JsonText, sql_columns
 from ledger.store.schema.dimensions import SUMMED
-from ledger.store.schema.sums import COUNTS, HISTOGRAMS, SUMS
+from ledger.store.schema.sums import COUNT_TERMS, HISTOGRAMS, SUM_TERMS
 from ledger.store.schema.views import HOURLY, UNPRICED
 
 PARTITIONED = ("exchanges", "readings")
@@ -293,10 +293,10 @@ sums = sa.Table(
         for name in SUMMED
     ),
     _text("key_hint", "At most the last 4 characters of the API key"),
-    *(_count(name, "Of requests") for name in COUNTS),
-    *(_count(name, "Sum over requests") for name in SUMS),
+    *(_count(name, "Of requests") for name in COUNT_TERMS),
+    *(_count(name, "Sum over requests") for name in SUM_TERMS),
     *(_text(name, "Milliseconds to three digits; 450*3: three times") for name in HISTOGRAMS),
-    *(_count(name, "As in completeness") for name in HOURLY if name not in COUNTS),
+    *(_count(name, "As in completeness") for name in HOURLY if name not in COUNT_TERMS),
     comment="What finished days add up to, by each grouping",
 )
 sa.Index("ix_sums_summed_by_opened_at", sums.c.summed_by, sums.c.opened_at)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
 
-from ledger.figures.request_filter import ALL, KINDS, Filter, filter_of
+from ledger.figures.request_filter import KINDS, NO_FILTER, Filter, filter_of
 from ledger.model.errors import LedgerError
 from ledger.pages.period import PRESETS, Period, last_days
 from ledger.pages.sections import PageRow, Question
@@ -39,7 +39,7 @@ class PageQuestion:
     question: Question
     time: tuple[tuple[str, str], ...]
     """days, or since and until, as written."""
-    filter: Filter = ALL
+    filter: Filter = NO_FILTER
     """Of a list of requests."""
     narrowed: tuple[tuple[str, str], ...] = ()
     """kind, min_cost and min_seconds, as written."""

@@ -21,7 +21,7 @@ from ledger.text.figures import seconds_text
 
 QUESTION_SECONDS_MAX = 30
 """Users do not wait longer for a part of a page; the error suggests a shorter period."""
-INSTRUCTIONS = 100_000
+INSTRUCTIONS_BETWEEN_CHECKS = 100_000
 """SQLite calls our clock check after this many instructions: about a millisecond."""
 
 
@@ -103,7 +103,7 @@ def _on_sqlite_connect(connection: Any, _entry: Any) -> None:
 def _on_sqlite_checkout(connection: Any, _record: Any, _proxy: Any) -> None:
     """Start the deadline for all queries of this checkout of the connection."""
     until = time.monotonic() + QUESTION_SECONDS_MAX
-    connection.set_progress_handler(lambda: time.monotonic() > until, INSTRUCTIONS)
+    connection.set_progress_handler(lambda: time.monotonic() > until, INSTRUCTIONS_BETWEEN_CHECKS)
 
 
 def _on_postgresql_begin(connection: Connection) -> None:

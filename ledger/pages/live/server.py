@@ -54,13 +54,13 @@ SLOW_SECONDS = 1.0
 REST_FACTOR = 20
 """An answer that took longer than `SLOW_SECONDS` is cached for this many times as long, so that a
 page that refreshes itself uses a busy ledger for at most a twentieth of the time."""
-CONNECTIONS_MAX = 50
+PAGE_CONNECTIONS_MAX = 50
 SILENT_MAX = 20
-SILENT_SECONDS_MAX = 5.0
+PAGE_SILENT_SECONDS_MAX = 5.0
 """Connections that have not sent a whole request, and how long each may take for it."""
-HEAD_BYTES_MAX = 16 * 1024
-STOP_SECONDS_MAX = 2
-STATIC = {
+PAGE_HEAD_BYTES_MAX = 16 * 1024
+PAGE_STOP_SECONDS_MAX = 2
+MEDIA_TYPES = {
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
     "chart.js": "text/javascript; charset=utf-8",
@@ -143,11 +143,11 @@ class Pages:
         """Style and scripts; their address contains their version, so browsers cache them for
         good."""
         name = request.path_params["name"]
-        if name not in STATIC:
+        if name not in MEDIA_TYPES:
             return PlainTextResponse("Not found.", 404)
         return Response(
             rendering.asset(name),
-            media_type=STATIC[name],
+            media_type=MEDIA_TYPES[name],
             headers={"cache-control": "private, max-age=31536000, immutable"},
         )
 
@@ -316,7 +316,9 @@ def listen(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen(CONNECTIONS_MAX)  # a browser that connects before the server is ready waits
+        made.listen(
+            PAGE_CONNECTIONS_MAX
+        )  # a browser that connects before the server is ready waits
     except (OSError, OverflowError) as error:
         made.close()
         reason = getattr(error, "strerror", None) or str(error)
@@ -338,7 +340,7 @@ class Connection(H11Protocol):
         self._silent[self] = None
         if len(self._silent) > SILENT_MAX:
             self._silent.popitem(last=False)[0].transport.abort()
-        self.loop.call_later(SILENT_SECONDS_MAX, self._cut_if_silent)
+        self.loop.call_later(PAGE_SILENT_SECONDS_MAX, self._cut_if_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -363,10 +365,10 @@ def serve(app: Guard, on: socket.socket) -> None:
         log_level="warning",
         access_log=False,  # its lines would contain the token
         server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_graceful_shutdown=STOP_SECONDS_MAX,
+        limit_concurrency=PAGE_CONNECTIONS_MAX,
+        timeout_graceful_shutdown=PAGE_STOP_SECONDS_MAX,
         http=Connection,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        h11_max_incomplete_event_size=PAGE_HEAD_BYTES_MAX,
         ws="none",
         lifespan="off",
     )

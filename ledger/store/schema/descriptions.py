@@ -16,7 +16,7 @@ from ledger.store.tables import charges, exchanges, metadata, readings
 PUBLIC_TABLES = ("exchanges", "readings", "pricings")
 LINES = ("charges", "current_charges")
 
-VIEWS = {
+PUBLIC_VIEWS = {
     "requests": "One row per exchange that counts, with its current reading and charges: ended, "
     "and not a duplicate",
     "charges": "Priced lines of readings, all that were ever booked",
@@ -116,7 +116,7 @@ class Described:
 
 def heading(relation: str) -> str:
     """The description of a table or view, in one line."""
-    text = VIEWS.get(relation) or metadata.tables[relation].comment
+    text = PUBLIC_VIEWS.get(relation) or metadata.tables[relation].comment
     return f"{relation}: {text}"
 
 
@@ -131,7 +131,7 @@ def describe(connection: Connection) -> list[Described]:
             "" if isinstance(kind := column["type"], sa.types.NullType) else str(kind).lower(),
             description_of(relation, column["name"]),
         )
-        for relation in (*VIEWS, *PUBLIC_TABLES)
+        for relation in (*PUBLIC_VIEWS, *PUBLIC_TABLES)
         for column in inspector.get_columns(relation)
     ]
 
@@ -156,7 +156,7 @@ def description_of(relation: str, column: str) -> str:
 
 def comment_on_all(connection: Connection) -> None:
     """Store all descriptions as comments in PostgreSQL: of tables, views and their columns."""
-    comments = {f"VIEW {view}": text for view, text in VIEWS.items()}
+    comments = {f"VIEW {view}": text for view, text in PUBLIC_VIEWS.items()}
     for table in metadata.tables.values():
         comments[f"TABLE {table.name}"] = table.comment or ""
         for kept in table.columns:

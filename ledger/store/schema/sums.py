@@ -43,7 +43,7 @@ REPORTED_COST = f"""CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0
     + e.reported_upstream_cost_picousd ELSE e.reported_cost_picousd END"""
 IS_TIMED = "e.output_tokens IS NOT NULL AND e.duration_ms > e.first_token_ms"
 
-CONDITIONS: Mapping[str, str] = {
+COUNT_CONDITIONS: Mapping[str, str] = {
     "requests": "true",
     "errors": IS_ERROR.format("e"),
     "without_usage": without_usage("e", "e"),
@@ -59,16 +59,16 @@ CONDITIONS: Mapping[str, str] = {
 }
 """Name of a count -> the requests that it counts. `unpriced` includes `partial`. `covered`: by a
 plan, or free; `unlisted` of these have no list value, or one that is a lower bound."""
-COUNTS: Mapping[str, str] = {
+COUNT_TERMS: Mapping[str, str] = {
     name: f"COUNT(CASE WHEN {condition} THEN 1 END)" if name != "requests" else "COUNT(*)"
-    for name, condition in CONDITIONS.items()
+    for name, condition in COUNT_CONDITIONS.items()
 }
 
 _SUMMED_TOKENS = tuple(name for name in usage.TOKENS if "audio" not in name)
 """No report shows audio tokens."""
 REQUEST_TOKENS = (_SUMMED_TOKENS[0], "uncached_input_tokens", *_SUMMED_TOKENS[1:])
 """The summed columns of view `requests` for the tokens of the answer itself."""
-SHOWN: Mapping[str, str] = {
+SHOWN_SUM_TERMS: Mapping[str, str] = {
     name: f"e.{name}"
     for name in (
         *REQUEST_TOKENS,
@@ -82,8 +82,8 @@ SHOWN: Mapping[str, str] = {
     "list_value_picousd": "e.list_value_picousd",
 }
 """Name of a sum -> the term that is summed. `usage_daily` is made of these."""
-SUMS: Mapping[str, str] = {
-    **SHOWN,
+SUM_TERMS: Mapping[str, str] = {
+    **SHOWN_SUM_TERMS,
     "covered_value_picousd": f"CASE WHEN {IS_COVERED.format('e')} THEN e.list_value_picousd END",
     "reported_cost_picousd": REPORTED_COST,
     "saved_picousd": f"CASE WHEN {_IS_BILLED} THEN e.saved_picousd END",
@@ -102,4 +102,4 @@ HISTOGRAMS: Mapping[str, str] = {
 """Percentiles cannot be added up, but histograms can: times in milliseconds, to three digits, each
 with how often it occurs, as `1230*7 450`. Rounding keeps their order, so the percentiles are those
 of the exact times, rounded; and it bounds a histogram to some thousand terms."""
-FIGURES = (*COUNTS, *SUMS, *HISTOGRAMS)
+SUMS_COLUMNS = (*COUNT_TERMS, *SUM_TERMS, *HISTOGRAMS)

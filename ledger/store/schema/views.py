@@ -23,7 +23,7 @@ from ledger.store.schema.charged import (
     joined_reading,
     sum_of,
 )
-from ledger.store.schema.sums import BY_EXCHANGES, COUNTS, DAILY_DIMENSIONS, SHOWN
+from ledger.store.schema.sums import BY_EXCHANGES, COUNT_TERMS, DAILY_DIMENSIONS, SHOWN_SUM_TERMS
 
 VIEWS = (
     "completeness",
@@ -171,7 +171,7 @@ _NOT_SHOWN = """
     upstream_digest client_digest removed_digest content_digest exchange_id revision read_at reason
     further
     """.split()  # noqa: SIM905
-REQUEST_COLUMNS = tuple(
+REQUESTS_VIEW_COLUMNS = tuple(
     dict.fromkeys((*_IN_ORDER, *(name for name in _OF_RECORDS if name not in _NOT_SHOWN)))
 )
 """The columns of `requests`: those of 0.2 in their order, then every new one of a record."""
@@ -182,7 +182,7 @@ def requests(dialect: str) -> str:
     computed = _computed(SPELLINGS[dialect])
     columns = ",\n  ".join(
         f"{computed.get(name) or f'{_OF_RECORDS.get(name, "e")}.{name}'} AS {name}"
-        for name in REQUEST_COLUMNS
+        for name in REQUESTS_VIEW_COLUMNS
     )
     return f"""
 CREATE VIEW requests AS
@@ -279,12 +279,13 @@ SELECT {_UNPRICED} FROM live_unpriced
 def _sums(dialect: str, spelling: Spelling) -> list[str]:
     dimensions = ", ".join(f"e.{name}" for name in DAILY_DIMENSIONS)
     sums = ",\n  ".join(
-        f"{spelling.integer.format(sum_of(term))} AS {name}" for name, term in SHOWN.items()
+        f"{spelling.integer.format(sum_of(term))} AS {name}"
+        for name, term in SHOWN_SUM_TERMS.items()
     )
-    counts = ",\n  ".join(f"{COUNTS[name]} AS {name}" for name in _SHOWN_COUNTS)
+    counts = ",\n  ".join(f"{COUNT_TERMS[name]} AS {name}" for name in _SHOWN_COUNTS)
     hourly = ",\n  ".join(f"{term} AS {name}" for name, term in HOURLY.items())
-    columns = ", ".join((*DAILY_DIMENSIONS, "key_hint", *_SHOWN_COUNTS, *SHOWN))
-    shown = ", ".join(name for name in SHOWN if name not in _SHOWN_ELSEWHERE)
+    columns = ", ".join((*DAILY_DIMENSIONS, "key_hint", *_SHOWN_COUNTS, *SHOWN_SUM_TERMS))
+    shown = ", ".join(name for name in SHOWN_SUM_TERMS if name not in _SHOWN_ELSEWHERE)
     return [
         f"""
 CREATE VIEW live_daily AS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ledger.figures.activity import Activity, RunningRequest, take
-from ledger.figures.figures import Figures, Row, order, percentiles, top_of
+from ledger.figures.figures import Figures, ReportRow, order, percentiles, top_of
 from ledger.reports.activity_text import ROWS_RUNNING_MAX, lines, one_line
 from ledger.store.adding_up import histogram, histogram_text
 from ledger.store.scope import Scope
@@ -45,7 +45,7 @@ def test_the_cost_state_of_a_sum(figures, state):
 
 
 def row(name, cost, requests=1):
-    return Row(key=(name,), figures=Figures(requests=requests, cost_picousd=cost))
+    return ReportRow(key=(name,), figures=Figures(requests=requests, cost_picousd=cost))
 
 
 def test_what_costs_most_comes_first_and_time_runs_forward():

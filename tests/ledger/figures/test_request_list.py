@@ -14,7 +14,7 @@ from ledger.budgets.status import statuses
 from ledger.figures import request_list
 from ledger.figures.queries import groups_of, report, totals
 from ledger.figures.request_filter import KINDS, Filter, filter_of
-from ledger.figures.request_list import COLUMNS, ListedRequest, error_kinds, latest
+from ledger.figures.request_list import LISTED_COLUMNS, ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.reports import report_tables
 from ledger.settings.names import NO_NAMES
@@ -160,7 +160,7 @@ def test_numbers_and_kinds_are_read():
 def test_the_columns_are_the_views():
     from ledger.store.scope import REQUEST_COLUMNS
 
-    assert {*COLUMNS} <= {*REQUEST_COLUMNS}
+    assert {*LISTED_COLUMNS} <= {*REQUEST_COLUMNS}
 
 
 ZONES = [

@@ -294,7 +294,7 @@ def test_without_sums_requests_are_asked(sqlite_engine):
             connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until")) is None
         )
         found = sum_query.spans(connection, None, NOW, step=HOUR)
-    assert found == [sum_query.Span(since=None, until=NOW, has_sums=False)]
+    assert found == [sum_query.SumSpan(since=None, until=NOW, has_sums=False)]
     assert report(sqlite_engine, ("model",), Scope()).total.figures.requests == 1
 
 

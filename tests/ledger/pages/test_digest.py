@@ -56,7 +56,7 @@ def test_a_digest_is_of_the_days_of_its_zone():
 
 def is_narrow(text):
     lines = [line for line in text.splitlines() if not line.startswith("    tokentee ")]
-    return max(map(cell_len, lines)) <= digest.COLUMNS
+    return max(map(cell_len, lines)) <= digest.TEXT_WIDTH
 
 
 @pytest.mark.large

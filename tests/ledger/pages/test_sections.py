@@ -12,7 +12,7 @@ from msgspec import structs
 from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.figures.request_list import latest
-from ledger.figures.sum_query import Span, spans
+from ledger.figures.sum_query import SumSpan, spans
 from ledger.pages import period_sums, sections
 from ledger.pages.period import Period
 from ledger.pages.sections import Question
@@ -69,7 +69,7 @@ def test_sessions_are_the_reports_and_none_is_last(weeks):
     ranking = sections.sessions(weeks, asked)
     expected = {row.key[0]: row.figures for row in report(weeks, ["session"], asked.scope).rows}
     named = [row for row in ranking.rows if not row.merged and row.value]
-    assert len(named) + 1 >= sections.SESSIONS_MAX
+    assert len(named) + 1 >= sections.SESSION_ROWS_MAX
     for row in named:
         same(row, expected[row.value])
     assert ranking.rows[-1].value is None
@@ -243,7 +243,7 @@ def test_a_day_that_changed_since_it_was_summed_up_is_added_up_anew(weeks):
     assert changed == 4
     with weeks.connect() as connection:
         found = spans(connection, START, None, step=DAY)
-    assert Span(since=day, until=day + DAY, has_sums=False) in found
+    assert SumSpan(since=day, until=day + DAY, has_sums=False) in found
     same_as_report(weeks, START, None, ())
 
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from ledger.figures.figures import Figures, Report, Row, Times
+from ledger.figures.figures import Figures, Report, ReportRow, Times
 from ledger.model.money import usd
 from ledger.reports.layout import (
     Amount,
-    Column,
     Table,
+    TableColumn,
     amount_places,
     amount_text,
     cell_text,
@@ -71,20 +71,20 @@ def make(*rows, by=("model",), **more):
     return Report(
         by=by,
         rows=rows,
-        total=Row(key=(), figures=total, times=Times()),
+        total=ReportRow(key=(), figures=total, times=Times()),
         **{"open_requests": 0, "now": NOW, **more},
     )
 
 
 def test_another_model_than_was_asked_for_is_noted():
-    report = make(Row(key=("m",), figures=GPT), other_models={("gpt-5", "gpt-5-nano"): 3})
+    report = make(ReportRow(key=("m",), figures=GPT), other_models={("gpt-5", "gpt-5-nano"): 3})
     (note,) = [note for note in notes(report) if note.startswith("another model")]
     assert note == "another model: gpt-5-nano answered 3 requests for gpt-5"
 
 
 def test_a_report_for_machines():
     times = Times(first_token_ms_p50=5, first_token_ms_p95=9)
-    found = document(make(Row(key=("gpt-5",), figures=GPT, times=times)))
+    found = document(make(ReportRow(key=("gpt-5",), figures=GPT, times=times)))
     assert (found["by"], found["since"], found["until"]) == (
         ["model"],
         "2026-11-01T00:00:00+00:00",
@@ -106,8 +106,8 @@ def test_a_report_for_machines():
 def test_a_report_as_lines():
     table = flat(
         make(
-            Row(key=("a", None), figures=GPT),
-            Row(key=("b", "s"), figures=LLAMA),
+            ReportRow(key=("a", None), figures=GPT),
+            ReportRow(key=("b", "s"), figures=LLAMA),
             by=("model", "session"),
         )
     )
@@ -119,7 +119,9 @@ def test_a_report_as_lines():
 
 
 def test_a_report_for_a_screen_leaves_out_what_is_empty():
-    table = screen(make(Row(key=("gpt-5",), figures=GPT), Row(key=("llama",), figures=LLAMA)))
+    table = screen(
+        make(ReportRow(key=("gpt-5",), figures=GPT), ReportRow(key=("llama",), figures=LLAMA))
+    )
     assert [column.heading for column in table.columns] == [
         "Model",
         "Requests",
@@ -145,12 +147,12 @@ def test_a_report_for_a_screen_leaves_out_what_is_empty():
 )
 def test_tenths_of_a_token_per_second_are_shown_of_slow_models_alone(tokens, milliseconds, shown):
     figures = replace(GPT, generated_tokens=tokens, generation_ms=milliseconds)
-    table = layout(screen(make(Row(key=("gpt-5",), figures=figures))), 200)
+    table = layout(screen(make(ReportRow(key=("gpt-5",), figures=figures))), 200)
     assert table.rows[0].split()[-1] == shown
 
 
 def test_columns_drop_out_in_the_stated_order():
-    table = screen(make(Row(key=("gpt-5",), figures=FULL, times=TIMES)))
+    table = screen(make(ReportRow(key=("gpt-5",), figures=FULL, times=TIMES)))
     assert layout(table, 200).left_out == ()
     gone = ["Tok/s", "Duration", "First token", "Reasoning", "Further", "Saved", "Estimated"]
     gone += ["No usage", "No price", "Cached", "Errors"]
@@ -166,8 +168,8 @@ def test_columns_drop_out_in_the_stated_order():
 def test_rows_without_a_name_and_merged_ones_say_so():
     table = screen(
         make(
-            Row(key=(None, "t"), figures=GPT),
-            Row(key=(None, None), figures=LLAMA, merged=4),
+            ReportRow(key=(None, "t"), figures=GPT),
+            ReportRow(key=(None, None), figures=LLAMA, merged=4),
             by=("model", "session"),
         )
     )
@@ -178,7 +180,7 @@ def test_rows_without_a_name_and_merged_ones_say_so():
 
 def test_a_key_is_never_32_hex_digits():
     fingerprint = "3f2a9c" + "0" * 26
-    report = make(Row(key=(fingerprint,), figures=GPT, hint="1111"), by=("key",))
+    report = make(ReportRow(key=(fingerprint,), figures=GPT, hint="1111"), by=("key",))
     assert screen(report).rows[0][0] == "…1111 (3f2a9c)"
     (row,) = document(report)["rows"]
     assert (row["key"], row["key_hint"]) == (fingerprint, "1111")
@@ -187,7 +189,7 @@ def test_a_key_is_never_32_hex_digits():
 def test_a_cost_of_nothing_is_not_an_unknown_one():
     free = Figures(requests=1, cost_picousd=0, priced=1)
     failed = Figures(requests=1, errors=1)
-    table = screen(make(Row(key=("a",), figures=free), Row(key=("b",), figures=failed)))
+    table = screen(make(ReportRow(key=("a",), figures=free), ReportRow(key=("b",), figures=failed)))
     place = [column.heading for column in table.columns].index("Cost")
     assert [row[place] for row in table.rows] == [Amount(picousd=0), None]
 
@@ -212,7 +214,7 @@ def test_a_cost_of_nothing_is_not_an_unknown_one():
 def test_what_is_not_whole_is_marked(word, part, period, is_in_part):
     since, until = period
     first = moment(2026, 11, 2)
-    row = Row(key=(part,), figures=GPT)
+    row = ReportRow(key=(part,), figures=GPT)
     report = make(row, by=(word,), since=since, until=until, first=first)
     label = screen(report).rows[0][0]
     assert label == part + ("*" if is_in_part else "")
@@ -257,7 +259,7 @@ def test_what_is_not_whole_is_marked(word, part, period, is_in_part):
     ],
 )
 def test_the_period_is_always_stated(period, text):
-    report = make(Row(key=("a",), figures=GPT), **period)
+    report = make(ReportRow(key=("a",), figures=GPT), **period)
     assert period_text(report) == text
     assert title(report) == f"Requests by model, {text}"
 
@@ -268,7 +270,7 @@ def test_the_conditions_are_stated():
 
 
 def test_times_share_a_unit():
-    table = screen(make(Row(key=("a",), figures=GPT, times=TIMES)))
+    table = screen(make(ReportRow(key=("a",), figures=GPT, times=TIMES)))
     cells = dict(zip([column.heading for column in table.columns], table.rows[0], strict=True))
     assert cells["First token"] == "80/999 ms"
     assert cells["Duration"] == "0.6/12 s"
@@ -287,7 +289,7 @@ def test_what_the_reader_must_know():
         estimated_cost_picousd=10**12,
         difference_picousd=-(10**12),
     )
-    row = Row(key=("a",), figures=figures)
+    row = ReportRow(key=("a",), figures=figures)
     told = list(notes(make(row, open_requests=1, differing=2)))
     assert told == [
         "no price: lines of 2 of 9 requests, so the cost is a lower bound; "
@@ -303,25 +305,25 @@ def test_what_the_reader_must_know():
 
 def test_a_completed_request_without_usage_is_told_even_without_an_estimate():
     figures = Figures(requests=3, complete_without_usage=3)
-    report = make(Row(key=("a",), figures=figures))
+    report = make(ReportRow(key=("a",), figures=figures))
     assert list(notes(report)) == ["without usage, in no total: 3 completed, 0 ended early"]
     table = screen(report)
     assert "No usage" in [column.heading for column in table.columns]
 
 
 def test_nothing_to_know_is_nothing_said():
-    assert list(notes(make(Row(key=("a",), figures=Figures(requests=1, priced=1))))) == []
+    assert list(notes(make(ReportRow(key=("a",), figures=Figures(requests=1, priced=1))))) == []
 
 
 USD = 10**12
 
 
 def text(name, **more):
-    return Column(name=name, heading=name, is_number=False, **more)
+    return TableColumn(name=name, heading=name, is_number=False, **more)
 
 
 def number(name, drop=0):
-    return Column(name=name, heading=name, drop=drop)
+    return TableColumn(name=name, heading=name, drop=drop)
 
 
 def lines(table, width):
@@ -467,8 +469,8 @@ def test_a_note_breaks_at_spaces_only():
 
 def test_a_time_is_not_cut():
     columns = (
-        Column(name="at", heading="Time", is_number=False, is_whole=True),
-        Column(name="model", heading="Model", is_number=False),
+        TableColumn(name="at", heading="Time", is_number=False, is_whole=True),
+        TableColumn(name="model", heading="Model", is_number=False),
     )
     table = Table(columns=columns, rows=(("2026-11-23 20:03:17", "claude-haiku-4-5"),))
     assert layout(table, 33).rows == ("2026-11-23 20:03:17  claude-h…4-5",)
@@ -476,9 +478,9 @@ def test_a_time_is_not_cut():
 
 TABLE = Table(
     columns=(
-        Column(name="model", heading="Model", is_number=False),
-        Column(name="cost_usd", heading="Cost", drop=1),
-        Column(name="known", heading="Known", is_number=False, drop=2),
+        TableColumn(name="model", heading="Model", is_number=False),
+        TableColumn(name="cost_usd", heading="Cost", drop=1),
+        TableColumn(name="known", heading="Known", is_number=False, drop=2),
     ),
     rows=(("gpt-5", Decimal("0.0125"), True), (None, None, False)),
     total=("Total", Decimal("0.0125"), None),
@@ -486,7 +488,9 @@ TABLE = Table(
 
 
 def table_of(*cells):
-    columns = tuple(Column(name=f"c{place}", heading=f"C{place}") for place in range(len(cells)))
+    columns = tuple(
+        TableColumn(name=f"c{place}", heading=f"C{place}") for place in range(len(cells))
+    )
     return Table(columns=columns, rows=(cells,))
 
 

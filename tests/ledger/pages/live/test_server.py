@@ -204,7 +204,7 @@ def test_half_sent_requests_keep_nobody_away(weeks_url):
     with serving(weeks_url) as (_, url):
         address = urllib.parse.urlsplit(url)
         half = []
-        for _ in range(server.CONNECTIONS_MAX + 10):
+        for _ in range(server.PAGE_CONNECTIONS_MAX + 10):
             one = socket.create_connection((address.hostname or "", address.port or 0))
             one.sendall(b"GET / HTTP/1.1\r\n")
             half.append(one)

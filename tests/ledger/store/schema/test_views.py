@@ -340,7 +340,7 @@ def test_every_column_of_every_table_and_view_is_described_and_no_other(engine):
     with engine.connect() as connection:
         columns = descriptions.describe(connection)
     assert {column.relation for column in columns} == {
-        *descriptions.VIEWS,
+        *descriptions.PUBLIC_VIEWS,
         *descriptions.PUBLIC_TABLES,
     }
     assert [column for column in columns if len(column.text) < 5] == []
@@ -360,7 +360,7 @@ def test_postgres_shows_the_same_words(engine):
         engine,
         "SELECT c.relname, a.attname, col_description(c.oid, a.attnum) FROM pg_class c "
         "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
-        f"WHERE c.relname IN {(*descriptions.VIEWS, *descriptions.PUBLIC_TABLES)}",
+        f"WHERE c.relname IN {(*descriptions.PUBLIC_VIEWS, *descriptions.PUBLIC_TABLES)}",
     )
     assert len(found) > 200
     for relation, column, comment in found:
