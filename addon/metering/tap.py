@@ -20,6 +20,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from addon.framing import json_values
 from addon.framing.choice import framing_of
 from addon.framing.document import Opaque
 from addon.framing.sse import SSE
@@ -189,7 +190,9 @@ class Tap:
     @property
     def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
         """What to set as `flow.response.stream`."""
-        return self._listen if self._edit is None else self._pass_edited
+        if self._edit is None:
+            return self._listen
+        return self._cut if self._edit.decoder is None else self._decode_and_cut
 
     def _listen(self, data: bytes) -> bytes | list[bytes]:
         # `b""` would end a chunked body early (mitmproxy PR #8242), so the end is `[]`.
@@ -205,12 +208,13 @@ class Tap:
             self._stop_after_failure(failure)
         return data
 
-    def _pass_edited(self, data: bytes) -> bytes | list[bytes]:
+    def _decode_and_cut(self, data: bytes) -> bytes | list[bytes]:
         edit = self._edit
         assert edit is not None
         decoder = edit.decoder
-        if decoder is None or not data:
-            return self._cut(edit, data)
+        assert decoder is not None
+        if not data:
+            return self._cut(data)
         # If decoding fails, nothing more is sent: the client already has headers that promise
         # identity and could not use encoded bytes. The proxy breaks the connection off at the end
         # (`is_cut_short`), so that the client sees a failure, as if it had decoded the answer.
@@ -218,39 +222,47 @@ class Tap:
         _hash_into(edit.wire_hash, data)
         out = []
         for piece in decoder.decode(data):
-            passed = self._cut(edit, piece) if piece else b""
+            passed = self._cut(piece) if piece else b""
             out += passed if isinstance(passed, list) else [passed]
         if decoder.trouble is not None:
             self._troubles.add(f"the answer was edited up to here: {decoder.trouble}")
         return [passed for passed in out if passed]
 
-    def _cut(self, edit: Edit, data: bytes) -> bytes | list[bytes]:
+    def _cut(self, data: bytes) -> bytes | list[bytes]:
         """What the client gets of these bytes, b"" at the end of the body: complete events, without
         the usage that we asked for."""
+        edit = self._edit
+        assert edit is not None
         if edit.is_over:
             return self._listen(data)
         meter, unsent = self.meter, edit.unsent
         try:
             if self._first_byte_at is None and data:
                 self._first_byte_at = self._clock()
-            run = self._frame(data)
             framing = meter.framing
-            if not data:
-                assert framing is not None  # one is chosen for every body that is over
-                run = edit.rest = run + framing.end()
-            if framing is not None and not isinstance(framing, SSE):  # an error, despite its type
-                if not self.has_stopped:
-                    self._digest(bytes(unsent) + data)
-                    meter.read(run)
-                return self._end_editing(edit, data)
-            waiting_bytes = len(unsent) + len(data) - len(run)
-            if waiting_bytes > FREE_BYTES // 2 and not self._may_keep(2 * waiting_bytes):
-                self._stop_reading()
-                return self._end_editing(edit, data)
+            # One whole event, as servers write them, is framed already.
+            is_one = not unsent and 0 < data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
+            if is_one and type(framing) is SSE:
+                run = data
+            else:
+                run = self._frame(data)
+                framing, is_one = meter.framing, False
+                if not data:
+                    assert framing is not None  # one is chosen for every body that is over
+                    run = edit.rest = run + framing.end()
+                if framing is not None and not isinstance(framing, SSE):
+                    # An error, despite its type.
+                    if not self.has_stopped:
+                        self._digest(bytes(unsent) + data)
+                        meter.read(run)
+                    return self._end_editing(edit, data)
+                waiting_bytes = len(unsent) + len(data) - len(run)
+                if waiting_bytes > FREE_BYTES // 2 and not self._may_keep(2 * waiting_bytes):
+                    self._stop_reading()
+                    return self._end_editing(edit, data)
             kept = run
-            if stripping.may_hold_usage(run):
+            if stripping.USAGE in run or json_values.has_escaped_key(run):
                 assert framing is not None
-                is_one = run.find(b"\n\n") == len(run) - 2 and b"\r" not in run
                 pieces = []
                 for block in (run,) if is_one else framing.split(run):
                     at = 0

@@ -26,10 +26,12 @@ _ENVELOPE = frozenset(
 )
 """Keys that every chunk of a stream has, padding keys included: a usage-only event has no
 others."""
-_USAGE = b'"usage"'
+USAGE = b'"usage"'
+"""Stands in every event that may have something to cut, unless its keys are escaped."""
 _NULL_USAGE = b',"usage":null'
 _LAST_NULL_USAGE = b',"usage":null}\n\n'
 """The end of an ordinary event of OpenAI."""
+_NULL_BYTES, _LAST_NULL_BYTES = len(_NULL_USAGE), len(_LAST_NULL_USAGE)
 _SPACED_NULL_USAGE = re.compile(rb' ?, ?"usage" ?: ?null')
 """As Python's JSON writer spaces it, and a few others."""
 _SPACED_BYTES_MAX = 16
@@ -48,26 +50,21 @@ LEFT_IN: Spans = ((0, 0),)
 """Usage that we asked for is in the event, and it is not certain which bytes it is."""
 
 
-def may_hold_usage(run: bytes) -> bool:
-    """Whether one of these events may have something to cut."""
-    return _USAGE in run or json_values.has_escaped_key(run)
-
-
 def cuts_of(block: bytes, parse: Callable[[bytes], Frame | None]) -> Spans:
     """The bytes to cut out of one whole event; `LEFT_IN` if that is not certain. `parse`: the
     framing's."""
-    first = block.find(_USAGE)
-    if first < 0 and not json_values.has_escaped_key(block):
-        return NOTHING
+    first = block.find(USAGE)
     if first > 0 and block.startswith(b"data:"):
         # The null of an ordinary event, told without a parse.
-        start = len(block) - len(_LAST_NULL_USAGE)
+        start = len(block) - _LAST_NULL_BYTES
         if first == start + 1 and block.endswith(_LAST_NULL_USAGE):
-            return ((start, start + len(_NULL_USAGE)),)
-        if block.rfind(_USAGE) == first:
+            return ((start, start + _NULL_BYTES),)
+        if block.rfind(USAGE) == first:
             null = _SPACED_NULL_USAGE.search(block, max(0, first - 3), first + _SPACED_BYTES_MAX)
             if null and _FLAT_TAIL.fullmatch(block, null.end()):
                 return (null.span(),)
+    if first < 0 and not json_values.has_escaped_key(block):
+        return NOTHING
     if len(block) > PARSED_BYTES_MAX:
         return _cuts_at_the_end(block)
     frame = parse(block)
@@ -102,7 +99,7 @@ def _cuts_at_the_end(block: bytes) -> Spans:
     It is one if the bytes after it close exactly one object more than they open: the bytes with a
     leading brace then form an object.
     """
-    at = block.rfind(_USAGE)
+    at = block.rfind(USAGE)
     tail = block[at:].rstrip()
     if at < 0 or len(tail) > PARSED_BYTES_MAX:
         return LEFT_IN
