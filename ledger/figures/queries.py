@@ -43,7 +43,6 @@ from ledger.store.scope import (
     Scope,
     conditions,
     dimension,
-    effective,
     matches,
     requests,
     snapshot,
@@ -190,7 +189,6 @@ def groups(
     """These figures of each group, `unpriced` and `partial` among them; with histograms of the
     times of its requests if they are asked for."""
     dialect = connection.dialect.name
-    by = tuple(effective(word, scope.names) for word in by)
     keys = _Keys(by, scope, dialect)
     query = SumQuery(
         by=keys.columns,

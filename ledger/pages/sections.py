@@ -4,7 +4,7 @@ ones at once and the slow ones when they are ready.
     overview   total, warnings, spend over time, top models, keys, providers       from the sums
     unusual    days that differ from the weeks before, what is new                 from the sums
     speed      time to first token, duration, cache                                from the sums
-    teams      spend by the tag `team`                                             from the sums
+    teams      spend by team: of the names file, else the tag                      from the sums
     sessions   the costliest sessions                                              from the sums
 """
 
@@ -32,7 +32,7 @@ from ledger.reports import limits_text
 from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.engines import urls
-from ledger.store.scope import NO_VALUE, Scope, effective, snapshot
+from ledger.store.scope import NO_VALUE, Scope, snapshot
 from ledger.sync import spool
 from ledger.text import figures
 from ledger.text.period import day_of
@@ -306,20 +306,19 @@ def _spread(title: str, histograms: Mapping[str, Counter[int]]) -> tuple[Percent
 
 
 def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
-    """Spend by the tag `team`."""
-    team = effective("team", question.names)
+    """Spend by team: by the names file, else by the tag `team`."""
     with snapshot(engine) as connection:
         period = _begun(connection, question.period)
         word = "hour" if period.bar == "hour" else "day"
-        table = period_sums.read_by(connection, question.scope, team, time=word)
-    stack = charts.stack("team", TITLES["team"], table.groups[team], period, {})
-    costliest = period_sums.costliest_of(table.by_name(team), TABLE_ROWS_MAX)
-    rows = _listed(team, costliest, {None: "(no team)"}, last_times=table.last_time(team))
+        table = period_sums.read_by(connection, question.scope, "team", time=word)
+    stack = charts.stack("team", TITLES["team"], table.groups["team"], period, {})
+    costliest = period_sums.costliest_of(table.by_name("team"), TABLE_ROWS_MAX)
+    rows = _listed("team", costliest, {None: "(no team)"}, last_times=table.last_time("team"))
     return stack, Ranking(
         name="team",
         title="Teams",
         rows=rows,
-        note="by the names file" if team == "team" else "by the tag team",
+        note="by the names file, else by the tag team",
     )
 
 

@@ -179,12 +179,13 @@ class Names:
         return None if plan is None else plan.billing
 
     def word_of(self, word: str, facts: GroupFacts) -> str | None:
-        """The `team`, `person`, `cost_centre` or `name` of requests; None: they have none."""
+        """The `team`, `person`, `cost_centre` or `name` of requests; None: they have none. Where
+        no entry gives a word of `WORDS`, the tag of the same name does."""
         for entry in self.entries:
             value: str | None = getattr(entry, word)
             if value is not None and fits(entry, facts):
                 return value
-        return None
+        return facts.tags.get(word) if word in WORDS else None
 
     def key_name(self, key: str, hint: str | None) -> str | None:
         """The current name of a key: from the first entry for it that has a name."""
@@ -197,7 +198,8 @@ class Names:
     def facts_of(self, words: tuple[str, ...]) -> frozenset[str]:
         """The facts that decide these words, so that queries read only those."""
         entries = self.for_words(words)
-        return frozenset(fact for fact in FACTS for entry in entries if getattr(entry, fact))
+        facts = {fact for fact in FACTS for entry in entries if getattr(entry, fact)}
+        return frozenset(facts | {"tag"} if {*words} & {*WORDS} else facts)
 
     def for_words(self, words: tuple[str, ...]) -> tuple[NameEntry, ...]:
         """The entries that give one of these words."""
@@ -206,7 +208,8 @@ class Names:
     def tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """The names of the tags that decide these words."""
         pairs = (tag for each in self.for_words(words) for tag in texts(each.tag))
-        return tuple(dict.fromkeys(pair.partition("=")[0] for pair in pairs))
+        of_entries = (pair.partition("=")[0] for pair in pairs)
+        return tuple(dict.fromkeys((*of_entries, *(word for word in words if word in WORDS))))
 
     def boundaries(self, words: tuple[str, ...]) -> tuple[datetime, ...]:
         """The moments at which a name may change, in order."""

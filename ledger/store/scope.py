@@ -91,7 +91,7 @@ class Scope:
         """Dimension -> the values of which a request must have one."""
         found: dict[str, list[str]] = {}
         for word, value in self.only:
-            found.setdefault(effective(word, self.names), []).append(value)
+            found.setdefault(word, []).append(value)
         return found
 
 
@@ -133,12 +133,6 @@ def within(scope: Scope, opened_at: sa.ColumnElement[datetime]) -> list[sa.Colum
     if scope.until is not None:
         where.append(opened_at < scope.until)
     return where
-
-
-def effective(word: str, names: Names) -> str:
-    """The dimension that a word stands for: the words of the names file stand for the tags of the
-    same name where the file decides none of them."""
-    return f"tag:{word}" if word in WORDS and not names.for_words((word,)) else word
 
 
 def dimension(
@@ -187,12 +181,13 @@ def condition(
 def named(
     word: str, dialect: str, names: Names, of: sa.FromClause = requests
 ) -> sa.ColumnElement[Any]:
-    """The team, person or cost centre of a request."""
+    """The team, person or cost centre of a request, as `Names.word_of`."""
     cases = [
         (_fits(entry, dialect, of), sa.literal(getattr(entry, word), sa.Text))
         for entry in names.for_words((word,))
     ]
-    return sa.case(*cases) if cases else sa.cast(sa.null(), sa.Text)
+    tag = _tag(word, dialect, of)
+    return sa.case(*cases, else_=tag) if cases else tag
 
 
 FACT_COLUMNS = {

@@ -11,7 +11,7 @@ from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
-from ledger.settings.names import NO_NAMES, read
+from ledger.settings.names import NO_NAMES, WORDS, read
 from ledger.store.scope import Scope, conditions, requests
 from tests.ledger import written
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
@@ -413,14 +413,20 @@ def test_open_requests_are_those_of_the_scope(sqlite_engine):
         assert report(sqlite_engine, ["model"], Scope(only=only)).open_requests == count
 
 
-def test_a_word_that_the_names_file_does_not_decide_is_the_tag(sqlite_engine):
-    named, _ = read('[[name]]\nhost = "api.example.com"\nteam = "everybody"\n')
-    tagged = written.settled("a", tags={"team": "search"})
-    put(sqlite_engine, whole(tagged), whole(written.settled("b")))
-    for names, only, expected in (
-        (NO_NAMES, (), {("search",): 1, (None,): 1}),
-        (NO_NAMES, (("team", "search"),), {("search",): 1}),
-        (named, (), {("everybody",): 2}),
-    ):
-        rows = report(sqlite_engine, ["team"], Scope(only=only, names=names)).rows
-        assert {row.key: row.figures.requests for row in rows} == expected
+@pytest.mark.parametrize("word", WORDS)
+def test_a_request_whose_word_the_names_file_does_not_decide_has_that_of_its_tag(
+    sqlite_engine, word
+):
+    """Row by row, and not for all rows once the file has the word for one of them."""
+    named, _ = read(f'[[name]]\nhost = "named.example.com"\n{word} = "everybody"\n')
+    tagged = written.settled("x", tags={word: "search"})
+    other = written.settled("y", tags={word: "search"}, origin="https://named.example.com")
+    put(sqlite_engine, whole(tagged), whole(other), whole(written.settled("z")))
+    found = {"everybody": {"y"}, "search": {"x"}}
+    for names, of in ((NO_NAMES, {"search": {"x", "y"}}), (named, found)):
+        for value, expected in of.items():
+            scope = Scope(only=((word, value),), names=names)
+            assert ids(sqlite_engine, f"{word}={value}", names=names) == expected
+            assert report(sqlite_engine, ["model"], scope).total.figures.requests == len(expected)
+            rows = report(sqlite_engine, [word], scope).rows
+            assert {row.key: row.figures.requests for row in rows} == {(value,): len(expected)}

@@ -306,11 +306,11 @@ def test_without_sums_requests_are_asked(sqlite_engine):
         (("week", "model"), Scope(), "model"),
         (("session",), Scope(since=BEGIN), "session_id"),
         (("tag:team", "tag:x"), Scope(since=BEGIN), "tags"),
-        (("person",), Scope(names=NAMES), "origin"),
         (("cost_centre",), Scope(names=NAMES), "tags"),
         (("model", "key", "day"), Scope(), "day"),
         (("model", "key"), Scope(only=(("key", "a" * 32), ("key", "(none)"))), "day"),
-        (("team", "model"), Scope(names=read('[[name]]\nkey = "aaaaaa"\nteam = "x"\n')[0]), "day"),
+        (("team",), Scope(), "tags"),
+        (("person",), Scope(names=NAMES), "hour"),  # by origin and tag
         (("model", "key"), Scope(only=(("key", "1111"),)), "hour"),
         (("hour",), Scope(), "hour"),
         (("session", "model"), Scope(), "hour"),

@@ -88,6 +88,8 @@ def names(text=FILE):
         ("person", GroupFacts(key="b" * 32, key_hint="2222"), None),
         ("team", GroupFacts(tags={"team": "growth-eu"}), "growth"),
         ("team", GroupFacts(tags={"team": None}), None),
+        ("team", GroupFacts(tags={"team": "search"}), "search"),
+        ("name", GroupFacts(tags={"name": "search"}), None),
         ("team", GroupFacts(host="llm-1.example.com", session="s1", project="shop"), "shop"),
         ("team", GroupFacts(host="llm-1.example.com", session="s12", project="shop"), None),
         ("team", GroupFacts(host="llm-1.example.com", session="s1"), None),
@@ -110,12 +112,13 @@ def test_the_first_entry_that_fits_decides_each_word_by_itself():
 
 def test_what_must_be_asked_for():
     found = names()
-    assert found.facts_of(("person",)) == {"key_hint"}
+    assert found.facts_of(("person",)) == {"key_hint", "tag"}
     assert found.facts_of(("team",)) == {"key", "tag", "host", "session", "project"}
-    assert found.tags_of(("team", "person")) == ("team",)
+    assert found.tags_of(("team", "person")) == ("team", "person")
     assert found.boundaries(("team",)) == (datetime(2026, 11, 1, tzinfo=UTC),)
     assert found.boundaries(("person",)) == ()
-    assert NO_NAMES.facts_of(("team",)) == frozenset()
+    assert NO_NAMES.facts_of(("team",)) == {"tag"}
+    assert NO_NAMES.facts_of(("name",)) == frozenset()
 
 
 def test_what_a_key_is_called():
