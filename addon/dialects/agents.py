@@ -129,29 +129,13 @@ class PurposeRule(Struct, frozen=True, kw_only=True):
     """What a text of the last message has in its beginning, one of these."""
     headers: tuple[str, ...] = ()
     """One of these is there."""
-    values: tuple[str, ...] = ()
+    values: frozenset[str] = frozenset()
     """Its values; empty: any but 0."""
     paths: tuple[str, ...] = ()
     """How the path ends."""
     max_tokens: int = 0
     """At most so many tokens are asked for."""
     sources: tuple[str, ...]
-
-    def fits(self, headers: Mapping[str, str], path: str, shape: Shape) -> bool:
-        """Whether a request of one of the agents is what the rule describes."""
-        if self.paths and not path.endswith(self.paths):
-            return False
-        if self.headers and not any(
-            value in self.values if self.values else value not in ("", "0")
-            for value in (headers.get(name, "") for name in self.headers)
-        ):
-            return False
-        if (self.system or self.last) and not (
-            any(text.startswith(self.system) for text in shape.system)
-            or any(word in text for text in shape.last for word in self.last)
-        ):
-            return False
-        return not self.max_tokens or 0 < (shape.max_tokens or 0) <= self.max_tokens
 
 
 _CLAUDE_CODE = ("claude-code",)
@@ -193,7 +177,7 @@ RULES = (
         purpose="compaction",
         agents=_CODEX,
         headers=("x-openai-subagent",),
-        values=("compact",),
+        values=frozenset(("compact",)),
         sources=("codex-rs, the header x-openai-subagent",),
     ),
     PurposeRule(
@@ -257,6 +241,7 @@ RULES = (
     ),
 )
 """In this order; the first that fits names the purpose."""
+_OFF = ("", "0")
 _OF_ANY = tuple(rule for rule in RULES if not rule.agents)
 _OF_AGENT = {
     agent: tuple(rule for rule in RULES if not rule.agents or agent in rule.agents)
@@ -273,9 +258,20 @@ def purpose_of(
     then a request of an agent need not be a turn.
     """
     rules = _OF_AGENT.get(agent or "")
-    known = shape or Shape()
+    system, last, asked_tokens = shape or Shape()
     for rule in rules or _OF_ANY:
-        if rule.fits(headers, path, known):
+        if rule.paths and not path.endswith(rule.paths):
+            continue
+        if rule.headers:
+            given = [headers[name] for name in rule.headers if headers.get(name, "0") not in _OFF]
+            if not given or (rule.values and not rule.values.intersection(given)):
+                continue
+        if (rule.system or rule.last) and not (
+            [text for text in system if text.startswith(rule.system)]
+            or [word for text in last for word in rule.last if word in text]
+        ):
+            continue
+        if not rule.max_tokens or 0 < (asked_tokens or 0) <= rule.max_tokens:
             return rule.purpose
     return TURN if rules and shape is not None else None
 
@@ -287,7 +283,8 @@ def shape_of(values: Mapping[str, Any]) -> Shape:
         messages = [messages]
     system: list[str] = []
     for name in ("system", "instructions", "systemInstruction", "system_instruction"):
-        system += _texts(values.get(name))
+        if name in values:
+            system += _texts(values[name])
     for message in messages[:TEXTS_MAX]:
         if isinstance(message, dict) and message.get("role") in ("system", "developer"):
             system += _texts(message)
@@ -308,5 +305,5 @@ def _texts(value: Any, *, is_last: bool = False) -> list[str]:
     if not isinstance(value, list):
         return []
     parts = value[-TEXTS_MAX:] if is_last else value[:TEXTS_MAX]
-    found = (part.get("text") if isinstance(part, dict) else part for part in parts)
+    found = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return [text[:TEXT_CHARACTERS].strip() for text in found if isinstance(text, str)]

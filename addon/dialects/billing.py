@@ -28,6 +28,7 @@ PLAN_HOSTS = (
     "coding-intl.dashscope.aliyuncs.com",
 )
 """Hosts that no API key is for; a name matches its subdomains, too."""
+_PLAN_ENDS = tuple(f".{host}" for host in PLAN_HOSTS)
 PLAN_PATHS = ("/backend-api/codex/", "/api/coding/")
 """Beginnings of paths that are for plans alone: of ChatGPT, of Z.ai and BigModel."""
 KIMI, KIMI_PLAN_PATH = "kimi.com", "/coding/"
@@ -38,10 +39,12 @@ LOCAL = ("ollama",)
 OAUTH_BETA = "oauth-"
 OAUTH_TOKEN = "sk-ant-oat"  # noqa: S105  # how such tokens begin
 OVERAGE = "anthropic-ratelimit-unified-overage-in-use"
-PLAN_LIMITS = (
-    "anthropic-ratelimit-unified-status",
-    "x-codex-primary-used-percent",
-    "x-codex-plan-type",
+PLAN_LIMITS = frozenset(
+    {
+        "anthropic-ratelimit-unified-status",
+        "x-codex-primary-used-percent",
+        "x-codex-plan-type",
+    }
 )
 """Headers of answers that only plans get."""
 FREE_MODEL, FREE_ROUTER = ":free", "openrouter/free"
@@ -70,7 +73,7 @@ def of_request(
     """How a request is billed; None: it does not say. `headers` are by lower-case name; `redacted`
     are the names of others, whose values a recording does not keep."""
     host = host.lower().rstrip(".")
-    if any(host == each or host.endswith(f".{each}") for each in PLAN_HOSTS):
+    if f".{host}".endswith(_PLAN_ENDS):
         return Billing.PLAN
     if path.startswith(PLAN_PATHS) or (host.endswith(KIMI) and path.startswith(KIMI_PLAN_PATH)):
         return Billing.PLAN
@@ -97,7 +100,7 @@ def of_answer(
     operator overrides it. `headers` are the answer's; `models` those of answer and request."""
     if headers.get(OVERAGE, "").strip().lower() == "true":
         return Billing.METERED, True
-    if any(name in headers for name in PLAN_LIMITS):
+    if not PLAN_LIMITS.isdisjoint(headers):
         return Billing.PLAN, False
     if provider == "openrouter" and _is_free(provider, *models):
         return Billing.FREE, False

@@ -64,6 +64,14 @@ class Counts:
                 self._remark(path, "is no count")
         return None
 
+    def firsts(self, paths_of: Mapping[str, Collection[str]]) -> dict[str, int | None]:
+        """By each name, the first of its paths that is reported."""
+        reported = self._reported.keys()
+        return {
+            name: None if reported.isdisjoint(paths) else self.first(*paths)
+            for name, paths in paths_of.items()
+        }
+
     def picousd(self, *paths: str) -> int | None:
         """The first of these amounts of USD that is reported."""
         for path in paths:

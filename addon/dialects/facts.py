@@ -50,6 +50,8 @@ BILLING_HEADERS = {
 """Header of an answer or a request -> what prices depend on."""
 _TIERS = (SERVICE_TIER, "serviceTier", "trafficType")
 """The spellings of a service tier; Vertex calls it traffic: ON_DEMAND, ON_DEMAND_FLEX."""
+TIER_KEYS = frozenset((*_TIERS, "response", "message", "interaction"))
+"""A body without any of these has no tier for `Facts.record_tiers`."""
 _TRAFFIC = {1: "ON_DEMAND", 2: "PROVISIONED_THROUGHPUT"}
 """Where the client asks for enums as numbers
 (https://cloud.google.com/vertex-ai/docs/reference/rest/v1/GenerateContentResponse#TrafficType)."""
@@ -159,20 +161,16 @@ class Facts(Struct, kw_only=True):
     """The body ended inside a frame, so the answer is incomplete."""
     rare: RareFacts = field(default_factory=RareFacts)
 
-    def token(self, field: str, value: object) -> str | None:
-        """The value if it is a token that may be recorded; any other is remarked."""
-        return self._kept(field, token_of(value), value)
-
-    def _kept(self, name: str, text: str | None, value: object) -> str | None:
-        """`text`, which is `value` as a token or a name, unless it contains a credential."""
-        if text is not None:
+    def token(self, field: str, value: object, form: re.Pattern[str] = _TOKEN) -> str | None:
+        """The value if it is a text of this form without a credential; any other is remarked."""
+        if isinstance(value, str) and form.fullmatch(value):
             for secret in self.of.secrets:
-                if secret in text:
+                if secret in value:
                     break
             else:
-                return text
+                return value
         if value is not None and value != "" and len(self.rare.left_out) < _LEFT_OUT_MAX:
-            self.rare.left_out[name] = None
+            self.rare.left_out[field] = None
         return None
 
     def record_id(self, response_id: object) -> None:
@@ -180,15 +178,15 @@ class Facts(Struct, kw_only=True):
         if response_id == self.response_id or not isinstance(response_id, str) or not response_id:
             return
         if self.response_id is None:
-            self.response_id = self._kept("response_id", name_of(response_id), response_id)
+            self.response_id = self.token("response_id", response_id, _NAME)
         else:
             self.rare.id_unstable = True
 
     def record_model(self, model: object) -> None:
         """Keep the last non-empty model: an Anthropic fallback changes the model midway."""
         if isinstance(model, str) and model and model != self.response_model:
-            kept = self._kept("response_model", name_of(model), model)
-            self.response_model = kept or self.response_model
+            name = self.token("response_model", model, _NAME)
+            self.response_model = name or self.response_model
 
     def record_created(self, created: object) -> None:
         """Keep the first creation time; some write it as a float, some as text (Writer)."""
@@ -270,18 +268,20 @@ class Facts(Struct, kw_only=True):
         if isinstance(usage, dict):
             self.usage = self.plain_usage(usage)
             self.usage_final = final
-            self.record_tiers(usage)
+            if not TIER_KEYS.isdisjoint(usage):
+                self.record_tiers(usage)
 
     def record_further(self, kind: str, model: object, usage: dict[str, Any]) -> None:
         """Keep the usage object of what another model did."""
-        name = self._kept("further_model", name_of(model), model)
+        name = self.token("further_model", model, _NAME)
         self.rare.further.append((kind, name, self.plain_usage(usage)))
 
     def is_plain(self, text: str) -> bool:
         """Whether the keys and texts of some JSON are tokens without a credential."""
-        if _TOKENS_ALONE.fullmatch(text) is None:
-            return False
-        return not any(secret in text for secret in self.of.secrets)
+        for secret in self.of.secrets:
+            if secret in text:
+                return False
+        return _TOKENS_ALONE.fullmatch(text) is not None
 
     def plain_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
         """A usage object without texts that are no tokens or contain a credential; nearly all have
@@ -299,7 +299,7 @@ class Facts(Struct, kw_only=True):
             return {
                 key: self._plain(inner, key, depth - 1)
                 for key, inner in value.items()
-                if depth and self._kept(path, key if _KEY.fullmatch(key) else None, key)
+                if depth and self.token(path, key, _KEY)
             }
         if isinstance(value, list):
             return [self._plain(inner, path, depth - 1) for inner in value if depth]
@@ -314,8 +314,11 @@ class Facts(Struct, kw_only=True):
 def text_of(value: object, secrets: tuple[str, ...] = ()) -> str | None:
     """A text that a client states of itself, bounded, without what databases refuse; None for empty
     text, other types, and what contains a credential of its request."""
-    if not isinstance(value, str) or not value or any(secret in value for secret in secrets):
+    if not isinstance(value, str) or not value:
         return None
+    for secret in secrets:
+        if secret in value:
+            return None
     return clean(value, TEXT_LENGTH_MAX)
 
 

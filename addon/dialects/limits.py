@@ -120,8 +120,9 @@ def limits_of(
     An event is newer than the headers of its answer, so its figures win.
     """
     found = {(each.kind, each.window): each for each in quotas_of(headers, arrived_at=arrived_at)}
-    for each in quotas_of_event(event, arrived_at=arrived_at):
-        found[each.kind, each.window] = each
+    if event is not None:
+        for each in quotas_of_event(event, arrived_at=arrived_at):
+            found[each.kind, each.window] = each
     is_error = status is not None and status >= ERROR_STATUS_MIN
     wait = retry_after_ms(headers, arrived_at=arrived_at) if is_error else None
     return Limits(quotas=tuple(found.values())[:QUOTAS_MAX], retry_after_ms=wait)
@@ -140,7 +141,9 @@ def quotas_of(headers: Mapping[str, str], *, arrived_at: datetime) -> tuple[Quot
     """
     groups: dict[_Key, _Fields] = {}
     for name, value in islice(headers.items(), HEADERS_MAX):
-        if len(value) <= VALUE_LENGTH_MAX and (stated := _stated(name)):
+        if not name.startswith(_BEGINNINGS) or len(value) > VALUE_LENGTH_MAX:
+            continue
+        if stated := _stated(name):
             key, field = stated
             groups.setdefault(key, {})[field] = value.strip()
     # The window that binds has the answer's own status and reset, unless it states its own. Some
@@ -200,7 +203,7 @@ def retry_after_ms(headers: Mapping[str, str], *, arrived_at: datetime) -> int |
 
 def _stated(name: str) -> tuple[_Key, str] | None:
     """What a header states, and the field of it; None: it states no quota."""
-    if len(name) > VALUE_LENGTH_MAX or not name.startswith(_BEGINNINGS):
+    if len(name) > VALUE_LENGTH_MAX:
         return None
     for pattern in _PATTERNS:
         if match := pattern.fullmatch(name):

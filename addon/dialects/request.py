@@ -73,8 +73,9 @@ def read_request(
     streamed = route.path_streamed
     if streamed is None:
         streamed = _asks_for_stream(values, dialect)
-    asked = lookup(values, "stream_options.include_usage")
-    asks = dialect.asking is Asking.STREAM_OPTIONS
+    asked = None
+    if "stream_options" in values and dialect.asking is Asking.STREAM_OPTIONS:
+        asked = lookup(values, "stream_options.include_usage")
     named = values.get("model")
     if not isinstance(named, str) or not named:
         named = next(filter(None, (text_of(lookup(values, path)) for path in _MODEL_PATHS)), None)
@@ -83,9 +84,9 @@ def read_request(
     return RequestFacts(
         model=text_of(model, secrets),
         streamed=streamed,
-        usage_asked=asked if asks and isinstance(asked, bool) else None,
-        end_user=text_of(user, secrets),
-        session_id=text_of(session, secrets),
+        usage_asked=asked if isinstance(asked, bool) else None,
+        end_user=text_of(user, secrets) if user else None,
+        session_id=text_of(session, secrets) if session else None,
         billing=_billing(values, headers),
         units=_units(dialect, values),
         is_confirmed=shapes.fits(dialect.request_shapes, values),
@@ -159,8 +160,10 @@ def _asks_for_stream(values: dict[str, Any], dialect: Dialect) -> bool:
 
 def _units(dialect: Dialect, values: dict[str, Any]) -> dict[str, int]:
     """Count input characters for speech, which is billed by them: its answer is sound alone."""
+    if dialect.operation != "text_to_speech":
+        return {}
     spoken = values.get("input") or values.get("text")  # xAI
-    if dialect.operation == "text_to_speech" and isinstance(spoken, str) and spoken:
+    if isinstance(spoken, str) and spoken:
         return {"input_characters": len(spoken)}
     return {}
 
@@ -172,8 +175,10 @@ def _identity_in(values: dict[str, Any]) -> tuple[object, object]:
     metadata of any client, or from Codex' cache key, which identifies its conversation.
     """
     user = values.get("user") or values.get("safety_identifier")
-    session = lookup(values, "metadata.session_id") or values.get("session_id")
-    named = lookup(values, "metadata.user_id")
+    metadata = values.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    session = metadata.get("session_id") or values.get("session_id")
+    named = metadata.get("user_id")
     if isinstance(named, str) and named:
         inside = json_values.loads(named.encode()) if named.startswith("{") else None
         account, claude_code, its_session = named.rpartition("_session_")

@@ -80,7 +80,7 @@ def fits(shapes: Iterable[Shape], body: Mapping[str, Any]) -> bool:
     """Whether a body has one of these shapes."""
     for shape in shapes:
         for path, check in shape.items():
-            if not check(lookup(body, path)):
+            if not check(lookup(body, path) if "." in path else body.get(path)):
                 break
         else:
             return True

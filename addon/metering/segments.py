@@ -63,6 +63,9 @@ _KEYS = {  # Bedrock's Converse and Gemini name a part by its only key
 }
 _CACHE_POINT = "cachePoint"
 """The key of Bedrock's breakpoints, which are parts of their own."""
+_TEXT_ALONE = frozenset(("role", "content"))
+"""The keys of most messages; then the content is a text."""
+_RESULT_ROLES = ("tool", "function")
 _POINT = object()
 """The content of such a part."""
 _TEXT, _JSON = b"\0t", b"\0j"
@@ -100,7 +103,7 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
     if not isinstance(values, dict):
         return NOT_READ
     shape = shape_of(values)
-    if not _messages_of(values) or any(values.get(name) for name in _HELD):
+    if not _messages_of(values) or any(map(values.get, _HELD)):
         return ChatRequest(None, shape, values)
     return ChatRequest((yield from _segments_in_steps(values, secret)), shape, values)
 
@@ -165,7 +168,8 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
         for each in declared if isinstance(declared, list) else (tool,):
             yield _piece(Kind.TOOLS, Part.TEXT, _tool_name(each), each)
     for name in ("system", "instructions", "systemInstruction", "system_instruction"):
-        given = values.get(name)
+        if (given := values.get(name)) is None:
+            continue
         if isinstance(given, dict):
             given = given.get("parts")
         for each in _parts(given):
@@ -178,7 +182,12 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
             continue
         role = _name(message.get("role"))
         is_head = is_head and role in ("system", "developer")
-        yield from _of_message(message, role, Kind.SYSTEM if is_head else Kind.MESSAGES)
+        kind = Kind.SYSTEM if is_head else Kind.MESSAGES
+        if isinstance(content := message.get("content"), str) and message.keys() <= _TEXT_ALONE:
+            part = Part.TOOL_RESULT if role in _RESULT_ROLES else Part.TEXT
+            yield kind, part, role, role, content, 0
+        else:
+            yield from _of_message(message, role, kind)
 
 
 def _messages_of(values: dict[str, Any]) -> Any:
@@ -190,7 +199,7 @@ def _of_message(message: dict[str, Any], role: str, kind: Kind) -> Iterator[_Pie
     if (not role and content is None) or _typed(message.get("type")) in _CALLS:
         yield _piece(kind, *_part_of(message, role or "assistant"), message)
         return
-    is_result = role in ("tool", "function")
+    is_result = role in _RESULT_ROLES
     text_part = Part.TOOL_RESULT if is_result else Part.TEXT
     for each in _parts(content):
         bare = _text_of(each)
@@ -297,4 +306,6 @@ def _list(value: Any) -> list[Any]:
 
 def _parts(value: Any) -> list[Any]:
     """A text alone is one part."""
-    return [value] if isinstance(value, str) else _list(value)
+    if isinstance(value, list):
+        return value
+    return [value] if isinstance(value, str) else []

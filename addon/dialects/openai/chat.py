@@ -45,20 +45,26 @@ _EXECUTED_MAX = 1_024
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or chunk."""
-    response_id = body.get("id")
-    facts.record_id(response_id)
-    facts.record_model(body.get("model") or body.get("model_id"))  # watsonx has both
-    facts.record_created(body.get("created"))
+    # Every frame repeats these.
+    if (response_id := body.get("id")) != facts.response_id:
+        facts.record_id(response_id)
+    if (model := body.get("model") or body.get("model_id")) != facts.response_model:
+        facts.record_model(model)  # watsonx has both
+    if facts.created is None:
+        facts.record_created(body.get("created"))
     if "copilot_usage" in body:
         facts.rare.units = openai_usage.units_beside(body)
     if facts.of.provider in ("zai", "zhipuai") and objects_at(body, "web_search"):
         # https://docs.z.ai/guides/tools/web-search: what it found; billed by the use.
         facts.rare.units = {**facts.rare.units, "web_searches": 1}
-    # Vertex, whose own format has it in `trafficType` (its models are named `google/…`).
-    facts.record_tier(lookup(body, "usage.extra_properties.google.traffic_type"))
     if "cost" in body:
         facts.rare.cost = body["cost"]  # Venice: {"usd": …, "diem": …}; Zen: "0.00431"
-    usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")
+    usage = body.get("usage")
+    if type(usage) is not dict or not usage:
+        usage = object_at(body["x_groq"], "usage") if "x_groq" in body else None
+    elif "extra_properties" in usage:
+        # Vertex, whose own format has it in `trafficType` (its models are named `google/…`).
+        facts.record_tier(lookup(usage, "extra_properties.google.traffic_type"))
     if usage is None and "bot_usage" in body:
         # Volcengine's bots have an object for each model that ran, with the names of a chat's usage
         # and the model beside them: https://www.volcengine.com/docs/82379/1526787
@@ -67,14 +73,16 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     choices = objects_at(body, "choices")
     for choice in choices:
         _read_choice(facts, choice)
-        usage = usage or object_at(choice, "usage")
+        if "usage" in choice:
+            usage = usage or object_at(choice, "usage")
     if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
         facts.ending = Ending.CLOSE
         # Its documentation: complete when a finish reason has come and/or the connection is closed.
         facts.ended = facts.is_finished
     # With a finish reason, or in a chunk of its own, it is the billed usage; before that, it is a
     # running figure (Perplexity, Databricks).
-    facts.record_usage(usage, final=facts.is_finished or not choices)
+    if usage is not None:
+        facts.record_usage(usage, final=facts.is_finished or not choices)
     if "messages" in body or event == "response.message.done":
         # GigaChat's v2 has messages instead of choices, and an end mark of its own:
         # https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/gigachat-api
@@ -83,7 +91,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.usage_final = facts.is_finished
         facts.token_seen |= bool(objects_at(body, "messages"))
         facts.ended |= event == "response.message.done"
-    record_error_in(facts, event, body)
+    if event == "error" or "error" in body:
+        record_error_in(facts, event, body)
 
 
 def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -102,8 +111,8 @@ def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
-    reason = choice.get("finish_reason")
-    facts.record_finish(reason)
+    if (reason := choice.get("finish_reason")) is not None:
+        facts.record_finish(reason)
     if reason == "error" or choice.get("error"):
         record_error(facts, choice.get("error"))  # Sansa, OpenRouter
     facts.token_seen = facts.token_seen or bool(choice.get("text"))
@@ -111,7 +120,8 @@ def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
         if isinstance(part, dict):
             if "executed_tools" in part:
                 _read_executed(facts, objects_at(part, "executed_tools"))
-            facts.token_seen = facts.token_seen or any(part.get(key) for key in _CONTENT)
+            if not facts.token_seen and [key for key in _CONTENT if part.get(key)]:
+                facts.token_seen = True
 
 
 def _read_executed(facts: Facts, tools: list[dict[str, Any]]) -> None:

@@ -69,8 +69,6 @@ _CACHE_WRITE = (
     "cache_creation_input_tokens",
 )
 _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
-_INPUT_AUDIO = _inside(_INPUT_DETAILS, "audio_tokens")
-_OUTPUT_AUDIO = _inside(_OUTPUT_DETAILS, "audio_tokens")
 _WRITES_12H = _inside(_INPUT_DETAILS, "cache_write_tokens_details.ttl_12h_tokens")
 _WRITTEN_BESIDE = "cache_write_tokens"
 """Among the units beside a usage object: they are a column."""
@@ -142,12 +140,24 @@ _CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _CACHE_WRITE_5M, _CACHE_WRITE_1H = (
     (
         f"cache_creation.{lifetime}",
-        *(f"{detail}.cache_creation.{lifetime}" for detail in _INPUT_DETAILS),
+        *_inside(_INPUT_DETAILS, f"cache_creation.{lifetime}"),
         f"x_details.0.prompt_tokens_details.cache_creation.{lifetime}",
     )
     for lifetime in _CACHE_LIFETIMES
 )
-"""Paths of the cache writes with one lifetime."""
+_PATHS = {
+    "prompt": ("prompt_tokens", "input_tokens"),
+    "completion": ("completion_tokens", "output_tokens"),
+    "total": ("total_tokens",),
+    "cache_read": _CACHE_READ,
+    "reasoning": _REASONING,
+    "input_audio": _inside(_INPUT_DETAILS, "audio_tokens"),
+    "cache_write": _CACHE_WRITE,
+    "cache_write_5m": _CACHE_WRITE_5M,
+    "cache_write_1h": _CACHE_WRITE_1H,
+    "output_audio": _inside(_OUTPUT_DETAILS, "audio_tokens"),
+}
+"""The fields of `_Reported`."""
 KNOWN_KEYS = frozenset(
     {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
     | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
@@ -180,32 +190,29 @@ class _Reported(NamedTuple):
     completion: int | None
     total: int | None
     cache_read: int | None
+    cache_write: int | None
+    cache_write_5m: int | None
+    cache_write_1h: int | None
     reasoning: int | None
-    audio: int | None
+    input_audio: int | None
+    output_audio: int | None
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures in the ledger's convention, by the arithmetic above."""
-    if models := objects_at(usage, "model_usage"):
+    if "model_usage" in usage and (models := objects_at(usage, "model_usage")):
         # A bot that ran several models: the first in the columns, the others beside it.
         further = (
             FurtherUsage(kind="bot", model=name_of(one.get("name")), usage=usage_of(one, facts))
             for one in models[1:]
         )
         return replace(usage_of(models[0], facts), further=tuple(further))
-    details = objects_at(usage, "x_details")
-    if details:
+    if "x_details" in usage and (details := objects_at(usage, "x_details")):
         usage = {**usage, "x_details.0": details[0]}  # DashScope Responses
     counts = Counts(usage)
-    reported = _Reported(
-        prompt=counts.first("prompt_tokens", "input_tokens"),
-        completion=counts.first("completion_tokens", "output_tokens"),
-        total=counts.first("total_tokens"),
-        cache_read=counts.first(*_CACHE_READ),
-        reasoning=counts.first(*_REASONING),
-        audio=counts.first(*_INPUT_AUDIO),
-    )
-    if not counts.has("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens"):
+    reported = _Reported(**counts.firsts(_PATHS))
+    is_total_alone = reported.prompt is None and reported.completion is None
+    if is_total_alone and not counts.has(*_PATHS["prompt"], *_PATHS["completion"]):
         # Embeddings and reranking report only the total (Voyage).
         reported = reported._replace(prompt=reported.total)
     total_input = _all_input(reported, counts, facts)
@@ -219,18 +226,17 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if milliseconds:
         units["audio_milliseconds"] = milliseconds
     costs = costs_of(usage, counts, facts)
-    written = counts.first(*_CACHE_WRITE)
-    written_beside = units.pop(_WRITTEN_BESIDE, None)
+    written, written_beside = reported.cache_write, units.pop(_WRITTEN_BESIDE, None)
     return Usage(
         input_tokens=total_input,
         cache_read_tokens=reported.cache_read,
         cache_write_tokens=written_beside if written is None else written,
-        cache_write_5m_tokens=counts.first(*_CACHE_WRITE_5M),
-        cache_write_1h_tokens=counts.first(*_CACHE_WRITE_1H),
+        cache_write_5m_tokens=reported.cache_write_5m,
+        cache_write_1h_tokens=reported.cache_write_1h,
         output_tokens=total_output,
         reasoning_tokens=reported.reasoning,
-        input_audio_tokens=reported.audio,
-        output_audio_tokens=counts.first(*_OUTPUT_AUDIO),
+        input_audio_tokens=reported.input_audio,
+        output_audio_tokens=reported.output_audio,
         tool_units=units,
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
@@ -329,9 +335,13 @@ def _all_input(reported: _Reported, counts: Counts, facts: Facts) -> int | None:
         # Azure AI Foundry's grok: `prompt_tokens: 7, cached_tokens: 163`.
         return sum_of(prompt, reported.cache_read)
     completion = reported.completion or 0
-    if reported.audio and total is not None and total == prompt + completion + reported.audio:
-        return sum_of(prompt, reported.audio)  # Mistral: 3 + 375 audio + 11 = 389
-    if total is not None and not reported.audio and counts.has("prompt_audio_seconds"):
+    if (
+        reported.input_audio
+        and total is not None
+        and total == prompt + completion + reported.input_audio
+    ):
+        return sum_of(prompt, reported.input_audio)  # Mistral: 3 + 375 audio + 11 = 389
+    if total is not None and not reported.input_audio and counts.has("prompt_audio_seconds"):
         return max(prompt, total - completion)  # Mistral: 5 202 - 1 073 = 4 129
     return prompt
 

@@ -15,7 +15,7 @@ from typing import Any
 from addon.dialects.counts import unknown_values
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_text
-from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, AnswerContext, Facts
+from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values, long_json
 from addon.framing.document import Document
@@ -104,7 +104,8 @@ class Meter:
         beside = {**requested, **named}
         self.facts = Facts(of=context, ending=dialect.ending)
         """The facts read so far."""
-        self.facts.record_tier(beside.pop(SERVICE_TIER, None))
+        if SERVICE_TIER in beside:
+            self.facts.record_tier(beside.pop(SERVICE_TIER))
         for name, value in beside.items():
             self.facts.record_beside(name, value)
 
@@ -230,7 +231,11 @@ class Meter:
     def _read_marked(self, run: bytes, frames: int, blocks: list[bytes] | None) -> None:
         framing = self.framing
         assert framing is not None
-        matching = [(mark, count) for mark in self._marks if (count := mark.count(run)) > 0]
+        matching = [
+            (mark, count)
+            for mark in self._marks
+            if mark.needle in run and (count := mark.count(run)) > 0
+        ]
         needle = self._needle()
         lacks_id = bool(needle) and self._id_reads_left > 0 and run.count(needle) < frames
         is_escaped = json_values.has_escaped_key(run)
@@ -317,7 +322,8 @@ class Meter:
         if self._is_error:
             record_error_body(facts, body)
         before = facts.usage
-        facts.record_tiers(body)
+        if not TIER_KEYS.isdisjoint(body):
+            facts.record_tiers(body)
         self._dialect.read(facts, frame.event, body)
         if facts.usage is not before:
             self._usage_frame = (data, body)

@@ -100,7 +100,7 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
         for given in words
         for word in (given, unquote(given))
         if len(word) >= KEY_LENGTH_MIN
-        or (len(word) >= SECRET_LENGTH_MIN and any(char.isdigit() for char in word))
+        or (len(word) >= SECRET_LENGTH_MIN and [char for char in word if char.isdigit()])
     }
     return tuple(found)[:SECRETS_MAX]
 
