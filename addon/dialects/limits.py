@@ -203,8 +203,6 @@ def retry_after_ms(headers: Mapping[str, str], *, arrived_at: datetime) -> int |
 
 def _stated(name: str) -> tuple[_Key, str] | None:
     """What a header states, and the field of it; None: it states no quota."""
-    if len(name) > VALUE_LENGTH_MAX:
-        return None
     for pattern in _PATTERNS:
         if match := pattern.fullmatch(name):
             found = match.groupdict()

@@ -14,7 +14,7 @@ from typing import Any
 
 from addon.dialects.counts import unknown_values
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error_body, record_error_text
+from addon.dialects.errors import record_error, record_error_body, record_error_text
 from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values, long_json
@@ -329,6 +329,10 @@ class Meter:
             self._usage_frame = (data, body)
         if facts.is_document:
             facts.ended = facts.usage_final = True
+            # Gateways write so in front of any format. A line of a batch has an error of its own.
+            is_error = facts.error is None and self._dialect.operation != "batch"
+            if is_error and (error := body.get("error")):
+                record_error(facts, error, body)
         if self.confirms is not None and not self._is_error and self.confirms(body):
             self.confirms = None
 

@@ -2,6 +2,7 @@
 was all the same.
 """
 
+import json
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from addon.dialects.errors import (
 )
 from addon.dialects.facts import AnswerContext, AnswerError, Facts, name_of, token_of
 from addon.dialects.routes import DIALECTS
+from tests.addon.feeding import JSON, metered
 
 WITH_TEXT = AnswerContext(keeps_error_text=True)
 
@@ -224,3 +226,31 @@ def test_tokens_and_names(text: str) -> None:
         "!" <= char <= "~" and char not in "\"'`<>{}" for char in text
     )
     assert (token_of(text) is not None, name_of(text) is not None) == (is_token, is_name)
+
+
+OVERLOADED = {"error": {"type": "overloaded_error", "message": "overloaded"}}
+STREAMS = sorted(
+    {name for name, dialect in DIALECTS.items() if dialect.operation != "batch"}
+    # Their streams name an error otherwise, or end with one of another shape; or there are none.
+    - {"bedrock.converse", "bedrock.invoke", "bedrock.agent", "cohere.chat", "cohere.generate"}
+    - {"cohere.embed", "cohere.rerank", "mistral.conversations", "watsonx.generation"}
+    - {"dashscope.generation", "dashscope.embedding", "dashscope.rerank", "dashscope.task"}
+    - {"baidu.chat", "baidu.embeddings", "tencent.chat", "dify.chat", "dify.workflow"}
+    - {"openai.realtime", "perplexity.async"}
+)
+
+
+@pytest.mark.parametrize("name", sorted(DIALECTS))
+def test_an_error_inside_a_document_with_status_200(name: str):
+    error = metered(DIALECTS[name], json.dumps(OVERLOADED).encode(), JSON).facts.error
+    is_batch = DIALECTS[name].operation == "batch"  # one request of it has failed
+    assert error == (None if is_batch else AnswerError("overloaded_error", "overloaded"))
+
+
+@pytest.mark.parametrize("texts", [0, 200])
+@pytest.mark.parametrize("name", STREAMS)
+def test_an_error_inside_a_stream(name: str, texts: int):
+    frames = [{"choices": [{"delta": {"content": "word"}}], "n": 1}] * texts + [OVERLOADED]
+    stream = b"".join(b"data: %s\n\n" % json.dumps(frame).encode() for frame in frames)
+    error = metered(DIALECTS[name], stream).facts.error
+    assert error == AnswerError("overloaded_error", "overloaded")

@@ -3,6 +3,7 @@ the row, over HTTP, in a stream's event, over WebSocket."""
 
 import json
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from addon.dialects.limits import (
     AHEAD_MAX,
     COUNT_MAX,
     QUOTAS_MAX,
+    RETRY_AFTER_MAX,
     USED_PPM_MAX,
     is_quota_header,
     limits_of,
@@ -496,3 +498,51 @@ def test_an_event_replaces_only_its_own_window():
     other["rate_limits"]["primary"]["window_minutes"] = 10_080
     found = limits_of(HEADERS, status=None, event=other, arrived_at=AT)
     assert {each.window: each.used_ppm for each in found.quotas} == {"5h": 420_000, "7d": 30_000}
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "at_the_bound", "beyond", "value"),
+    [
+        ({}, "used-percent", "100000", "100000.1", ("used_ppm", USED_PPM_MAX)),
+        ({}, "used-percent", "5".ljust(256), "5".ljust(257), ("used_ppm", 50_000)),
+        ({"used-percent": "5"}, "window-minutes", "576000", "576001", ("window_minutes", 576_000)),
+        ({"used-percent": "5"}, "reset-after-seconds", "34560000", "34560001",
+         ("resets_at", NOW + AHEAD_MAX)),
+    ],
+)  # fmt: skip
+def test_figures_are_believed_up_to_their_bounds(more, field, at_the_bound, beyond, value):
+    def stated(text: str) -> list[Any]:
+        headers = {f"x-codex-primary-{name}": each for name, each in {**more, field: text}.items()}
+        return [getattr(quota, value[0]) for quota in quotas_of(headers, arrived_at=NOW)]
+
+    assert stated(at_the_bound) == [value[1]]
+    assert stated(beyond) in ([], [None])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-quota-snapshot-chat": "ent=300&rem=100"},
+        {"x-ratelimit-limit-requests": "7", "x-ratelimit-remaining-requests": "7"},
+    ],
+)
+def test_all_of_a_quota_may_be_left(headers: dict[str, str]):
+    assert [quota.used_ppm for quota in quotas_of(headers, arrived_at=NOW)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("status", "wait", "milliseconds"),
+    [
+        (399, "5", None),
+        (400, "5", 5_000),
+        (429, "2678400", 2_678_400_000),
+        (429, "2678401", None),
+        (429, format_datetime(NOW), 0),
+        (429, format_datetime(NOW - timedelta(seconds=1)), None),
+        (429, format_datetime(NOW + RETRY_AFTER_MAX), 2_678_400_000),
+        (429, format_datetime(NOW + RETRY_AFTER_MAX + timedelta(seconds=1)), None),
+    ],
+)
+def test_a_wait_is_believed_up_to_its_bounds(status: int, wait: str, milliseconds: int | None):
+    found = limits_of({"retry-after": wait}, status=status, event=None, arrived_at=NOW)
+    assert found.retry_after_ms == milliseconds

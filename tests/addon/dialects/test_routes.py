@@ -1,6 +1,8 @@
 """Any prefix before a path works, in time linear in its length; what is no LLM call matches nothing."""
 
+import ast
 import time
+from pathlib import Path
 
 import pytest
 
@@ -198,3 +200,29 @@ def test_another_spelling_of_a_path_is_the_same_route_at_a_known_host(path: str)
     assert routes.match("POST", "api.openai.com", path) == plain
     assert routes.match("POST", "forms.example", path) is None
     assert routes.match("GET", "api.openai.com", path) is None
+
+
+READERS = {"get": 0, "lookup": 1, "object_at": 1, "objects_at": 1}
+"""Where each takes the key, or the path."""
+OF_NO_ANSWER = {"declined"}
+"""A field that the ledger has beside a usage object."""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        path
+        for path in sorted(Path(routes.__file__).parent.rglob("*.py"))
+        if path.parent.name != "dialects" or path.stem in ("errors", "fetched", "local")
+    ],
+    ids=lambda path: path.stem,
+)
+def test_every_member_that_a_dialect_reads_is_read_of_a_long_answer(module: Path):
+    keys: set[str] = set()
+    for call in ast.walk(ast.parse(module.read_text())):
+        if isinstance(call, ast.Call):
+            at = READERS.get(getattr(call.func, "attr", getattr(call.func, "id", "")), 9)
+            for argument in call.args[at : at + 1]:
+                if isinstance(argument, ast.Constant):
+                    keys.update(filter(str.isidentifier, str(argument.value).split(".")))
+    assert keys - OF_NO_ANSWER <= routes.answer_keys()
