@@ -191,7 +191,7 @@ class WebSocketSession:
             yield from self._alone(self._model, _said("completed", said))
         elif kind == "error":
             yield from self._refused(body, message)
-        elif kind == "response.created":
+        elif kind == "response.created" or self._is_whole(body):
             yield from self._created(body, message)
         else:
             yield from self._continued(body, message)
@@ -203,6 +203,14 @@ class WebSocketSession:
         response.meter.read_message(message)
         request = RequestFacts(model=model, streamed=True)
         yield from (Opened(response.key, request), Closed(response.key, response.meter))
+
+    def _is_whole(self, body: dict[str, Any]) -> bool:
+        """Whether a message has all of a response of which no other has come."""
+        response_id = text_of(lookup(body, "response.id"))
+        is_new = response_id is not None and response_id not in self._open_responses
+        has_usage = isinstance(lookup(body, "response.usage"), dict)
+        # One that was created without an id may get it now.
+        return is_new and has_usage and not any(key[0] == "\0" for key in self._open_responses)
 
     def _created(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         response_id = text_of(lookup(body, "response.id"))
@@ -216,6 +224,9 @@ class WebSocketSession:
         # A response without an id is matched if it is the only open one.
         self._open_responses[response_id or f"\0{response.key}"] = response
         response.meter.read_message(message)
+        if response.meter.facts.ended:
+            self._open_responses.popitem()
+            yield Closed(response.key, response.meter)
         yield from self._overflow()
 
     def _continued(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:

@@ -304,6 +304,28 @@ def test_an_event_is_carried_by_one_message() -> None:
     assert openai_live().server_message(message("response.event", event=inner)) == []
 
 
+@pytest.mark.parametrize("others", [0, 1, 2], ids="{} others are open".format)
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize(
+    ("make", "kind"), [(realtime, "done"), (responses, "completed"), (responses, "incomplete")]
+)
+def test_a_response_whose_beginning_did_not_come_is_billed(
+    make: Any, kind: str, others: int, is_asked: bool
+) -> None:
+    session = make()
+    for n in range(others):
+        begin(session, f"other-{n}")
+    happened = [ask(session)] if is_asked else []
+    whole = response("alone", kind, usage=USAGE)
+    happened += session.server_message(message(f"response.{kind}", response=whole))
+    opening, closing = happened
+    assert isinstance(closing, Closed)
+    assert opening.key == closing.key
+    assert closing.meter.facts.response_id == "alone"
+    assert closing.meter.usage().input_tokens == 200
+    assert session.open_count == others
+
+
 def test_other_messages_bring_nothing_about() -> None:
     session = realtime()
     for sent in (
@@ -317,7 +339,7 @@ def test_other_messages_bring_nothing_about() -> None:
     for received in (
         message("rate_limits.updated", rate_limits=[]),
         message("response.output_audio.delta", response_id="nobody", delta="A"),
-        message("response.done", response=response("nobody", "completed", usage=USAGE)),
+        message("response.done", response=response("nobody", "completed")),
         b"\xff",
         b"[]",
         b'{"response": cut',
