@@ -122,7 +122,7 @@ HELP = {
     "and keys: off (default: status, type and code alone), on.",
     "tee_log": "What to log beside trouble: off (default); exchanges: one line for each exchange.",
     "tee_log_format": "How log lines look: text (default); json: one object for each line.",
-    "tee_prices": "Price override file (TOML).",
+    "tee_prices": "Price override file (TOML); default: prices.toml in the settings folder.",
     "tee_metrics": "Serve /healthz, /readyz and /metrics (Prometheus) on [HOST:]PORT; HOST is "
     "127.0.0.1 if it is left out. Off by default.",
     "tee_otlp": "Export OpenTelemetry GenAI spans and metrics to this OTLP/HTTP URL, such as "

@@ -112,12 +112,18 @@ def reprice(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Also where a booked price would be lost.")
+    ] = False,
     prices: Prices = None,
     timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Price booked usage again. Superseding charges are added; the old ones stay."""
+    """Price booked usage again. Superseding charges are added; the old ones stay.
+
+    Exit code 1: a line would lose its price, so nothing was written.
+    """
     from ledger.figures.queries import existing_ledger
     from ledger.maintenance import reprice as repricing
     from ledger.pricing.prices import PriceBook
@@ -132,9 +138,15 @@ def reprice(
             print_line("nothing changes: every line has the price it would get today")
             return
         print_table(difference(changes))
-        if dry_run:
+        lost = sum(change.lost_prices for change in changes.values())
+        if lost:
+            print_line(
+                f"{counted(lost, 'line')} would lose the booked price: name the price file with "
+                "--prices, or --accept that"
+            )
+        if dry_run or (lost and not accept):
             print_line("nothing was written")
-            return
+            raise typer.Exit(0 if dry_run else 1)
         added = repricing.apply(engine, book, scope, now=now, reason=reason, only_unpriced=unpriced)
         print_line(
             f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges"
@@ -385,7 +397,7 @@ def _would_price(
     from ledger.pricing import overrides
     from ledger.pricing.prices import PriceBook
 
-    own = overrides.load(prices) if prices else overrides.NO_OVERRIDES
+    own = overrides.load(prices)
     old, new = PriceBook(own, kept), PriceBook(own, kept.with_list(found, now))
     try:
         with existing_ledger(ledger) as engine:

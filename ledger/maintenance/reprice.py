@@ -66,6 +66,8 @@ class RepriceChange:
     lines: int = 0
     before_picousd: int | None = None
     after_picousd: int | None = None
+    lost_prices: int = 0
+    """Lines of at least one unit that had a price and would have none."""
 
     def __add__(self, other: "RepriceChange") -> "RepriceChange":
         return RepriceChange(
@@ -73,6 +75,7 @@ class RepriceChange:
             lines=self.lines + other.lines,
             before_picousd=sum_of_known((self.before_picousd, other.before_picousd)),
             after_picousd=sum_of_known((self.after_picousd, other.after_picousd)),
+            lost_prices=self.lost_prices + other.lost_prices,
         )
 
 
@@ -258,6 +261,10 @@ def _reprice(
         lines=len(own),
         before_picousd=sum_of_known(old["amount_picousd"] for old in booked),
         after_picousd=sum_of_known(line.amount_picousd for line in lines),
+        lost_prices=sum(
+            bool(old["quantity"]) and old["unit_picousd"] is not None and line.unit_picousd is None
+            for old, line in zip(booked, lines, strict=False)
+        ),
     )
     return _Repriced(reading["model"], change, pricing)
 

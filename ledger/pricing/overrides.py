@@ -95,9 +95,13 @@ class Overrides:
 NO_OVERRIDES = Overrides()
 
 
-def load(path: str) -> Overrides:
-    """The file, or a LedgerError that names its first problem."""
-    return toml_tables.valid(path, check(path), "tokentee prices check")
+def load(named: str | None) -> Overrides:
+    """The file of this name, else of `TOKENTEE_PRICES`, else `prices.toml` in the settings folder;
+    a LedgerError that names its first problem."""
+    path = small_files.file_in_force(named, "TOKENTEE_PRICES", "prices.toml")
+    if path is None:
+        return NO_OVERRIDES
+    return toml_tables.valid(path, check(str(path)), "tokentee prices check")
 
 
 def check(path: str) -> tuple[Overrides, list[str]]:

@@ -53,15 +53,14 @@ class PriceBook:
 
     @classmethod
     def load(cls, overrides_path: str | None) -> "PriceBook":
-        """A book with the operator's own prices and the lists that were read later; LedgerError if
-        one of these files has a fault.
+        """A book with the operator's own prices (of this file, else of `TOKENTEE_PRICES`, else of
+        `prices.toml` in the settings folder) and the lists that were read later; LedgerError if one
+        of these files has a fault.
 
         The published prices are read a little later, so that neither the start of a proxy nor,
         as a rule, the first answer waits for them.
         """
-        own, snapshots = NO_OVERRIDES, Snapshots()
-        if overrides_path:
-            own = override_file.load(overrides_path)
+        own, snapshots = override_file.load(overrides_path), Snapshots()
         newest = snapshots.newest()
         book = cls(own, snapshots)
 

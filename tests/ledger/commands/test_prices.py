@@ -57,6 +57,45 @@ def test_repricing_is_shown_first_and_then_done(run, own_ledger, text_file):
     )
 
 
+NEW_MODELS = """
+[[price]]
+model = "gpt-100"
+usd_per_mtok = { uncached_input = 3 }
+"""
+
+
+def test_repricing_takes_no_price_away_unless_that_is_accepted(
+    run, tmp_path, text_file, monkeypatch
+):
+    """Prices of a file that is not named any more: no list has them. One in the settings folder
+    counts, like the names and budgets there."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(url, [(settled(exchange("gpt-100")), reading(input_tokens=10))])
+    named = text_file("own.toml", NEW_MODELS)
+    assert run("reprice", "--prices", str(named), url=url).stderr.startswith("added: 1 charge;")
+
+    def cost():
+        return json.loads(run("report", "-f", "json", url=url).stdout)["total"]["cost_usd"]
+
+    assert cost() == 0.00003
+    for dry_run, exits in ((("--dry-run",), 0), ((), 1)):
+        result = run("reprice", "--reason", "x", *dry_run, url=url, exits=exits)
+        assert "1 line would lose the booked price: name the price file with" in result.stderr
+        assert result.stderr.endswith("nothing was written\n")
+    assert cost() == 0.00003
+    (tmp_path / "tokentee").mkdir()
+    settings = tmp_path / "tokentee" / "prices.toml"
+    named.rename(settings)
+    assert run("reprice", url=url).stderr.startswith("nothing changes")
+    assert "uncached_input" in run("prices", "show", "gpt-100").stdout
+    settings.unlink()
+    assert (
+        run("reprice", "--accept", url=url).stderr.splitlines()[-1].startswith("added: 1 charge;")
+    )
+    assert cost() is None
+
+
 def genai(price=1.25, **more):
     """A list in the form of genai-prices' data.json."""
     gpt_5 = {
