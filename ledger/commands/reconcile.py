@@ -58,8 +58,11 @@ def reconcile(
             metavar="PERCENT", help="The largest difference that still counts as agreement."
         ),
     ] = "0.1",
+    details: Annotated[
+        bool, typer.Option("--details", help="Show every figure, by day and model.")
+    ] = False,
     differences: Annotated[
-        bool, typer.Option("--differences", help="Leave out figures that agree.")
+        bool, typer.Option("--differences", help="The same without the figures that agree.")
     ] = False,
     explain: Annotated[
         bool,
@@ -73,7 +76,11 @@ def reconcile(
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Compare vendors' statements with the ledger; exit code 1 if they do not agree."""
+    """Compare vendors' statements with the ledger; exit code 1 if they do not agree.
+
+    A table begins with the totals; --details, --differences and --explain say more. CSV and JSON
+    have every figure.
+    """
     from ledger.figures.queries import existing_ledger
     from ledger.reconcile import output, reconciliation, statement_files
     from ledger.reconcile.comparison import AGREES, unnamed_items
@@ -97,10 +104,13 @@ def reconcile(
             else ()
         )
     document = output.document(entries)
+    is_read = format in ("table", "markdown")
+    if is_read:
+        write(format, output.totals_table(entries), document)
     if explain:
         document["explained"] = output.causes_document(explained)
         write(format, output.causes_table(explained), document)
-    else:
+    elif details or differences or not is_read:
         shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
         write(format, output.table(shown, by), document)
     if by is Dimension.MODEL and any(entry.item for entry in entries):
@@ -109,6 +119,8 @@ def reconcile(
             print_line(f"without a model: {item}: {money(amount)}")
     print_line(output.summary(entries) or "the statements report nothing for this period")
     if any(entry.verdict not in AGREES for entry in entries):
+        if is_read and not (explain or details or differences):
+            print_line("more: --explain, --differences, --details")
         raise typer.Exit(1)
 
 

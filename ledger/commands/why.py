@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -139,7 +140,7 @@ def what_if(
     """What the same tokens would have cost with another model.
 
     Cached tokens are simulated from segments and times. Another model counts other tokens for the
-    same text, and gives other answers: neither is known.
+    same text, and gives other answers: neither is known. A model without any price is an error.
     """
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
@@ -155,6 +156,14 @@ def what_if(
             breakpoints,
             PriceBook.load(prices),
         )
+    if found.row["requests"] and found.row["list_value_usd"] is None:
+        from ledger.model.errors import LedgerError
+        from ledger.pricing import published
+        from ledger.text.hints import suggestion
+
+        listed = published.installed().figures(datetime.now(UTC))
+        near = suggestion(model, {name.partition("/")[2] for name in sorted(listed)})
+        raise LedgerError(f"no price is known for the model {model[:60]!r}{near}")
     if form == "json":
         typer.echo(json.dumps(found.row))
     else:

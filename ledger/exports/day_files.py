@@ -26,6 +26,7 @@ from ledger.text.printable import FORMULA_STARTS, spreadsheet_text
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 """Only the owner may read who calls which model at what cost."""
+FILE_SUFFIXES = (".parquet", ".csv")
 BATCH_ROWS = 10_000
 """One row group: some MB in memory, and large enough for readers to skip."""
 
@@ -54,7 +55,15 @@ def write(
     rows: Iterable[tuple[date, tuple[Any, ...]]],
     form: FileFormat,
 ) -> Iterator[ExportedFile]:
-    """Write (day, values) pairs, which must be in the order of their days; yields each file."""
+    """Write (day, values) pairs, which must be in the order of their days; yields each file.
+
+    LedgerError if the folder has another export: a reader of `*.parquet` would count its rows too.
+    """
+    for other in directory.glob("day=*/*.*"):
+        if other.suffix in FILE_SUFFIXES and other.stem != name:
+            raise LedgerError(
+                f"{directory} has an export of {other.stem}; write {name} to a folder of its own"
+            )
     writing = csv_file if form == "csv" else _parquet_writing()
     for day, of_day in groupby(rows, key=lambda pair: pair[0]):
         path = directory / f"day={day.isoformat()}" / f"{name}.{form}"

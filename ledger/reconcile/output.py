@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ledger.model.money import usd
+from ledger.model.money import sum_of_known, usd
 from ledger.reconcile.causes import Explanation
 from ledger.reconcile.comparison import AGREES, Compared, Dimension
 from ledger.reports.layout import Amount, Cell, Table, TableColumn
@@ -24,6 +24,28 @@ def table(entries: Iterable[Compared], by: Dimension = Dimension.MODEL) -> Table
             for name in names
         ),
         rows=tuple(_cells(entry) for entry in entries),
+    )
+
+
+def totals_table(entries: Iterable[Compared]) -> Table:
+    """One line per figure: the sums of all days and names, and how many of them differ."""
+    rows = []
+    by_figure: dict[str, list[Compared]] = {}
+    for entry in entries:
+        by_figure.setdefault(entry.figure, []).append(entry)
+    for of in by_figure.values():
+        sides = (sum_of_known(e.ledger for e in of), sum_of_known(e.statement for e in of))
+        amounts = (*sides, sum(entry.difference for entry in of) or None)
+        differ = sum(entry.verdict not in AGREES for entry in of)
+        shown = (_shown(of[0], value) for value in amounts)
+        rows.append((_name(of[0]).replace("_", " "), *shown, len(of), differ))
+    names = ("figure", "ledger", "statement", "difference", "compared", "differ")
+    return Table(
+        columns=tuple(
+            TableColumn(name=name, heading=name.capitalize(), is_number=name != "figure")
+            for name in names
+        ),
+        rows=tuple(rows),
     )
 
 

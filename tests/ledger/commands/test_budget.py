@@ -63,6 +63,8 @@ def test_a_statement_that_agrees_and_one_that_does_not(run, own_ledger, text_fil
     )
     result = run("reconcile", str(path), "--provider", "openai", url=own_ledger)
     assert result.stderr.splitlines() == [f"{path}: CSV of openai, 1 line", "2 equal"]
+    assert "2026-11-02" not in result.stdout
+    assert "2026-11-02" in run("reconcile", str(path), "--details", url=own_ledger).stdout
     path.write_text("day,model,input_tokens,output_tokens\n2026-11-02,gpt-4.1,10,6\n")
     result = run("reconcile", str(path), "--differences", "-f", "csv", url=own_ledger, exits=1)
     assert result.stdout.splitlines()[1:] == ["2026-11-02,gpt-4.1,output tokens,5,6,-1,differs"]
@@ -70,6 +72,23 @@ def test_a_statement_that_agrees_and_one_that_does_not(run, own_ledger, text_fil
     assert json.loads(result.stdout)["agrees"] is False
     result = run("reconcile", str(path), "--tolerance", "20%", url=own_ledger)
     assert result.stderr.splitlines()[-1] == "1 equal, 1 within tolerance"
+
+
+def test_a_reconciliation_begins_with_its_totals(run, own_ledger, text_file):
+    path = text_file(
+        "statement.csv",
+        "day,model,input_tokens,output_tokens,cost_usd\n"
+        "2026-11-02,gpt-4.1,10,6,0.00006\n2026-11-03,gpt-4.1,7,,0.5\n",
+    )
+    result = run("reconcile", str(path), "--provider", "openai", url=own_ledger, exits=1)
+    rows = [line.split() for line in result.stdout.splitlines() if line.strip()]
+    assert [row for row in rows if row[:2] in (["input", "tokens"], ["output", "tokens"])] == [
+        ["input", "tokens", "10", "17", "-7", "2", "1"],
+        ["output", "tokens", "5", "6", "-1", "1", "1"],
+    ]
+    (cost,) = (row for row in rows if row[0] == "cost")
+    assert cost[2:] == ["$0.000060", "$0.500060", "-$0.500000", "2", "1"]
+    assert result.stderr.endswith("more: --explain, --differences, --details\n")
 
 
 def test_a_page_that_goes_on_is_warned_of(run, own_ledger, text_file):

@@ -118,10 +118,10 @@ def test_nothing_that_is_shown_can_do_anything(app, hostile_ledger, words, capsy
 def test_exported_csv_can_do_nothing_either(app, hostile_ledger, tmp_path, monkeypatch):
     monkeypatch.setenv("TOKENTEE_LEDGER", hostile_ledger)
     for what in ("requests", "charges"):
-        words = ["export", str(tmp_path), "--what", what, "-f", "csv"]
+        words = ["export", str(tmp_path / what), "--what", what, "-f", "csv"]
         with pytest.raises(SystemExit):
             cli.run(partial(app, args=words, prog_name="tokentee"))
-        (path,) = tmp_path.glob(f"*/{what}.csv")
+        (path,) = tmp_path.glob(f"*/*/{what}.csv")
         text = path.read_text()
         assert "\\u202e" in text
         assert all(each == "\n" or each.isprintable() or category(each) == "Zs" for each in text)

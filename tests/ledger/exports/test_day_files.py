@@ -37,6 +37,18 @@ ROWS = [
 ]
 
 
+@pytest.mark.parametrize("before", ["charges", "focus", "focus-1.4"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_exports_of_two_kinds_do_not_share_a_folder(tmp_path, before, form):
+    """`*.parquet` of the folder would count each request twice; the same export again replaces."""
+    for _ in range(2):
+        assert len(list(write(tmp_path, before, COLUMNS, ROWS, form))) == 2
+    files = sorted(tmp_path.rglob("*.*"))
+    with pytest.raises(LedgerError, match=f"has an export of {before}; write requests to a folder"):
+        list(write(tmp_path, "requests", COLUMNS, ROWS, form))
+    assert sorted(tmp_path.rglob("*.*")) == files
+
+
 def test_a_parquet_file_for_each_day(tmp_path):
     written = list(write(tmp_path, "requests", COLUMNS, ROWS, "parquet"))
     assert [(each.path.relative_to(tmp_path).as_posix(), each.rows) for each in written] == [
@@ -211,12 +223,12 @@ def engine(request, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["parquet", "csv"])
 def files(request, engine, tmp_path_factory):
-    """All datasets in one directory, as DuckDB is asked for them."""
+    """Each dataset in a directory of its own, as DuckDB is asked for them."""
     directory = tmp_path_factory.mktemp("export")
     for name in DATASETS:
-        list(export(engine, name, directory, request.param, Scope()))
+        list(export(engine, name, directory / name, request.param, Scope()))
     reader = "read_parquet" if request.param == "parquet" else "read_csv"
-    return lambda name: f"{reader}('{directory}/*/{name}.{request.param}', hive_partitioning=true)"
+    return lambda name: f"{reader}('{directory}/{name}/*/*.*', hive_partitioning=true)"
 
 
 def ask(question):
