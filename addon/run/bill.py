@@ -32,7 +32,7 @@ from rich.markup import escape
 from ledger.figures import queries
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import NO_MODEL
-from ledger.model.money import PICOUSD_PER_USD
+from ledger.model.money import PICOUSD_PER_USD, sum_of_known
 from ledger.reports import render, report_tables
 from ledger.settings import small_files
 from ledger.store import db
@@ -86,10 +86,13 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __add__(self, other: "RunFigures") -> "RunFigures":
         sums: dict[str, Any] = {
-            name: (getattr(self, name) or 0) + (getattr(other, name) or 0)
+            name: sum_of_known((getattr(self, name), getattr(other, name)))
             for name in self.__struct_fields__
         }
         return RunFigures(**sums)
+
+
+NO_REQUESTS = RunFigures(requests=0)
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,7 +128,7 @@ def used(ledger_url: str, run_id: str) -> dict[str, RunFigures]:
         found[model or NO_MODEL] = RunFigures(
             requests=requests,
             list_value_usd=None if picousd is None else Decimal(picousd) / PICOUSD_PER_USD,
-            **{name: each or 0 for name, each in zip(_TOKENS, tokens, strict=True)},
+            **dict(zip(_TOKENS, tokens, strict=True)),
         )
     return found
 
@@ -136,18 +139,22 @@ _TOKENS = ("input_tokens", "cache_read_tokens", "output_tokens")
 def differences(expected: Expected, found: Mapping[str, RunFigures]) -> Iterator[str]:
     """A line for each figure that is further off than the tolerance."""
     if expected.total is not None:
-        total = sum(found.values(), RunFigures())
+        total = sum(found.values(), NO_REQUESTS)
         yield from _differences("total", expected.total, total, expected.tolerance)
     if expected.models:
         for model in sorted(expected.models.keys() | found.keys()):
-            want = expected.models.get(model, RunFigures(requests=0))
-            got = found.get(model, RunFigures()) + RunFigures()
+            want = expected.models.get(model, NO_REQUESTS)
+            got = found.get(model, NO_REQUESTS)
             yield from _differences(printable(model), want, got, expected.tolerance)
 
 
 def _differences(name: str, want: RunFigures, got: RunFigures, tolerance: Decimal) -> Iterator[str]:
     for figure in RunFigures.__struct_fields__:
-        expected, used_ = getattr(want, figure), getattr(got, figure) or 0
+        expected, used_ = getattr(want, figure), getattr(got, figure)
+        if used_ is None:
+            if expected:  # older files have 0 where no figure was known
+                yield f"{name}: {figure} not known, expected {_text(expected)}"
+            continue
         if expected is None or abs(used_ - expected) <= tolerance * expected:
             continue
         change = f", {(used_ - expected) / Decimal(expected):+.1%}" if expected else ""
@@ -157,7 +164,7 @@ def _differences(name: str, want: RunFigures, got: RunFigures, tolerance: Decima
 def write(path: Path, expected: Expected, found: Mapping[str, RunFigures]) -> None:
     """Write what was used, under the tolerance that the file had."""
     lines = [f"tolerance = {_text(expected.tolerance)}", "", "[total]"]
-    lines += _lines(sum(found.values(), RunFigures()))
+    lines += _lines(sum(found.values(), NO_REQUESTS))
     for model in sorted(found):
         lines += ["", f"[models.{json.dumps(model)}]", *_lines(found[model])]
     try:

@@ -54,6 +54,24 @@ def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
     assert path.read_text().startswith("tolerance = 1\n")
 
 
+@pytest.mark.parametrize("usage_source", [UsageSource.REPORTED, UsageSource.NONE])
+def test_a_figure_that_is_not_known_is_neither_written_nor_taken_for_zero(tmp_path, usage_source):
+    url, path = f"sqlite:///{tmp_path / 'ledger.sqlite3'}", tmp_path / "costs.toml"
+    tokens = {"output_tokens": 0} if usage_source is UsageSource.REPORTED else {}
+    mine = exchange("a-model-of-no-list", id="a", tags={"run": "r1"})
+    fill(url, [(settled(mine), reading(usage_source=usage_source, **tokens))])
+    bill.check(url, "r1", path, update=True)
+    of_each = ["requests = 1", *(f"{name} = 0" for name in tokens)]
+    written = [line for line in path.read_text().splitlines() if line and line[0] != "["]
+    assert written == ["tolerance = 0", *of_each, *of_each]
+    assert bill.check(url, "r1", path, update=False) == []
+    path.write_text("tolerance = 1\n[total]\ninput_tokens = 5\ncache_read_tokens = 0\n")
+    differing = ["total: input_tokens not known, expected 5"]
+    assert bill.check(url, "r1", path, update=False) == differing
+    bill.check(url, "no such run", path, update=True)
+    assert path.read_text() == "tolerance = 1\n\n[total]\nrequests = 0\n"
+
+
 def test_answers_that_were_recorded_before_are_told(ledger, capsys):
     """A served recording answers each run alike; a repeated answer is part of no total."""
     same = {"response_id": "same", "request_digest": "a" * 64, "upstream_digest": "b" * 64}
