@@ -59,13 +59,14 @@ def write(
 
     LedgerError if the folder has another export: a reader of `*.parquet` would count its rows too.
     """
-    for other in directory.glob("day=*/*.*"):
-        if other.suffix in FILE_SUFFIXES and other.stem != name:
-            raise LedgerError(
-                f"{directory} has an export of {other.stem}; write {name} to a folder of its own"
-            )
+    files = directory.glob("day=*/*.*")
+    others = {file.stem for file in files if file.suffix in FILE_SUFFIXES} - {name}
     writing = csv_file if form == "csv" else _parquet_writing()
     for day, of_day in groupby(rows, key=lambda pair: pair[0]):
+        if others:
+            raise LedgerError(
+                f"{directory} has an export of {min(others)}; write {name} to a folder of its own"
+            )
         path = directory / f"day={day.isoformat()}" / f"{name}.{form}"
         count = 0
         with _replacing(path) as part, writing(part, columns) as append:

@@ -21,7 +21,9 @@ FINGERPRINT_CHARACTERS = 12
 
 def suggestions(engine: Engine, scope: Scope) -> Iterator[str]:
     """The lines of a file with one `[[name]]` for each key whose requests have no team."""
-    unnamed = replace(scope, only=(*scope.only, ("team", NO_VALUE)))
+    unnamed = scope
+    if scope.names.for_words(("team",)):
+        unnamed = replace(scope, only=(*scope.only, ("team", NO_VALUE)))
     rows = report(engine, ("key", "origin"), unnamed).rows
     by_key: dict[str, list[ReportRow]] = {}
     for row in rows:
