@@ -66,6 +66,14 @@ def replay_command(
             min=0, metavar="FACTOR", help="With --serve: 2 is twice as fast, 0 without pauses."
         ),
     ] = 1.0,
+    in_turn: Annotated[
+        bool,
+        typer.Option(
+            "--in-turn",
+            help="With --serve: equal requests get their recorded answers in the order of the "
+            "recording; else each gets the first one.",
+        ),
+    ] = False,
 ) -> None:
     """Read recorded exchanges into the ledger, with the meter that reads live traffic.
 
@@ -82,7 +90,9 @@ def replay_command(
         raise LedgerError("--serve reads here: leave out --dask")
     if serve is not None:
         local = _local_paths(paths)
-        raise typer.Exit(serve_recordings(local, url=url, address=serve, speed=speed))
+        raise typer.Exit(
+            serve_recordings(local, url=url, address=serve, speed=speed, in_turn=in_turn)
+        )
     if jobs is not None and not 1 <= jobs <= JOBS_MAX:
         raise LedgerError(f"--jobs {jobs}: from 1 to {JOBS_MAX}")
     job = ReplayJob(
@@ -127,7 +137,9 @@ def main(names: Sequence[str], job: ReplayJob, *, jobs: int | None, dask: str | 
     return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
 
 
-def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
+def serve_recordings(
+    paths: Sequence[Path], *, url: str | None, address: str, speed: float, in_turn: bool
+) -> int:
     """Serve the answers in the files as an upstream, until interrupted."""
     # With h11 and asyncio, which replay into a ledger does not need.
     import asyncio
@@ -141,7 +153,8 @@ def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, sp
     host, port = listening
     files = files_of(paths, bodies_too=url is not None)
     items = (item for path in files for item in read(path, url=url))
-    answers = serving.ServedAnswers(item for item in items if isinstance(item, Recorded))
+    recorded = (item for item in items if isinstance(item, Recorded))
+    answers = serving.ServedAnswers(recorded, in_turn=in_turn)
     if not len(answers):
         raise LedgerError(f"nothing to serve in {', '.join(map(str, paths))}")
     console = console_on_stderr()

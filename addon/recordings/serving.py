@@ -1,9 +1,10 @@
 """Edge (sockets). `tokentee replay --serve`: an upstream that serves recorded answers.
 
 An answer has the recorded bytes, in the recorded chunks and at the recorded pace; a cut answer is
-cut again. A request gets the answer that was recorded for the same method, path and body. If no
-recording has that body, requests get the answers recorded for the path, in their order, then again
-from the first.
+cut again. A request gets the first answer that was recorded for the same method, path and body, so
+equal requests get equal answers in every run. If no recording has that body, it gets the first
+answer of the path. With `in_turn` such answers follow one another in the order in which they were
+asked for, then again from the first.
 
 h11 reads and writes HTTP/1.1, so no recording can break the framing.
 """
@@ -54,11 +55,12 @@ class ServedAnswer:
 class ServedAnswers:
     """Recorded answers by request. Exchanges without an answer and WebSockets are left out."""
 
-    def __init__(self, recorded: Iterable[Recorded]) -> None:
+    def __init__(self, recorded: Iterable[Recorded], *, in_turn: bool = False) -> None:
+        self._in_turn = in_turn
         self._by_body: dict[tuple[str, str, bytes], list[ServedAnswer]] = defaultdict(list)
         self._by_path: dict[tuple[str, str], list[ServedAnswer]] = defaultdict(list)
         self._served: dict[int, int] = defaultdict(int)
-        for item in recorded:
+        for item in sorted(recorded, key=lambda item: item.opened_at):
             if item.status is None or not 200 <= item.status <= 999:
                 continue
             where = (item.method, _path_of(item.path))
@@ -75,6 +77,8 @@ class ServedAnswers:
         found = self._by_body.get((*where, _digest(body))) or self._by_path.get(where)
         if not found:
             return None
+        if not self._in_turn:
+            return found[0]
         turn = self._served[id(found)]
         self._served[id(found)] += 1
         return found[turn % len(found)]

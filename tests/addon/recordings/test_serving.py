@@ -3,9 +3,11 @@
 import asyncio
 import base64
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
@@ -28,7 +30,7 @@ def line(body: str, answer: bytes, cuts: list[list[int]], **headers: str) -> str
 
 
 @pytest.fixture
-def answers(tmp_path: Path) -> ServedAnswers:
+def items(tmp_path: Path) -> list[Recorded]:
     path = tmp_path / "some.jsonl"
     path.write_text(
         "\n".join(
@@ -41,6 +43,11 @@ def answers(tmp_path: Path) -> ServedAnswers:
     )
     items = [item for item in read(path, url=None) if isinstance(item, Recorded)]
     assert len(items) == 3
+    return items
+
+
+@pytest.fixture
+def answers(items: list[Recorded]) -> ServedAnswers:
     return ServedAnswers(items)
 
 
@@ -88,9 +95,27 @@ def test_a_plain_answer_keeps_its_length(answers: ServedAnswers):
     assert got == head + b"\r\n\r\nplain"
 
 
-def test_answers_to_the_same_request_take_turns_on_a_kept_connection(answers: ServedAnswers):
-    got = ask(answers, *(post(b"two", last=False) for _ in range(2)), post(b"two"))
-    assert [piece[:5] for piece in got.split(b"\r\n\r\n")[1:]] == [b"plain", b"again", b"plain"]
+@pytest.mark.parametrize("is_backwards", [False, True])
+@pytest.mark.parametrize(
+    ("in_turn", "body", "expected"),
+    [
+        (False, b"two", [b"plain"] * 3),
+        (False, b"three", [b"data: 1"] * 3),
+        (True, b"two", [b"plain", b"again", b"plain"]),
+        (True, b"three", [b"data: 1", b"plain", b"again"]),
+    ],
+)
+def test_equal_requests_get_the_first_answer_or_all_in_turn(
+    items: list[Recorded], in_turn: bool, is_backwards: bool, body: bytes, expected: list[bytes]
+):
+    """First is what was asked for first, wherever it stands in the files."""
+    timed = [
+        replace(item, opened_at=item.opened_at + timedelta(seconds=at))
+        for at, item in enumerate(items)
+    ]
+    answers = ServedAnswers(timed[::-1] if is_backwards else timed, in_turn=in_turn)
+    found = [answers.to("POST", "/v1/x?key=2", body) for _ in expected]
+    assert [answer and answer.body[:7] for answer in found] == expected
 
 
 def test_an_unknown_body_gets_what_its_path_has(answers: ServedAnswers):
