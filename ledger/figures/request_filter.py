@@ -48,9 +48,10 @@ class ErrorKind:
 
     @property
     def text(self) -> str:
-        """`429 rate_limit_error`."""
-        words = (str(self.http_status or ""), (self.error_type or "").replace("_", " "))
-        return " ".join(each for each in words if each) or "in the answer"
+        """`HTTP 429: rate limit error`: a status is no number of what the type names (`tokens`)."""
+        status = f"HTTP {self.http_status}" if self.http_status else ""
+        words = (status, (self.error_type or "").replace("_", " "))
+        return ": ".join(each for each in words if each) or "in the answer"
 
 
 def filter_of(

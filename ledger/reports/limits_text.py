@@ -2,11 +2,11 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from ledger.figures.limit_values import LimitValue
-from ledger.figures.limits import Limit
+from ledger.figures.limits import PLANS_SHOWN, RATES_SHOWN, Limit
 from ledger.figures.plans import PlanMonth
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
@@ -18,6 +18,10 @@ VALUE_METHOD = (
     "1% buys: list value of recorded requests, the true value between the two ends with 90%; "
     "unrecorded: used where nothing was recorded (another device, the web page)"
 )
+NO_LIMITS = (
+    f"no limit was stated in the last {RATES_SHOWN // timedelta(minutes=1)} minutes "
+    f"(of a plan: in {PLANS_SHOWN.days} days)"
+)
 SESSIONS_MAX = 3
 SPANS_SHOWN = 5
 """Spans of unrecorded use that are named, of each limit."""
@@ -28,7 +32,7 @@ LINE_MAX = 3
 def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
     """The table, and how its figures come about."""
     if not found:
-        return ["no answer has stated a limit yet"]
+        return [NO_LIMITS]
     shown = layout(_table(found, now), width)
     lines = [shown.heading, shown.rule, *shown.rows]
     if any(each.full_at for each in found):

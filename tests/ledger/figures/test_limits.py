@@ -187,7 +187,7 @@ def test_texts(engine):
     lines = limits_text.lines(found, now, 120)
     assert "s3 99%" in "\n".join(lines)
     assert max(map(len, limits_text.lines(found, now, 60))) <= 60
-    assert limits_text.lines([], now, 80) == ["no answer has stated a limit yet"]
+    assert limits_text.lines([], now, 80) == [limits_text.NO_LIMITS]
 
 
 def test_an_opened_exchange_has_no_limits(sqlite_engine):

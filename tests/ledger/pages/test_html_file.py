@@ -272,3 +272,8 @@ def test_budgets_of_everything_are_lines_in_the_chart(weeks):
     only = Question(period=question.period, only=(("model", "gpt-5"),))
     assert overview(weeks, only, (), statuses_).levels == ()
     assert "<b>all" not in html_file.page(weeks, Scope(), now=NOW, budgets=BUDGETS)
+
+
+@pytest.mark.parametrize("arguments", [("limits", [], NOW), ("value", [], NOW), ("budgets", [])])
+def test_a_card_with_nothing_in_it_is_not_shown(arguments):
+    assert " hidden>" in rendering.macro(*arguments).splitlines()[0]

@@ -156,7 +156,7 @@ def test_dear_days_and_kinds_of_errors_are_named():
     assert days.headline == "1 unusual day"  # of two names
     assert "19 Nov: key …9xQa $31.00 instead of $3.00" in days.advice
     assert "--since 2026-11-19 --until 2026-11-20" in days.command
-    assert "429 rate limit error (5), 200 (1)" in errors.advice
+    assert "HTTP 429: rate limit error (5), HTTP 200 (1)" in errors.advice
     assert errors.listed == ("kind", "errors")
 
 
