@@ -24,7 +24,6 @@ from tests.test_rooms import ARROWS, HALVES, used_by
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 """Every page of documentation."""
-NEW_PROVIDER = Path(__file__).parent / "addon" / "dialects" / "test_new_provider.py"
 
 
 def commands() -> str:
@@ -46,13 +45,6 @@ def columns() -> str:
         for name, kind in REQUEST_COLUMNS.items()
     ]
     return "\n".join(["| column of `requests` | type | |", "|---|---|---|", *rows])
-
-
-def dialect() -> str:
-    """The wire format that a test adds, so that the example works."""
-    text = NEW_PROVIDER.read_text()
-    code = text.partition("from here …\n")[2].partition("# … to here")[0].strip()
-    return f"```python\n# addon/dialects/lumen.py\n{code}\n```"
 
 
 HOSTS_SHOWN_MAX = 2
@@ -110,7 +102,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "columns": columns,
     "endpoints": endpoints,
     "providers": providers,
-    "dialect": dialect,
 }
 
 

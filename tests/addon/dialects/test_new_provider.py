@@ -41,7 +41,7 @@ FAILS = {"error": {"type": "too_dark", "message": "…"}}
 def lumen(monkeypatch: pytest.MonkeyPatch) -> Dialect:
     """The guide's file, row and provider, where a stranger puts them."""
     guide = GUIDE.read_text()
-    shown = re.search(r"<!-- dialect -->\n```python\n(.*?)```", guide, re.DOTALL)
+    shown = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
     row = re.search(r"`(RouteRow\(.*?\))`", guide)
     provider = re.search(r"`(Provider\(.*?\))`", guide)
     assert shown is not None
