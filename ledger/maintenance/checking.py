@@ -189,13 +189,14 @@ def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str
     charges is not checked.
     """
     connection = connection.execution_options(yield_per=ROWS_AT_A_TIME)
-    rows = connection.execute(
+    # A caller that wants no more leaves no cursor open.
+    with connection.execute(
         sa.select(readings).where(readings.c.opened_at >= since, readings.c.revision >= 1)
-    )
-    for row in rows.mappings():
-        lines = orjson.loads(row["charges"])
-        if (lines and not _is_as_written(row, lines)) or not _adds_up(row, lines):
-            yield row["exchange_id"], row["id"]
+    ) as rows:
+        for row in rows.mappings():
+            lines = orjson.loads(row["charges"])
+            if (lines and not _is_as_written(row, lines)) or not _adds_up(row, lines):
+                yield row["exchange_id"], row["id"]
     query = (
         sa.select(pricings, readings.c.usage_source, readings.c.charges.label("first"))
         .join(
@@ -208,12 +209,13 @@ def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str
         .order_by(*pricings.primary_key.columns)
     )
     reading, booked = "", set[str]()
-    for row in connection.execute(query).mappings():
-        if row["reading_id"] != reading:
-            reading = row["reading_id"]
-            booked = {f"{reading}.{at}" for at in range(len(orjson.loads(row["first"])))}
-        if not _is_as_priced(row, orjson.loads(row["charges"]), booked):
-            yield row["exchange_id"], row["reading_id"]
+    with connection.execute(query) as rows:
+        for row in rows.mappings():
+            if row["reading_id"] != reading:
+                reading = row["reading_id"]
+                booked = {f"{reading}.{at}" for at in range(len(orjson.loads(row["first"])))}
+            if not _is_as_priced(row, orjson.loads(row["charges"]), booked):
+                yield row["exchange_id"], row["reading_id"]
 
 
 def _is_as_priced(row: Any, lines: Sequence[list[Any]], booked: set[str]) -> bool:

@@ -178,7 +178,8 @@ CASES = {
         cost=81,
     ),
     "incomplete-none": as_before(reported(input=3, output=4), cost=43),
-    "duplicate-keys": as_before(reported(input=9, output=2), cost=29),
+    # A key that is written with an escape is no token, so the text of upstream is not kept.
+    "duplicate-keys": Case(before=reported(input=9, output=2), cost_before=29),
     # Read right. The counts of the first stood in headers alone, which version 0.1 redacted.
     "bedrock-mistral": Case(before=reported(input=5, output=2), cost_before=25),
     "venice": Case(
@@ -340,10 +341,7 @@ def test_a_reason_names_what_changed(rebuilt: Rebuilt) -> None:
     assert readings["gigachat", 2]["reason"] == (
         f"{begin}usage_json, input_tokens 1 -> 38, cache_read_tokens NULL -> 37"
     )
-    assert readings["duplicate-keys", 2]["reason"] == f"{begin}usage_json"
-    assert readings["duplicate-keys", 2]["usage_json"] == (
-        '{"prompt_tokens":9,"completion_tokens":2.0,"total_tokens":11,"x\\u0074":1,"prompt_tokens":9}'
-    )
+    assert ("duplicate-keys", 2) not in readings
 
 
 @pytest.mark.parametrize("table", ["exchanges", "readings", "charges"])
