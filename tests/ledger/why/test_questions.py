@@ -76,10 +76,14 @@ def url(request: Any, tmp_path_factory: Any) -> str:
     return found
 
 
-def run(command: Any, *words: str) -> Any:
+def answer(command: Any, *words: str) -> Any:
     app = typer.Typer()
     app.command()(command)
-    result = CliRunner().invoke(app, list(words))
+    return CliRunner().invoke(app, list(words))
+
+
+def run(command: Any, *words: str) -> Any:
+    result = answer(command, *words)
     assert result.exit_code == 0, result.output
     return result
 
@@ -174,8 +178,9 @@ def test_a_command_prints_what_another_model_would_have_cost(url):
         assert on["unpriced"] == 0
         assert on["list_value_usd"] > 0
         assert on["cached_tokens"] > 0
-    assert what_if("no-such-model")["list_value_usd"] is None
-    assert what_if("no-such-model")["unpriced"] == 5
+    refused = answer(why.what_if, "--ledger", url, "--model", "no-such-model")
+    assert refused.exit_code == 1
+    assert "'no-such-model'" in str(refused.exception)
     assert "Recorded" in run(why.what_if, "--ledger", url, "--model", model).stdout
 
 
