@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from ledger.figures.limit_values import LimitValue
@@ -10,7 +10,7 @@ from ledger.figures.limits import PLANS_SHOWN, RATES_SHOWN, Limit
 from ledger.figures.plans import PlanMonth
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
-from ledger.text.figures import money, percent, until_text
+from ledger.text.figures import MILLISECOND, duration_text, money, percent, until_text
 from ledger.text.printable import printable
 
 METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
@@ -19,8 +19,8 @@ VALUE_METHOD = (
     "unrecorded: used where nothing was recorded (another device, the web page)"
 )
 NO_LIMITS = (
-    f"no limit was stated in the last {RATES_SHOWN // timedelta(minutes=1)} minutes "
-    f"(of a plan: in {PLANS_SHOWN.days} days)"
+    f"no limit was stated in the last {duration_text(RATES_SHOWN // MILLISECOND)} "
+    f"(of a plan: {duration_text(PLANS_SHOWN // MILLISECOND)})"
 )
 SESSIONS_MAX = 3
 SPANS_SHOWN = 5

@@ -33,15 +33,17 @@ SLOW_SECONDS = 4.0
 GUARDS = (
     "addon/metering/troubles.py",
     "addon/metering/tap.py:Tap._listen",
-    "addon/metering/tap.py:Tap._edit",
-    "addon/metering/tap.py:Tap._pass_on",
-    "addon/metering/tap.py:Tap._record",
+    "addon/metering/tap.py:Tap._cut",
+    "addon/metering/tap.py:Tap._decode_and_cut",
     "addon/proxy/answers.py:_run_by_run.<locals>.edit",
+    "addon/proxy/answers.py:_heard.<locals>.hear",
+    "addon/proxy/answers.py:_as_list",
     "addon/proxy/event_loop.py:guarded",
     "addon/proxy/event_loop.py:notifier",
     "addon/proxy/event_loop.py:wait_for_commit",
     "addon/proxy/event_loop.py:_resol",
     "addon/proxy/host/",
+    "addon/proxy/recording.py:Recording.settle",
     "addon/proxy/wrapped.py",
 )
 """What has no guard before itself: the guards, and the callables that mitmproxy has of us, which
