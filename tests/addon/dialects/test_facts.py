@@ -343,3 +343,14 @@ def test_unknown_counts_are_bounded_and_leave_out_what_is_no_unit() -> None:
     assert unknown_counts({"made_up": many}, frozenset()) == {
         f"made_up_{key}": value for key, value in first.items()
     }
+
+
+def test_a_usage_object_that_echoes_a_credential_is_kept_without_it() -> None:
+    """No recorded text contains what the request authenticates with."""
+    secret = "sk-0123456789abcdef"
+    facts = Facts(of=AnswerContext(secrets=(secret,)))
+    facts.record_usage({"prompt_tokens": 3, "service_tier": secret, "region": "eu"}, final=True)
+    assert facts.usage is not None
+    assert facts.usage["prompt_tokens"] == 3
+    assert facts.usage["region"] == "eu"
+    assert secret not in str(facts.usage)

@@ -105,6 +105,20 @@ def test_an_exchange_settles_even_if_its_reading_fails(monkeypatch: pytest.Monke
     assert reading.usage_source is UsageSource.NONE
 
 
+def test_a_request_that_cannot_be_read_is_noted(monkeypatch: pytest.MonkeyPatch):
+    exchange = opened()
+
+    def fail(*_: object) -> None:
+        raise ArithmeticError("a text that must not show")
+
+    monkeypatch.setattr(opening, "read", fail)
+    without_pauses(exchange.read_request(REQUEST))
+    assert passed(exchange) == STREAM
+    settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert "ArithmeticError in " in str(settled.degraded)
+    assert "must not show" not in str(settled.degraded)
+
+
 @pytest.mark.parametrize(
     ("first", "ended", "expected"),
     [(1, 2, (1, 2)), (None, None, (None, 0)), (0, 2, (None, 2))],

@@ -52,3 +52,13 @@ def test_the_digest_of_a_request():
     for body, pauses in ((b"", 0), (b"{}", 0), (b"ab" * DIGEST_STEP_BYTES, 1)):
         assert len(list(taken(body))) == pauses
         assert found.pop() == hashlib.sha256(body).hexdigest()[:32]
+
+
+def test_nulls_and_the_order_of_keys_do_not_count_at_any_depth():
+    one = '{"a":[{"x":1,"y":null},null,[2]],"b":{"c":null,"d":4}}'
+    other = '{"b":{"d":4},"a":[{"x":1},null,[2]]}'
+    more = '{"b":{"d":5},"a":[{"x":1},null,[2]]}'
+    digests = [content_digest(**{**FACTS, "usage_json": each}) for each in (one, other, more)]
+    assert digests[0] == digests[1] != digests[2]
+    assert content_digest(**{**FACTS, "usage_json": "[null,3]"}) is not None
+    assert content_digest(**{**FACTS, "usage_json": "3"}) is not None
