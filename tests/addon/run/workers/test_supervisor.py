@@ -61,6 +61,15 @@ class Played:
     def pids(self) -> list[int]:
         return [each.process.pid for each in self.supervisor._workers]
 
+    def until_accepting(self, count: int) -> None:
+        """A worker says its index before it is ready; one that dies in between did not start."""
+        deadline = time.monotonic() + 60
+        while [each.state for each in self.supervisor._workers] != [
+            module.WorkerState.ACCEPTING
+        ] * count:
+            assert time.monotonic() < deadline, f"{count} workers do not accept"
+            time.sleep(0.01)
+
     def until(self, text: str, count: int = 1) -> None:
         deadline = time.monotonic() + 60
         while self.log.count(text) < count:
@@ -124,6 +133,7 @@ def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played
     def play(played: Played) -> None:
         first, second = played.pids()
         for deaths in (1, 2):
+            played.until_accepting(2)
             (victim,) = [pid for pid in played.pids() if pid != second]
             os.kill(victim, signal.SIGKILL)
             played.until("ended with SIGKILL and is started again", deaths)
