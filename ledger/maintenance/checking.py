@@ -154,7 +154,9 @@ def _ask(connection: Connection, promise: Promise, begin: datetime | None) -> Fi
     count = sa.func.count().over()
     try:
         rows = connection.execute(
-            sa.select(found.c.id, found.c.detail, count).limit(FAULTS_SHOWN_MAX)
+            sa.select(found.c.id, found.c.detail, count)
+            .order_by(found.c.id, found.c.detail)
+            .limit(FAULTS_SHOWN_MAX)
         )
         examples = rows.all()
     except sa.exc.DBAPIError as error:

@@ -207,7 +207,7 @@ FROM (
       AS input,
     COALESCE(c.whole, CAST(r.tool_units ->> 'billed_output_tokens' AS BIGINT), r.output_tokens, -1)
       AS output,
-    c.charged_input, c.charged_output, c.charged_rest
+    c.charged_input, c.charged_output, c.priced_output
   FROM {CURRENT_READINGS} r JOIN (
     SELECT opened_at, exchange_id, reading_id,
       MAX(CASE WHEN line = 'reported_cost' THEN 0 END) AS whole,
@@ -215,12 +215,13 @@ FROM (
         AS charged_input,
       COALESCE(SUM(CASE WHEN line IN ({_listed(OUTPUT_LINES)}) THEN quantity END), 0)
         AS charged_output,
-      COALESCE(SUM(CASE WHEN line = 'output' THEN quantity END), 0) AS charged_rest
+      COALESCE(SUM(CASE WHEN line IN ({_listed(OUTPUT_LINES)}) AND amount_picousd IS NOT NULL
+        THEN quantity END), 0) AS priced_output
     FROM {CURRENT_CHARGES} current_charges GROUP BY opened_at, exchange_id, reading_id) c
   ON {CHARGE_OF_READING}) sums
 WHERE (input <> -1 AND input <> charged_input) OR (output <> -1 AND output <> charged_output)
-  -- Of a total that was not reported only the parts that were, audio say, can be billed.
-  OR (output = -1 AND charged_rest <> 0)""",
+  -- Of a total that was not reported no token can be billed; a line without a price is not billed.
+  OR (output = -1 AND priced_output <> 0)""",
     ),
     Promise(
         "amounts",
