@@ -210,30 +210,55 @@ def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str
         .where(pricings.c.opened_at >= since)
         .order_by(*pricings.primary_key.columns)
     )
-    reading, booked = "", set[str]()
+    reading, booked = "", dict[str, _Booked]()
     with connection.execute(query) as rows:
         for row in rows.mappings():
             if row["reading_id"] != reading:
                 reading = row["reading_id"]
-                booked = {f"{reading}.{at}" for at in range(len(orjson.loads(row["first"])))}
+                booked = {
+                    f"{reading}.{at}": (at, 1, values)
+                    for at, values in enumerate(orjson.loads(row["first"]))
+                }
             if not _is_as_priced(row, orjson.loads(row["charges"]), booked):
                 yield row["exchange_id"], row["reading_id"]
 
 
-def _is_as_priced(row: Any, lines: Sequence[list[Any]], booked: set[str]) -> bool:
-    """Whether a further pricing is what its id says, and each of its own lines what the line's
-    does: a first one, or one that replaces another. `booked`: ids of lines of the reading; its own
-    are added."""
-    names = [dict(zip(_LINE, values, strict=True)) for values in lines]
-    own = [line for line in names if line["place"] != KEPT]
-    booked |= {line["id"] for line in own}
+type _Booked = tuple[int, int, list[Any]]
+"""Ordinal, revision and values of a line."""
+
+
+def _is_as_priced(row: Any, lines: Sequence[list[Any]], booked: dict[str, _Booked]) -> bool:
+    """Whether a further pricing is what its id says: each line that it keeps is as it was booked,
+    and each of its own is what the line's id says, a first one or one that replaces an earlier one
+    at the same place. One line counts at every place. `booked`: the lines of the reading and of its
+    earlier pricings by their ids; its own are added."""
+    kept, own, counted = dict[str, _Booked](), [], []
+    first = [at for name, (at, _, _) in booked.items() if name == f"{row['reading_id']}.{at}"]
+    for values in lines:
+        line = dict(zip(_LINE, values, strict=True))
+        content = line["ordinal"], line["revision"], values[: len(CHARGE_COLUMNS)]
+        if line["place"] == KEPT:
+            kept[line["id"]] = content
+        else:
+            own.append(line)
+            booked[line["id"]] = content
+        if line["place"] != PAST:
+            counted.append(line["ordinal"])
+    if any(booked.get(name) != content for name, content in kept.items()):
+        return False
+    if sorted(counted) != list(range(max([-1, *first, *counted]) + 1)):
+        return False
     for line in own:
         name = f"{line['ordinal']}.{line['revision']}.{line_digest(SimpleNamespace(**line))}"
         if line["id"] != f"{row['reading_id']}.{name}":
             return False
-        old = line["supersedes"]
-        if (old is None) != (line["revision"] == 1) or (old is not None and old not in booked):
-            return False
+        if line["supersedes"] is None:
+            if line["revision"] != 1:
+                return False
+        else:
+            ordinal, revision, _ = booked.get(line["supersedes"], (None, 0, None))
+            if ordinal != line["ordinal"] or revision >= line["revision"]:
+                return False
     ids = ",".join(line["id"][len(row["reading_id"]) + 1 :] for line in own)
     is_named = row["id"] == f"{row['revision']}:{ids}"
     return is_named and _adds_up(row, [values for values in lines if values[-1] != PAST])

@@ -186,6 +186,20 @@ def test_an_exchange_without_a_reading(engine):
     }
 
 
+def test_of_an_unreported_total_nothing_is_billed(engine):
+    usage = Usage(input_tokens=10)
+    for name, unit in (("billed", 1), ("listed", None)):
+        lines = (charge("uncached_input", 10, 1), charge("output_audio", 5, unit))
+        put(engine, whole(settled(name), lines, usage=usage))
+    assert broken(engine) == {"lines": [("billed", "input 10, charged 10; output -1, charged 5")]}
+
+
+@pytest.mark.parametrize(("quantity", "unit"), [(-3, 5), (3, -5), (-3, -5)])
+def test_nothing_negative_is_charged(engine, quantity, unit):
+    with pytest.raises(sa.exc.IntegrityError, match="quantity times its unit price"):
+        put(engine, whole(settled("a"), (charge("output", quantity, unit),)))
+
+
 def test_charges_that_do_not_add_up(engine):
     lines = {
         "a": (charge("uncached_input", 100, 1), charge("cache_read", 40, 1)),
@@ -206,9 +220,9 @@ def test_charges_that_do_not_add_up(engine):
     }
 
 
-def pricing(engine, *lines, **more):
-    """Append a pricing that keeps the lines of a reading, and has these: amount, id, ordinal,
-    revision, what it supersedes, and its place."""
+def pricing(engine, *lines, kept_unit=None, without=None, **more):
+    """Append a pricing that has these lines (amount, id, ordinal, revision, what it supersedes, and
+    its place), and keeps those of a reading at other places: the first of them at another price, and not the one at `without`."""
     c = current_charges.c
     with db.writing(engine) as connection:
         booked = connection.execute(sa.select(current_charges).order_by(c.ordinal)).all()
@@ -216,7 +230,10 @@ def pricing(engine, *lines, **more):
             [getattr(old, name) for name in batch_insert.CHARGE_COLUMNS]
             + [old.id, old.ordinal, 1, None, "kept"]
             for old in booked
+            if old.ordinal not in {without, *(line[2] for line in lines if line[5] != "past")}
         ]
+        if kept_unit is not None:
+            documents[0][3:5] = [kept_unit, documents[0][2] * kept_unit]
         at = instant_text(NOON)
         documents += [["x", None, 3, 5, amount, "s", at, None, *place] for amount, *place in lines]
         facts = {
@@ -251,35 +268,68 @@ def test_a_line_that_does_not_add_up_is_refused(engine, line):
 
 
 @pytest.mark.parametrize(
-    ("revision", "supersedes", "is_right"),
+    ("ordinal", "revision", "supersedes", "is_right"),
     [
-        pytest.param(2, "0", True, id="a first line"),
-        pytest.param(2, "7", False, id="a line that is not there"),
-        pytest.param(2, None, False, id="nothing"),
-        pytest.param(1, None, True, id="a new line"),
-        pytest.param(1, "0", False, id="a new line that replaces one"),
+        pytest.param(3, 2, "3", True, id="a first line"),
+        pytest.param(3, 2, "7", False, id="a line that is not there"),
+        pytest.param(3, 2, None, False, id="nothing"),
+        pytest.param(3, 2, "0", False, id="a line of another place"),
+        pytest.param(3, 2, "itself", False, id="itself"),
+        pytest.param(3, 1, "3", False, id="a line of its own revision"),
+        pytest.param(4, 1, None, True, id="a new line"),
+        pytest.param(4, 1, "0", False, id="a new line that replaces one"),
+        pytest.param(5, 1, None, False, id="a new line behind a gap"),
     ],
 )
 def test_a_line_that_was_priced_again_replaces_one_that_is_there(
-    engine, revision, supersedes, is_right
+    engine, ordinal, revision, supersedes, is_right
 ):
-    put(engine, whole(settled("a")))
-    ((reading,),) = rows(engine, "SELECT id FROM readings")
-    line = charge("x", 3, 5, price_source="s")
-    name = f"3.{revision}.{reprice.line_digest(line)}"
-    old = supersedes and f"{reading}.{supersedes}"
-    pricing(
-        engine,
-        (15, f"{reading}.{name}", 3, revision, old, None),
-        id=f"2:{name}",
-        cost_state="priced",
-        saved_picousd=40 * (10 - 1),
-        amount_picousd=COST + 15,
-        list_value_picousd=COST + 15,
-    )
+    reading = with_searches(engine)
+    name = f"{ordinal}.{revision}.{reprice.line_digest(charge('x', 3, 5, price_source='s'))}"
+    old = supersedes and f"{reading}.{name if supersedes == 'itself' else supersedes}"
+    cost = COST + 15 + (7 if ordinal > 3 else 0)
+    pricing(engine, (15, f"{reading}.{name}", ordinal, revision, old, None), **sums(name, cost))
     assert broken(engine) == (
         {} if is_right else {"digests": [("a", f"reading {reading} was changed")]}
     )
+
+
+@pytest.mark.parametrize(("unit", "cost"), [(10, 600), (0, 0), (1_000_000, 60_000_000)])
+def test_a_line_that_a_pricing_keeps_is_as_it_was_booked(engine, unit, cost):
+    reading = with_searches(engine)
+    name = f"3.2.{reprice.line_digest(charge('x', 3, 5, price_source='s'))}"
+    found = sums(name, COST - 600 + cost + 15) | {"saved_picousd": 40 * (unit - 1)}
+    line = (15, f"{reading}.{name}", 3, 2, f"{reading}.3", None)
+    pricing(engine, line, kept_unit=unit, **found)
+    assert broken(engine) == (
+        {} if unit == 10 else {"digests": [("a", f"reading {reading} was changed")]}
+    )
+
+
+def test_no_line_vanishes_in_a_pricing(engine):
+    reading = with_searches(engine)
+    name = f"2.2.{reprice.line_digest(charge('x', 3, 5, price_source='s'))}"
+    line = (15, f"{reading}.{name}", 2, 2, f"{reading}.2", None)
+    pricing(engine, line, without=3, **sums(name, COST - 20 * 50 + 15))
+    assert broken(engine)["digests"] == [("a", f"reading {reading} was changed")]
+
+
+def with_searches(engine):
+    """A booked exchange whose fourth line is of no tokens; the id of its reading."""
+    entry = whole(settled("a"))
+    put(engine, (*entry[:2], (*entry[2], charge("searches", 1, 7))))
+    return rows(engine, "SELECT id FROM readings")[0][0]
+
+
+def sums(name, cost):
+    """The id and figures of a pricing with this one line of its own."""
+    return {
+        "id": f"2:{name}",
+        "cost_state": "priced",
+        "saved_picousd": 40 * (10 - 1),
+        "amount_picousd": cost,
+        "list_value_picousd": cost,
+    }
 
 
 def test_amounts_and_what_they_replace(engine):
@@ -314,7 +364,7 @@ def test_what_belongs_to_nothing(engine):
         "tool_units, further, remarks, read_at FROM readings",
     )
     pricing(engine, reading_id="no reading")
-    assert broken(engine) == {"belonging": [("gone", "reading stray"), ("a", "pricing x")]}
+    assert broken(engine) == {"belonging": [("a", "pricing x"), ("gone", "reading stray")]}
 
 
 def test_duplicates(engine):
