@@ -34,9 +34,9 @@ TEXT_BYTES_MAX = 4 * 1024
 TRIES_MAX = 64
 """Places in the last bytes that are tried as the beginning of the last members."""
 _BLANK = b" \t\r\n"
-_KEY = re.compile(r'\s*,?\s*"([^"\\]{1,128})"\s*:\s*')
+_KEY = re.compile(r'(?<!\s)\s*+(?:,\s*+)?"([^"\\]{1,128})"\s*+:\s*+')
 _MEMBER = re.compile(rb',\s*("([^"\\]{1,128})"\s*:)')
-_ENDS_VALUE = re.compile(r"\s*[,}\]]")
+_ENDS_VALUE = re.compile(r"(?<!\s)\s*+[,}\]]")
 
 
 def read(data: bytes, keys: frozenset[str]) -> dict[str, Any] | None:
