@@ -1,14 +1,12 @@
 """The parts of the documentation that are made from the code: commands, options, columns,
 endpoints, providers, an example.
 
-    uv run python -m tests.reference          writes them into README.md and docs/, and what each
-                                              room uses into its docstring
+    uv run python -m tests.reference          writes them into README.md and docs/
 
 A part stands between `<!-- NAME -->` and `<!-- /NAME -->`; a test compares it with the code.
 """
 
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from addon.proxy import options as proxy_options
 from ledger.model.providers import PROVIDERS, Provider, StreamUsage
 from ledger.store.schema.descriptions import description_of
 from ledger.store.scope import REQUEST_COLUMNS
-from tests.test_rooms import ARROWS, HALVES, used_by
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -119,13 +116,6 @@ def _with_inside(part: str) -> Callable[[re.Match[str]], str]:
     return lambda found: f"{found[1]}{part}\n{found[2]}"
 
 
-def with_uses(text: str, uses: str) -> str:
-    """The source of a room's `__init__`, with what it uses as the code has it."""
-    line = textwrap.fill(f"Uses: {uses}.", 100, break_on_hyphens=False)
-    pattern = re.compile(r"\s+Uses:\s.*?\.(?=\s*(?:\n\n|\"\"\"))", re.DOTALL)
-    return pattern.sub(lambda _: f"\n{line}", text, count=1)
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -133,6 +123,3 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(applied(page.read_text()))
-    for room in {*ARROWS} - {*HALVES}:
-        source = ROOT / room.replace(".", "/") / "__init__.py"
-        source.write_text(with_uses(source.read_text(), used_by(room)))
