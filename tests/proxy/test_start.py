@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger.store import db
 from tests.named import named
 from tests.proxy.mitmdump import REPOSITORY, TEE, Mitmdump
 from tests.proxy.test_run import PROXY_VARIABLES, run
@@ -156,10 +157,18 @@ def _not_a_database(folder: Path) -> Words:
     return _ledger(f"{folder}/junk.db")
 
 
-def _newer(folder: Path) -> Words:
-    with sqlite3.connect(folder / "newer.db") as made:
+def _another_program(folder: Path) -> Words:
+    with sqlite3.connect(folder / "other.db") as made:
         made.execute("CREATE TABLE alembic_version (version_num TEXT)")
         made.execute("INSERT INTO alembic_version VALUES ('9999')")
+    made.close()
+    return _ledger(f"{folder}/other.db")
+
+
+def _newer(folder: Path) -> Words:
+    db.ensure(f"sqlite:///{folder}/newer.db").dispose()
+    with sqlite3.connect(folder / "newer.db") as made:
+        made.execute("UPDATE alembic_version SET version_num = '9999'")
     made.close()
     return _ledger(f"{folder}/newer.db")
 
@@ -184,6 +193,7 @@ TAKEN: list[socket.socket] = []
 CAUSES: dict[str, tuple[Callable[[Path], Words], str]] = {
     "a full disk": (lambda _: _ledger("/dev/full"), "full"),
     "not a database": (_not_a_database, "not a database"),
+    "another program's database": (_another_program, "is not a ledger of tokentee"),
     "a newer schema": (_newer, "newer tokentee"),
     "a folder that cannot be made": (lambda _: _ledger("/proc/none/x.db"), "cannot create"),
     "a capture folder that cannot be made": (lambda _: ["--set", "tee_capture=/proc/x"], "capture"),
