@@ -216,7 +216,7 @@ def test_workers_share_one_spool_and_one_of_them_ships(
         for each in clients:
             each.stop()
         ended = {tag for each in clients for tag in each.ended}
-        assert rows.eventually(lambda: ended <= set(tagged()))
+        assert rows.eventually(lambda: ended <= set(tagged()), START_SECONDS_MAX)
         assert len(list((tmp_path / "data").rglob("spool/*.sqlite3"))) == 1
         pids = workers.pids()
         workers.stop(signal.SIGKILL)
