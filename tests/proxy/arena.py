@@ -8,9 +8,11 @@ a normal exchange is recorded exactly.
 Waits and turns are measured inside the proxy: what it computed or slept meanwhile, not what it waited
 for a processor (`own_time`, `neighbour`, `scripts/turns.py`). On an idle machine that is the time of
 the clock. Beside other processes a core does up to half as much in the same CPU time (shared caches,
-hyperthreads). The bounds leave room for that, so an attack is played once: beside four busy processes
-on two cores, of 179 attacks that cost a bare proxy less than half a second none took more than 126 ms
-longer, nor 97 ms in one turn. `test_own_time` proves that they are narrow enough.
+hyperthreads). The bounds leave room for that: beside four busy processes on two cores, of 179 attacks
+that cost a bare proxy less than half a second none took more than 126 ms longer, nor 97 ms in one turn.
+What costs a bare proxy a second takes one to two there, on either proxy. So what is over a bound is
+played again on new proxies, and the least of ours is held against the least of the bare one: what we
+do ourselves is in each of them. `test_own_time` proves that the bounds are narrow enough.
 """
 
 import contextlib
@@ -37,6 +39,7 @@ TURN_MS_MAX = 150
 """How much more one turn of its event loop may take."""
 GROWTH_MB_MAX = 48
 """How much more memory than the bare proxy ours may take, at its peak."""
+PLAYS_MAX = 3
 ATTACK_SECONDS_MAX = 120
 TURNS = mitmdump.SCRIPTS / "turns.py"
 
@@ -258,6 +261,14 @@ def check(
     figures = ""
     try:
         ours = arena.attack(run, is_ours=True)
+        for _ in range(1, PLAYS_MAX):
+            if not {*loads_of(ours, bare)} - {"memory grew"}:
+                break
+            for least, is_ours in ((bare, False), (ours, True)):
+                arena.drop(is_ours=is_ours)
+                again = arena.attack(run, is_ours=is_ours)
+                least.wait_ms = min(least.wait_ms, again.wait_ms)
+                least.turn_ms = min(least.turn_ms, again.turn_ms)
         figures = figures_of(ours, bare)
         problems = [*loads_of(ours, bare)]
         if attack.is_compared and ours.answer != bare.answer:
