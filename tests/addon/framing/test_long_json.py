@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from addon.framing import json_values, long_json
+from addon.framing import long_json
 
 KEYS = frozenset(
     ["id", "model", "usage", "choices", "message", "content", "finish_reason", "data", "b64_json"]
@@ -102,34 +102,3 @@ def test_of_a_longer_one_the_ends_are_read(
 def test_the_ends_of_a_damaged_one_are_read() -> None:
     body = b'{"id":"i","data":"' + LONG.encode() + b'\x01","usage":{"n":1}}'
     assert long_json.read(body, KEYS) == {"id": "i", "usage": {"n": 1}}
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        (b'{"a":"\xff"}', {"a": "\ufffd"}),
-        (b'{"a":"x\x01"}', {"a": "x\x01"}),
-        (b'{"a":1}}', {"a": 1}),
-        (b'{"a":1,,"b":[1,],}', {"a": 1, "b": [1]}),
-        (b'{,"a":1}', {"a": 1}),
-        (b'{"a":",}"}', {"a": ",}"}),
-        (b"[1]x", None),
-        (b'{"a":', None),
-    ],
-)
-def test_damaged_json_is_read_where_it_is_certain(text: bytes, value: Any) -> None:
-    assert json_values.repaired(text) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "is_cut"),
-    [
-        (b'{"a":"x', True),
-        (b'{"a":[1', True),
-        (b'{"a":1}', False),
-        (b'{"a":"{"}', False),
-        (b"}", False),
-    ],
-)
-def test_whether_json_ends_before_its_end(text: bytes, is_cut: bool) -> None:
-    assert json_values.is_cut(text) is is_cut

@@ -1,0 +1,104 @@
+"""The responses of a WebSocket connection: each is settled once, however it ends, and says no key and no prompt."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from addon.metering.requests.messages import Body, End, Request
+from addon.metering.settlement import Settled
+from ledger.model.exchange import Exchange, Outcome
+from tests.addon.metering.opened import REQUEST, opened, session_of, tapped
+
+KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
+PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
+RUN = 16
+"""So many characters of a prompt in a row are told to nobody."""
+AT = datetime(2026, 11, 2, 12, tzinfo=UTC)
+
+
+def asked() -> Request:
+    """Of a prompt, with a key."""
+    chat = {"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}]}
+    return replace(
+        REQUEST,
+        headers={"authorization": f"Bearer {KEY}"},
+        body=Body(json.dumps(chat).encode()),
+    )
+
+
+def create(text: str = PROMPT, **more: str) -> bytes:
+    value = {"type": "response.create", "model": "gpt-5", "input": text, **more}
+    return json.dumps(value).encode()
+
+
+def test_a_response_whose_reading_fails_is_settled_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> Settled:
+        raise RuntimeError("fault")
+
+    monkeypatch.setattr("addon.metering.session.result_of", fail)
+    session = session_of(asked())
+    session.message(create(), from_client=True, at=AT)
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert isinstance(settled, Settled)
+    assert settled.exchange.outcome is Outcome.CLIENT_LEFT
+    assert "RuntimeError" in (settled.exchange.degraded or "")
+
+
+def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():
+    session = session_of(asked())
+    session.handshake.troubles.add("no capture")
+    session.message(create(), from_client=True, at=AT)
+    assert session.is_open
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert not session.is_open
+    assert isinstance(settled, Settled)
+    assert settled.exchange.outcome is Outcome.CLIENT_LEFT
+    assert settled.exchange.degraded == "no capture"
+    assert session.end(End.CLIENT_LEFT, at=AT) == []
+
+
+@pytest.mark.parametrize("before", [0, 70_000, 1_000_000])
+@pytest.mark.parametrize("behind", [0, 70_000])
+def test_neither_the_key_nor_the_prompt_of_a_session_is_kept(before: int, behind: int):
+    session = session_of(asked())
+    stored: list[Exchange | Settled] = []
+    stated = {"user": f"u {KEY}", "prompt_cache_key": KEY, "safety_identifier": KEY}
+    for text in ("x" * before, PROMPT, "y" * behind):
+        stored += session.message(create(text, **stated), from_client=True, at=AT)
+    for said in (KEY, PROMPT, f"{KEY}: '{PROMPT}'"):
+        error = {"type": "error", "error": {"type": said, "code": said, "message": said}}
+        stored += session.message(json.dumps(error).encode(), from_client=False, at=AT)
+    stored += session.end(End.CLIENT_LEFT, at=AT)
+    assert [row for row in stored if isinstance(row, Exchange)]
+    settled = [row for row in stored if isinstance(row, Settled)]
+    assert [row.exchange.outcome for row in settled].count(Outcome.ERROR_FRAME) >= 1
+    rows = repr(stored)
+    assert KEY not in rows
+    assert not [at for at in range(len(PROMPT) - RUN + 1) if PROMPT[at : at + RUN] in rows]
+    assert {(row.exchange.error_type, row.exchange.error_message) for row in settled} == {
+        (None, None)
+    }
+
+
+def test_what_upstream_names_without_a_key_is_kept():
+    """So that the test above does not pass because nothing is read."""
+    session = session_of(asked())
+    session.message(create(user="team-7"), from_client=True, at=AT)
+    error = {"type": "error", "error": {"type": "bad", "code": "c1", "message": PROMPT}}
+    (settled,) = session.message(json.dumps(error).encode(), from_client=False, at=AT)
+    assert isinstance(settled, Settled)
+    row = settled.exchange
+    assert (row.end_user, row.error_type, row.error_code) == ("team-7", "bad", "c1")
+    assert row.error_message is None
+
+
+def test_an_http_error_that_repeats_the_key():
+    exchange = opened(asked())
+    error = {"message": f"Incorrect API key {KEY} for '{PROMPT}'", "type": KEY, "code": "bad_key"}
+    tapped(exchange, json.dumps({"error": error}).encode(), status=401)
+    row, _ = exchange.settle(End.FINISHED, cause=None, now=AT)
+    assert (row.error_type, row.error_code, row.error_message) == (None, "bad_key", None)
+    assert KEY not in repr(row)
+    assert row.degraded is None
