@@ -102,6 +102,11 @@ class Dialect:
     """JSON keys, quotes included, whose string values are generated text: `b'"content"'`."""
     call_marks: tuple[Mark, ...] = ()
     """Byte string that occurs once for each tool call of the model."""
+    hidden_marks: tuple[Mark, ...] = ()
+    """Byte strings of generated content whose tokens no text shows: reasoning that is encrypted or
+    summed up, pictures, sound."""
+    count_headers: tuple[str, ...] = ()
+    """Headers with the counts of a document, by lower-case name: they have come where it is cut."""
     id_in_frames: bool = False
     """Every frame of a stream repeats the response's id."""
     asking: Asking = Asking.NEVER

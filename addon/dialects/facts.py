@@ -120,6 +120,10 @@ class RareFacts(Struct, kw_only=True):
     """Billing fields of the request, or of the answer beside its usage object."""
     units: dict[str, int] = field(default_factory=dict)
     """Billable units outside the usage object (server tools that an answer ran)."""
+    text_bytes: int = 0
+    """Generated text that no byte search finds: whole items without deltas, content in base64."""
+    calls: int = 0
+    """The tool calls in them."""
     executed: dict[int, str] = field(default_factory=dict)
     """Server tools that a stream repeats: index -> unit (Groq)."""
     tools_are_billed: bool = False

@@ -44,8 +44,8 @@ class MeteredSession:
         self._wire: LiveTurns | WebSocketSession = sessions(
             route, context=handshake.asked.context, model=opened.request_model
         )
-        self._open: dict[int, Exchange] = {}
-        """Open responses, by the key from `_wire`."""
+        self._open: dict[int, tuple[Exchange, int | None]] = {}
+        """Open responses with an estimate of their input, by the key from `_wire`."""
         self._quota_event = route.dialect.quota_event
         self._has_ended = False
         """Whether a response has ended."""
@@ -78,7 +78,7 @@ class MeteredSession:
         exchanges: list[Exchange | Settled] = []
         for happening in happenings:
             match happening:
-                case Opened(key=key, request=request):
+                case Opened(key=key, request=request, input_tokens=inputs):
                     opened = replace(
                         handshake,
                         id=f"{handshake.id}/{key}",
@@ -88,18 +88,28 @@ class MeteredSession:
                         end_user=request.end_user or handshake.end_user,
                         session_id=handshake.session_id or request.session_id,
                     )
-                    self._open[key] = opened
+                    self._open[key] = opened, inputs
                     exchanges.append(opened)
                 case Closed(key=key, meter=meter):  # pragma: no branch  # no third type
-                    exchanges.append(self._settled(self._open.pop(key), meter, how, at))
+                    opened, inputs = self._open.pop(key)
+                    exchanges.append(self._settled(opened, meter, inputs, how, at))
         return exchanges
 
-    def _settled(self, opened: Exchange, meter: Meter, how: End, at: datetime) -> Settled:
+    def _settled(
+        self, opened: Exchange, meter: Meter, inputs: int | None, how: End, at: datetime
+    ) -> Settled:
         handshake = self.handshake
         in_headers, self._has_ended = not self._has_ended, True
         event, self._rate_limits = self._rate_limits, None
         try:
-            settled = result_of(opened, end=how, status=handshake.status, meter=meter, now=at)
+            settled = result_of(
+                opened,
+                end=how,
+                status=handshake.status,
+                meter=meter,
+                estimate_input=lambda: inputs,
+                now=at,
+            )
             settled = handshake.beside(settled, event, at, in_headers=in_headers)
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             handshake.troubles.add_failure(failure, "a response of the session is not read")

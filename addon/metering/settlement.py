@@ -32,6 +32,9 @@ METER_VERSION = "5"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
 raises it, so that `tokentee rebuild` finds the readings to redo."""
 
+HIDDEN_OUTPUT = "output that cannot be read is not in the estimate"
+"""The remark on a stream that ended early behind encrypted reasoning, pictures or sound."""
+
 
 class Passed(Struct, frozen=True, kw_only=True):
     """Lengths and digests of the bytes that passed the tap. None: unknown."""
@@ -133,9 +136,13 @@ def result_of(
                 source = UsageSource.PARTIAL
             elif outcome is Outcome.COMPLETE and request_units:
                 source, usage = UsageSource.ESTIMATED, replace(usage, tool_units=request_units)
-            elif estimated and outcome is not Outcome.COMPLETE:
-                source = UsageSource.ESTIMATED
-                usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
+            elif outcome is not Outcome.COMPLETE and opened.streamed and meter.has_output:
+                inputs = estimate_input()
+                if inputs is not None or estimated:
+                    source = UsageSource.ESTIMATED
+                    usage = replace(usage, input_tokens=inputs, output_tokens=estimated)
+            if opened.streamed and outcome is not Outcome.COMPLETE and meter.has_hidden_output:
+                usage = replace(usage, remarks=(*usage.remarks, HIDDEN_OUTPUT))
     return Settled(
         exchange,
         Reading(

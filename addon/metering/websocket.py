@@ -26,6 +26,7 @@ from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
 from addon.framing import json_values, long_json
 from addon.framing.long_json import LONG_BYTES
+from addon.metering.answers.estimate import input_tokens_of
 from addon.metering.answers.meter import Meter
 
 OPEN_MAX = 64
@@ -42,6 +43,7 @@ _TELLING = (
     b"_transcription.completed",
     b'"decision"',
     b'"session.usage.updated"',
+    b'.output_item.done"',
 )
 """A message of the server is parsed if it has one of these."""
 _WRAPPERS = ("response.event", "decision.event")
@@ -59,6 +61,8 @@ _FIGURES = (
     b'"executableCode"',
 )
 """The same for the rest of the turn: other messages carry audio and no figures."""
+_USERS_WORDS = b'"inputTranscription"'
+"""A message with text of the user, not of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Opened:
     key: int
     """The number of this response in its session; `Closed` has the same one."""
     request: RequestFacts
+    input_tokens: int | None = None
+    """An estimate from what the client sent; None where the session has the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +148,21 @@ class WebSocketSession:
         response = self._open(request.model)
         response.event_id = text_of(body.get("event_id"))
         self._waiting.append(response)
-        return [Opened(response.key, request), *self._overflow()]
+        inputs = input_tokens_of(data) if "input" in parameters else None
+        return [Opened(response.key, request, inputs), *self._overflow()]
 
     def server_message(self, message: bytes) -> list[SessionEvent]:
         """The responses that a server's message opens and closes."""
         # Deltas (nearly all messages) matter only until the first.
         unspoken = any(not one.meter.facts.token_seen for one in self._open_responses.values())
         telling = (*_TELLING, b'.delta"') if unspoken else _TELLING
-        if len(message) > MESSAGE_BYTES_MAX or not (
-            any(mark in message for mark in telling) or json_values.has_escaped_key(message)
-        ):
+        if len(message) > MESSAGE_BYTES_MAX:
+            return []
+        if not (any(mark in message for mark in telling) or json_values.has_escaped_key(message)):
+            is_alone = len(self._open_responses) == 1
+            for response_id, response in self._open_responses.items():
+                if is_alone or response_id.encode() in message:
+                    response.meter.pass_message(message)
             return []
         body = _body_of(message)
         if body is None:
@@ -309,7 +320,11 @@ class LiveTurns:
         """The turns that a server's message opens and closes."""
         has_content = self._meter is not None and self._meter.facts.token_seen
         telling = _FIGURES if has_content else _BEGINNINGS
-        if len(message) > MESSAGE_BYTES_MAX or not any(mark in message for mark in telling):
+        if len(message) > MESSAGE_BYTES_MAX:
+            return []
+        if not any(mark in message for mark in telling):
+            if self._meter is not None and _USERS_WORDS not in message:
+                self._meter.pass_message(message)
             return []
         body = _body_of(message)
         if body is None:

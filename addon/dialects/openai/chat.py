@@ -151,6 +151,11 @@ CHAT = Dialect(
     ),
     text_marks=(b'"content"', b'"reasoning_content"', b'"reasoning"', b'"arguments"', b'"text"'),
     call_marks=(Mark(b'"name"', (b'"name":null', b'"name": null', b'"name":""')),),
+    hidden_marks=(
+        Mark(b'"reasoning.encrypted"'),
+        Mark(b'"audio"', (b'"audio":null', b'"audio": null')),
+        Mark(b'"images"', (b'"images":null', b'"images": null', b'"images":[]')),
+    ),
     id_in_frames=True,
     asking=Asking.STREAM_OPTIONS,
     request_shapes=({"messages": shapes.messages},),

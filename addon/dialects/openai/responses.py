@@ -24,6 +24,7 @@ from ledger.model.usage import FurtherUsage, Usage
 _TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 RATE_LIMITS = "codex.rate_limits"
 """An event of ChatGPT's backend: how much of a plan is used (openai/codex 10324)."""
+ITEM_DONE = "response.output_item.done"
 TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
 _SERVER_TOOLS = {
     "web_search_call": "web_searches",
@@ -43,6 +44,16 @@ _TOOL_USAGE = {"web_search.num_requests": "web_searches", **_IMAGE_TOKENS}
 """Tool counts that newer responses report, in `tool_usage` beside the usage."""
 
 
+_HIDDEN = (
+    Mark(b'"type":"reasoning"'),
+    Mark(b'"type": "reasoning"'),
+    Mark(b'"encrypted_content"', (b'"encrypted_content":null', b'"encrypted_content": null')),
+    Mark(b'"partial_image_b64"'),
+    Mark(b'audio.delta"'),
+)
+"""Reasoning, of which at most a summary is sent; pictures; sound."""
+
+
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event."""
     kind = body.get("type")
@@ -60,8 +71,26 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.rare.cost = body["cost"]  # OpenCode Zen
     if kind == "error" or event == "error" or (kind is None and body.get("error")):
         record_error(facts, body.get("error") or body, body)
-    if isinstance(kind, str) and kind.endswith(".delta"):
+    _read_content(facts, kind, body)
+
+
+def _read_content(facts: Facts, kind: object, body: dict[str, Any]) -> None:
+    """Read whether there is content. Some gateways send whole items without deltas, and clients
+    leave once they have the item that they need."""
+    if isinstance(kind, str) and kind.endswith((".delta", "_item.done")):
         facts.token_seen = True
+    item = object_at(body, "item") if kind == ITEM_DONE else None
+    if item is None:
+        return
+    parts = (*objects_at(item, "content"), *objects_at(item, "summary"))
+    texts = (
+        *(item.get(key) for key in ("arguments", "input")),
+        *(part.get("text") or part.get("transcript") for part in parts),
+    )
+    facts.rare.text_bytes += sum(
+        len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str)
+    )
+    facts.rare.calls += "call_id" in item
 
 
 def read_response(facts: Facts, response: dict[str, Any]) -> None:
@@ -150,9 +179,11 @@ RESPONSES = Dialect(
         Mark(b'"response"'),
         Mark(b'"error"', (b'"error":null', b'"error": null')),
         Mark(b'"codex.rate_limits"'),
+        Mark(b'.output_item.done"'),
     ),
     text_marks=(b'"delta"',),
     call_marks=(Mark(b'"response.function_call_arguments.done"'),),
+    hidden_marks=_HIDDEN,
     ending=Ending.MARK,
     billed_alone=frozenset({TRANSCRIBED}),
     quota_event=RATE_LIMITS.encode(),
@@ -199,8 +230,8 @@ def read_realtime(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         facts.ended = True
     elif kind == "error":
         record_error(facts, body.get("error") or body, body)
-    elif isinstance(kind, str) and kind.endswith(".delta"):
-        facts.token_seen = True
+    else:
+        _read_content(facts, kind, body)
 
 
 REALTIME = Dialect(
@@ -213,4 +244,7 @@ REALTIME = Dialect(
     ending=Ending.MARK,
     billed_alone=frozenset({TRANSCRIBED}),
     marks=(Mark(b'"response"'), Mark(b'"error"'), Mark(b"_transcription.completed")),
+    text_marks=RESPONSES.text_marks,
+    call_marks=RESPONSES.call_marks,
+    hidden_marks=_HIDDEN,
 )

@@ -69,7 +69,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     elif kind == "content_block_delta":
         facts.token_seen = True
     elif kind == "content_block_start":
-        _read_declined(facts, body.get("content_block"))
+        block = object_at(body, "content_block") or {}
+        facts.token_seen |= any(block.get(key) for key in ("text", "thinking", "data"))
+        _read_declined(facts, block)
     elif kind == "error" or event == "error" or body.get("error"):
         record_error(facts, body.get("error") or body, body)
 
@@ -221,6 +223,7 @@ MESSAGES = Dialect(
     marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"'), Mark(b'"cost"')),
     text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
     call_marks=(Mark(b'"tool_use"'),),
+    hidden_marks=(Mark(b'"redacted_thinking"'), Mark(b'"signature_delta"')),
     request_shapes=(
         {"model": shapes.text, "max_tokens": shapes.count, "messages": shapes.messages},
         {"anthropic_version": shapes.text, "messages": shapes.messages},
@@ -241,6 +244,7 @@ COMPLETE = replace(
     ),
     text_marks=(b'"completion"',),
     call_marks=(),
+    hidden_marks=(),
     request_shapes=(
         {"model": shapes.text, "prompt": shapes.text, "max_tokens_to_sample": shapes.count},
     ),

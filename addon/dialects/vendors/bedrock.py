@@ -19,7 +19,6 @@ from addon.dialects.counts import (
     HEADER_PREFIX,
     Counts,
     counts_among,
-    counts_in,
     lookup,
     object_at,
     objects_at,
@@ -42,6 +41,12 @@ _HEADERS = (
     "x-amzn-bedrock-cache-write-input-token-count",
 )
 _INPUT, _OUTPUT, _READ, _WRITTEN = (HEADER_PREFIX + name for name in _HEADERS)
+_TEXTS = (
+    *("outputText", "generation", "completion", "text", "outputs.0.text", "generations.0.text"),
+    *("delta.text", "delta.thinking", "delta.partial_json", "contentBlockDelta.delta.text"),
+    *("choices.0.delta.content", "choices.0.delta.reasoning_content", "choices.0.text"),
+)
+"""Where a chunk of a vendor has its text."""
 LIFETIMES_MAX = 16
 _TITAN_OUTPUT = "results[].tokenCount"
 """Titan counts its output per result; our usage keeps the path of the count."""
@@ -72,6 +77,7 @@ def read_agent(facts: Facts, event: str, body: dict[str, Any]) -> None:
         record_error(facts, {"type": event, **body})
     elif event == "chunk":
         facts.token_seen = True
+        facts.rare.text_bytes += len(_decoded(body.get("bytes")))
     for step in (object_at(body, "trace") or {}).values():
         facts.record_model(lookup(step, "modelInvocationInput.foundationModel"))
         usage = lookup(step, "modelInvocationOutput.metadata.usage")
@@ -87,25 +93,31 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         return
     if event == "chunk":
         facts.token_seen = True
-        encoded = body.get("bytes")
-        try:
-            inner = json_values.loads(base64.b64decode(encoded)) if encoded else None
-        except (TypeError, ValueError):  # no text, or no base64
-            inner = None
+        inner = json_values.loads(_decoded(body.get("bytes")))
         if inner is None:
             return
         body = inner
         facts.record_tiers(body)
+        texts = (lookup(body, path) for path in _TEXTS)
+        facts.rare.text_bytes += sum(
+            len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str)
+        )
     _read_model_answer(facts, body)
     metrics = object_at(body, _METRICS)
     if metrics is not None:
         facts.ended = True  # the last chunk carries them
         if facts.usage is None or "inputTextTokenCount" in facts.usage:
             facts.record_usage(metrics, final=True)
-    if facts.is_document and facts.usage is None:
-        facts.record_usage(counts_in(facts.of.headers, _HEADERS) or None, final=True)
     if not facts.is_finished:
         facts.record_finish(_finish_of_older_models(body))
+
+
+def _decoded(encoded: object) -> bytes:
+    """The content of a chunk; empty for what is no base64."""
+    try:
+        return base64.b64decode(encoded) if isinstance(encoded, str) else b""
+    except ValueError:
+        return b""
 
 
 def _finish_of_older_models(body: dict[str, Any]) -> object:
@@ -214,6 +226,8 @@ CONVERSE = Dialect(
     ),
     marks=(Mark(b"messageStop"), Mark(b"metadata"), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(b'"text"', b'"input"'),
+    call_marks=(Mark(b'"toolUseId"'),),
+    hidden_marks=(Mark(b'"redactedContent"'), Mark(b'"signature"')),
     ending=Ending.MARK,
     request_shapes=({"messages": shapes.messages},),
     answer_shapes=(
@@ -234,6 +248,9 @@ INVOKE = replace(
     # A chunk's content is in base64, where no search finds it.
     marks=(Mark(b'"bytes"'), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(),
+    call_marks=(),
+    hidden_marks=(),
+    count_headers=_HEADERS,
     ending=Ending.FINISH,
     request_shapes=(
         {"messages": shapes.messages},
@@ -260,8 +277,10 @@ AGENT = replace(
     name="bedrock.agent",
     operation="invoke_agent",
     read=read_agent,
-    marks=(Mark(b'"trace"'), Mark(b"xception"), Mark(b":error-code")),
+    marks=(Mark(b'"bytes"'), Mark(b'"trace"'), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(),
+    call_marks=(),
+    hidden_marks=(),
     ending=Ending.CLOSE,
     request_shapes=({"inputText": shapes.text},),
     answer_shapes=({"sessionId": shapes.text, "trace": shapes.an_object},),

@@ -378,6 +378,7 @@ LIVE = replace(
     operation="chat",
     read=read_live,
     marks=(Mark(b'"usageMetadata"'), Mark(b'"turnComplete"'), Mark(b'"error"')),
+    hidden_marks=(Mark(b'"inlineData"'),),
     session=SessionProtocol.TURNS,
     refused_event=google_refusal,
     ending=Ending.MARK,

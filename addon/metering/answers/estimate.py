@@ -13,13 +13,16 @@ BYTES_PER_TOKEN = 4
 TOKENS_PER_CALL = 30
 """Tokens of a tool call beside its arguments. Measured on the recorded streams with calls: 10-45
 with OpenAI's wire, 30-95 with Anthropic's; 30 halves the median error of both."""
+STARTS_WITHIN = 64
+"""Blanks before JSON; clients send none."""
 _BASE64 = b";base64,"
 """Images and documents inside a request, which are not billed by their length."""
 
 
 def input_tokens_of(body: bytes) -> int | None:
-    """Input tokens of a request, by its length; None for an empty body."""
-    if not body:
+    """Input tokens of a request, by its length; None for a body that is no JSON: an empty one, or a
+    form with a file of sound or a picture."""
+    if not body[:STARTS_WITHIN].lstrip().startswith((b"{", b"[")):
         return None
     text_bytes = len(body)
     at = body.find(_BASE64)

@@ -12,8 +12,8 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
-from addon.dialects.counts import unknown_values
-from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.counts import counts_in, unknown_values
+from addon.dialects.dialect import UNKNOWN, Dialect, Mark
 from addon.dialects.errors import record_error, record_error_body, record_error_text
 from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
@@ -22,7 +22,7 @@ from addon.framing.document import Document
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
-from addon.metering.answers import verbatim
+from addon.metering.answers import estimate, verbatim
 from addon.metering.answers.passed_text import PassedText
 from addon.metering.answers.templates import Ordinary, learn
 from ledger.model.exchange import ERROR_STATUS_MIN
@@ -157,6 +157,11 @@ class Meter:
         """Read one WebSocket message, which is one frame."""
         self.frames += 1
         self._read_frame(Frame("", message))
+        self.pass_message(message)
+
+    def pass_message(self, message: bytes) -> None:
+        """Take a WebSocket message that has no facts but may have text."""
+        self._text.keep_message(message)
 
     def end(self, rest: bytes) -> None:
         """The body is over; `rest` is what its framing held."""
@@ -164,6 +169,9 @@ class Meter:
         assert framing is not None  # one is chosen for every body that is over
         if rest:
             self.read(rest)
+        if facts.usage is None:
+            counts = counts_in(facts.of.headers, self._dialect.count_headers)
+            facts.record_usage(counts or None, final=True)
         # It may end inside its last block, which then has no end of its own. An answer with its own
         # end mark is whole, and what could not be read may look cut to us alone.
         blocks = framing.split(rest) if rest.strip() and not facts.ended else []
@@ -221,12 +229,30 @@ class Meter:
     def estimated_output_tokens(self) -> int | None:
         """Output tokens that have passed, estimated from their text; None without an estimate.
 
-        There is none if the text is hidden (InvokeModel's base64), or if the provider sends a
-        running figure of its own (Gemini).
+        There is none if all that has passed is hidden, or if the provider sends a running figure of
+        its own (Gemini).
         """
-        if not self._dialect.text_marks or self.facts.is_document:
+        facts = self.facts
+        if facts.is_document:
             return None
-        return self._text.tokens(self.frames) if self.facts.token_seen else 0
+        tokens = self._text.tokens(self.frames)
+        whole = facts.rare.text_bytes // estimate.BYTES_PER_TOKEN
+        whole += facts.rare.calls * estimate.TOKENS_PER_CALL
+        if tokens is None and not whole:
+            return None
+        # What has passed is not nothing, where no text shows how much it is.
+        return (max(tokens or 0, whole) or None) if facts.token_seen else 0
+
+    @property
+    def has_output(self) -> bool:
+        """Whether generated content of a known format has passed, in a stream."""
+        facts = self.facts
+        return facts.token_seen and not facts.is_document and self._dialect is not UNKNOWN
+
+    @property
+    def has_hidden_output(self) -> bool:
+        """Whether generated content has passed whose tokens no text shows."""
+        return self._text.has_hidden
 
     def _read_marked(self, run: bytes, frames: int, blocks: list[bytes] | None) -> None:
         framing = self.framing
@@ -287,7 +313,7 @@ class Meter:
         self._ordinary = learn(
             blocks[-2],
             blocks[-1],
-            marks=(*self._marks, *self._dialect.call_marks),
+            marks=(*self._marks, *self._dialect.call_marks, *self._dialect.hidden_marks),
             text_marks=self._dialect.text_marks,
             must=self._needle(),
             measures_text=self._text.is_measured,

@@ -25,15 +25,20 @@ class PassedText:
         "_call_marks",
         "_calls",
         "_frames_before",
+        "_hidden_marks",
         "_is_padded",
         "_text_marks",
         "_unmeasured",
         "_waiting",
+        "has_hidden",
     )
 
     def __init__(self, dialect: Dialect) -> None:
         self._text_marks = dialect.text_marks
         self._call_marks = dialect.call_marks
+        self._hidden_marks = dialect.hidden_marks
+        self.has_hidden = False
+        """Whether content has passed whose tokens no text shows; certain after `tokens`."""
         self._is_padded = False
         self._frames_before = 0
         self._bytes = 0
@@ -64,6 +69,13 @@ class PassedText:
         if self._waiting > (LAST_BYTES_MAX if is_last else UNMEASURED_BYTES_MAX):
             self._measure()
 
+    def keep_message(self, message: bytes) -> None:
+        """Keep a message, which is text or hidden content as a whole: sound, a picture."""
+        if any(mark.matches(message) for mark in self._hidden_marks):
+            self.has_hidden = True
+        else:
+            self.keep(message)
+
     def add(self, text_bytes: int) -> None:
         """Add text that is measured already and has no tool calls."""
         self._bytes += text_bytes
@@ -83,6 +95,8 @@ class PassedText:
     def _measure(self) -> None:
         for run in self._unmeasured:
             self._calls += sum(mark.count(run) for mark in self._call_marks)
+            if not self.has_hidden:
+                self.has_hidden = any(mark.matches(run) for mark in self._hidden_marks)
             if not self._is_padded:
                 self._bytes += estimate.text_bytes_of(run, self._text_marks)
         self._unmeasured.clear()

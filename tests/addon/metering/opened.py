@@ -63,9 +63,9 @@ def tapped(
     return tap
 
 
-def session_of(request: Request) -> MeteredSession:
+def session_of(request: Request, path: str = "/v1/responses") -> MeteredSession:
     """The session of a handshake that upstream has accepted."""
     headers = {**request.headers, "upgrade": "websocket"}
-    handshake = opened(replace(request, path="/v1/responses", headers=headers))
+    handshake = opened(replace(request, path=path, headers=headers))
     handshake.status = 101
     return MeteredSession(handshake)

@@ -326,7 +326,8 @@ def test_without_marks_of_text_nothing_can_be_told() -> None:
     [
         pytest.param(b"", None, id="none"),
         pytest.param(b"{}", 1, id="one-at-least"),
-        pytest.param(b"x" * 400, 100, id="four-bytes-a-token"),
+        pytest.param(b'["' + b"x" * 396 + b'"]', 100, id="four-bytes-a-token"),
+        pytest.param(b"--form\r\n" + bytes(400), None, id="a-form-with-sound"),
         pytest.param(b'{"u":"data:image/png;base64,' + b"A" * 4_000 + b'"}', 5, id="picture"),
         pytest.param(b'{"u":"data:image/png;base64,' + b"A" * 4_000, 1_007, id="picture-cut"),
     ],
