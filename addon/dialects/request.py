@@ -1,5 +1,6 @@
 """Pure. Reads the facts of a request body that the ledger keeps: never a prompt."""
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +25,8 @@ FORM_BYTES_READ_MAX = 64 * 1024
 PARSED_BYTES_MAX = 1024 * 1024
 """Of a longer body (pictures, documents) only the members are read that say something here: a
 parser would need thirty times its size in memory for the worst of them."""
+RANKED_AT_ONCE = 100
+"""Records of one billed query of Google's ranking."""
 _CLAUDE_CODE_SESSION = 36
 """Characters of a session in Claude Code's `metadata.user_id`, `user_X_account_Y_session_Z` or
 `user_X_account__session_Z`: a UUID."""
@@ -43,7 +46,7 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     reports none."""
     units: Mapping[str, int] = field(default_factory=dict)
     """The request's billable units, used if the answer reports no usage: `input_characters` of
-    speech."""
+    speech, `search_units` of Google's ranking."""
     is_confirmed: bool = False
     """The body has the shape of a request in the route's dialect."""
 
@@ -118,7 +121,16 @@ _KEYS = frozenset(
         *("user", "safety_identifier", "metadata.session_id", "metadata.user_id"),
         *("session_id", "prompt_cache_key", "previous_response_id", "messages", "contents"),
         *("max_tokens", "role"),
-        *("anthropic_version", "parts", "content", "type", "instances", "inputs", "query"),
+        *(
+            "anthropic_version",
+            "parts",
+            "content",
+            "type",
+            "instances",
+            "inputs",
+            "query",
+            "records",
+        ),
         *_MODEL_PATHS,
         *(path for paths in _BILLING_PATHS.values() for path in paths),
     )
@@ -159,7 +171,11 @@ def _asks_for_stream(values: dict[str, Any], dialect: Dialect) -> bool:
 
 
 def _units(dialect: Dialect, values: dict[str, Any]) -> dict[str, int]:
-    """Count input characters for speech, which is billed by them: its answer is sound alone."""
+    """Count what is billed and stands in the request alone: the characters of speech, and Google's
+    ranking queries, each of up to 100 records
+    (https://cloud.google.com/generative-ai-app-builder/pricing)."""
+    if dialect.operation == "rerank" and isinstance(records := values.get("records"), list):
+        return {"search_units": max(1, math.ceil(len(records) / RANKED_AT_ONCE))}
     if dialect.operation != "text_to_speech":
         return {}
     spoken = values.get("input") or values.get("text")  # xAI

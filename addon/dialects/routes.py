@@ -129,6 +129,8 @@ class RouteRow(NamedTuple):
     """Only at hosts of these providers; empty for all hosts."""
     is_generic: bool = False
     """Other services use such paths too, so even a known host does not confirm a call."""
+    models: tuple[str, ...] = ()
+    """Only for models whose names begin so; empty for all models."""
 
 
 _GET = ("GET",)
@@ -208,7 +210,9 @@ ROWS = (
     RouteRow("/models/{model}:embedContent", gemini.EMBEDDINGS, False),
     RouteRow("/models/{model}:batchEmbedContents", gemini.EMBEDDINGS, False),
     RouteRow("/models/{model}:embedText", gemini.EMBEDDINGS, False),
+    RouteRow("/models/{model}:predict", gemini.IMAGES, False, models=gemini.IMAGE_MODELS),
     RouteRow("/models/{model}:predict", gemini.EMBEDDINGS, False),
+    RouteRow("/rankingConfigs/{}:rank", gemini.RANKING, False),
     RouteRow("/interactions", gemini.INTERACTIONS),
     RouteRow("/interactions/{}", gemini.INTERACTIONS, methods=_GET),
     RouteRow("/batches/{}", fetched.GEMINI_OPERATION, methods=_GET, providers=("gcp.gemini",)),
@@ -297,84 +301,38 @@ DIALECTS: dict[str, Dialect] = {
 }
 _ANSWER_KEYS = frozenset(
     (
-        *(
-            "__type",
-            "action",
-            "alternatives",
-            "arguments",
-            "audio",
-            "batch_request_id",
-            "batch_result",
-            "body",
-        ),
-        *(
-            "bot_usage",
-            "call_id",
-            "cache_miss_reason",
-            "candidates",
-            "category",
-            "chat_get_completion",
-        ),
-        *("chatResponse", "Choices", "choices", "classifications", "Code", "code", "completion"),
-        *("completionReason", "completions", "Content", "content", "content_block"),
-        *("conversation_id", "copilot_usage", "count", "Created", "created", "created_at"),
-        *("createTime", "custom_id", "data", "decision", "Delta", "delta", "detail", "details"),
-        *("diagnostics", "done", "done_reason", "embedding", "error", "error_message", "error_msg"),
+        *("__type", "action", "alternatives", "arguments", "audio", "batch_request_id"),
+        *("batch_result", "body", "bot_usage", "bytesBase64Encoded", "cache_miss_reason"),
+        *("call_id", "candidates", "category", "chat_get_completion", "chatResponse", "choices"),
+        *("Choices", "classifications", "code", "Code", "completion", "completionReason"),
+        *("completions", "content", "Content", "content_block", "conversation_id"),
+        *("copilot_usage", "count", "created", "Created", "created_at", "createTime"),
+        *("custom_id", "data", "decision", "delta", "Delta", "detail", "details", "diagnostics"),
+        *("done", "done_reason", "embedding", "error", "error_message", "error_msg"),
         *("error_type", "errorMessage", "ErrorMsg", "errors", "event", "event_id", "event_type"),
         *("extra_properties", "final_result", "finish", "finish_reason", "finishReason"),
-        *("foundationModel", "gateway", "generated_text", "generatedTexts", "generation_id"),
-        *("generations", "google", "groundingMetadata", "Id", "id", "image_gen", "image_tokens"),
-        *("images", "incomplete_details", "index", "inferenceResponse", "inlinedResponses"),
-        *(
-            "input",
-            "interaction",
-            "interaction_id",
-            "interrupted",
-            "item",
-            "item_id",
-            "key",
-            "last_error",
-        ),
-        *("maps", "Message", "message", "message_id", "messages", "meta", "metadata", "metrics"),
-        *("modality", "model", "model_id", "model_instance_id", "modelId", "modelInvocationInput"),
-        *("modelInvocationOutput", "modelTurn", "modelVersion", "Msg", "num_requests", "object"),
-        *("orchestration_result", "output", "outputs", "outputTranscription", "parts"),
-        *("performanceConfig", "predictions", "prompt_cache_diagnostics", "promptFeedback"),
-        *("providerMetadata", "reason", "reasoning_content", "ReasoningContent", "request_id"),
-        *("Response", "response", "response_id", "responseId", "result", "retrievedContext"),
-        *("role", "search_units", "serverContent", "service_tier", "serviceTier", "session"),
-        *("setup", "status", "status_details", "step", "steps", "stop_details", "stop_reason"),
-        *(
-            "stop_type",
-            "stopReason",
-            "success",
-            "summary",
-            "svg_usage",
-            "system_fingerprint",
-            "task_id",
-        ),
-        *(
-            "task_status",
-            "text",
-            "token",
-            "token_count",
-            "token_details",
-            "token_type",
-            "tokenCount",
-        ),
-        *("tool_calls", "tool_usage", "toolCall", "ToolCalls", "toolCalls", "tools", "total_cost"),
-        *(
-            "total_nano_aiu",
-            "traffic_type",
-            "trafficType",
-            "transcript",
-            "trigger",
-            "ttl",
-            "turnComplete",
-        ),
-        *("turnCompleteReason", "type", "unified", "units", "upstream_inference_cost", "usage"),
-        *("usd", "web", "web_fetch_requests", "web_search", "web_search_requests", "web_searches"),
-        *("webSearchQueries", "webSearchRequests", "workflow_run_id", "x_groq"),
+        *("foundationModel", "gateway", "gcsUri", "generated_text", "generatedTexts"),
+        *("generation_id", "generations", "google", "groundingMetadata", "Id", "id", "image_gen"),
+        *("image_tokens", "images", "incomplete_details", "index", "inferenceResponse"),
+        *("inlinedResponses", "input", "interaction", "interaction_id", "interrupted", "item"),
+        *("item_id", "key", "last_error", "maps", "Message", "message", "message_id", "messages"),
+        *("meta", "metadata", "metrics", "modality", "model", "model_id", "model_instance_id"),
+        *("modelId", "modelInvocationInput", "modelInvocationOutput", "modelTurn"),
+        *("modelVersion", "Msg", "num_requests", "object", "orchestration_result", "output"),
+        *("outputs", "outputTranscription", "parts", "performanceConfig", "predictions"),
+        *("prompt_cache_diagnostics", "promptFeedback", "providerMetadata", "reason"),
+        *("reasoning_content", "ReasoningContent", "request_id", "Response", "response"),
+        *("response_id", "responseId", "result", "retrievedContext", "role", "search_units"),
+        *("serverContent", "service_tier", "serviceTier", "session", "setup", "status"),
+        *("status_details", "step", "steps", "stop_details", "stop_reason", "stop_type"),
+        *("stopReason", "success", "summary", "svg_usage", "system_fingerprint", "task_id"),
+        *("task_status", "text", "token", "token_count", "token_details", "token_type"),
+        *("tokenCount", "tool_calls", "tool_usage", "toolCall", "ToolCalls", "toolCalls"),
+        *("tools", "total_cost", "total_nano_aiu", "traffic_type", "trafficType", "transcript"),
+        *("trigger", "ttl", "turnComplete", "turnCompleteReason", "type", "unified", "units"),
+        *("upstream_inference_cost", "usage", "usd", "web", "web_fetch_requests", "web_search"),
+        *("web_search_requests", "web_searches", "webSearchQueries", "webSearchRequests"),
+        *("workflow_run_id", "x_groq"),
     )
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
@@ -428,6 +386,8 @@ class RouteTable:
                 continue
             provider = providers.TABLE.at(name if separator and port.isdigit() else host, path)
             if row.providers and (provider is None or provider.name not in row.providers):
+                continue
+            if row.models and not model.startswith(row.models):
                 continue
             if row.dialect is None:
                 return None

@@ -158,6 +158,8 @@ PROVIDERS: tuple[Provider, ...] = (
             "*-aiplatform.googleapis.com",
             "aiplatform.*.rep.googleapis.com",  # several regions
             "firebasevertexai.googleapis.com",
+            "discoveryengine.googleapis.com",
+            "*-discoveryengine.googleapis.com",
         ),
         prices="google",
         base_urls=(BaseUrl("GOOGLE_VERTEX_BASE_URL"),),

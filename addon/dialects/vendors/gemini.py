@@ -20,7 +20,7 @@ from addon.dialects.dialect import Dialect, Mark, SessionProtocol
 from addon.dialects.errors import google_refusal, record_error, record_error_in
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai.usage import added
-from ledger.model.usage import Usage, count_of, sum_of
+from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 
 _DETAILS = (
     *("promptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails"),
@@ -215,7 +215,6 @@ EMBEDDINGS = replace(
         {"content.parts": shapes.objects},
         {"requests": shapes.with_key("content")},
         {"instances": shapes.with_key("content")},
-        {"instances": shapes.with_key("prompt")},
     ),
     answer_shapes=(
         {"embedding.values": shapes.a_list},
@@ -223,6 +222,49 @@ EMBEDDINGS = replace(
         {"predictions": shapes.with_key("embeddings")},
     ),
 )
+IMAGE_MODELS = ("imagen", "imagegeneration", "virtual-try-on")
+_GENERATED = "predictions[].mimeType"
+"""Path of the images, which have no usage object."""
+
+
+def read_images(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read Imagen's images. One that was filtered has no content and is not billed.
+
+    https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/imagen-api
+    """
+    facts.record_model(facts.of.path_model)
+    record_error_in(facts, event, body)
+    if "predictions" in body:
+        predictions = objects_at(body, "predictions")
+        images = [one for one in predictions if one.get("bytesBase64Encoded") or one.get("gcsUri")]
+        facts.record_usage({_GENERATED: len(images)}, final=True)
+
+
+IMAGES = replace(
+    GENERATE_CONTENT,
+    name="gemini.images",
+    ending=Ending.FINISH,
+    operation="image_generation",
+    read=read_images,
+    usage_of=lambda usage, _facts: Usage(tool_units={"images": usage[_GENERATED]}),
+    known_keys=frozenset({_GENERATED}),
+    request_shapes=({"instances": shapes.with_key("prompt")},),
+    answer_shapes=(
+        {"predictions": shapes.with_key("bytesBase64Encoded")},
+        {"predictions": shapes.with_key("gcsUri")},
+    ),
+)
+RANKING = replace(
+    GENERATE_CONTENT,
+    name="gemini.ranking",
+    ending=Ending.FINISH,
+    operation="rerank",
+    usage_of=lambda _usage, _facts: NO_USAGE,
+    known_keys=frozenset(),
+    request_shapes=({"query": shapes.text, "records": shapes.with_key("id")},),
+    answer_shapes=({"records": shapes.with_key("score")},),
+)
+"""https://docs.cloud.google.com/generative-ai-app-builder/docs/ranking: billed by the query."""
 
 
 _CANCELLED = "interaction.cancelled"

@@ -237,3 +237,13 @@ def test_a_body_of_brackets_has_no_facts_and_takes_bounded_time() -> None:
     began = time.thread_time()
     assert read_request(ROUTE, b'{"model":' + b"[" * 60_000_000) == RequestFacts()
     assert time.thread_time() - began < 1
+
+
+@pytest.mark.parametrize(("records", "queries"), [(0, 1), (1, 1), (100, 1), (101, 2)])
+def test_ranking_is_billed_by_the_hundred_records(records: int, queries: int) -> None:
+    path = "/v1/projects/p/locations/global/rankingConfigs/default_ranking_config:rank"
+    route = routes.match("POST", "discoveryengine.googleapis.com", path)
+    assert route is not None
+    ranked = [{"id": str(at), "content": "a"} for at in range(records)]
+    body = json.dumps({"model": "semantic-ranker-default-004", "query": "q", "records": ranked})
+    assert read_request(route, body.encode()).units == {"search_units": queries}

@@ -44,6 +44,8 @@ from addon.dialects.routes import PATH_LENGTH_MAX, last_word, template_of
         ("g", "/v1internal:streamGenerateContent", "gemini.generate_content", None, True),
         ("g", "/v1beta/models/e:batchEmbedContents", "gemini.embeddings", "e", False),
         ("g", "/v1/publishers/google/models/e:predict", "gemini.embeddings", "e", False),
+        ("g", "/v1beta/models/imagen-4.0-generate-001:predict", "gemini.images", "imagen-4.0-generate-001", False),
+        ("g", "/v1/projects/p/locations/global/rankingConfigs/d:rank", "gemini.ranking", None, False),
         ("g", "/v1beta/interactions", "gemini.interactions", None, None),
         ("g", "/v1beta/openai/chat/completions", "openai.chat", None, None),
         ("api.cohere.com", "/v2/chat", "cohere.chat", None, None),
