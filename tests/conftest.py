@@ -131,7 +131,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark `unit` whatever starts no process, no PostgreSQL and no proxy, and is not `large`.
 
     Tests that draw their inputs do not count as coverage: a branch that only a random example
-    reaches would be tested in some runs. Measuring would also triple their time.
+    reaches would be tested in some runs. Measuring would also triple their time, and that of `large`
+    ones, which repeat what a small case covers.
     """
     here = Path(__file__).parent
     is_unit_folder: dict[Path, bool] = {}
@@ -147,7 +148,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and "postgres_server" not in fixtures
         ):
             item.add_marker(pytest.mark.unit)
-        if is_hypothesis_test(getattr(item, "obj", None)):
+        if "large" in marks or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.no_cover)
     # Files that start processes take longest: they come first, so that the workers end together.
     slow = {item.path for item in items if not item.get_closest_marker("unit")}

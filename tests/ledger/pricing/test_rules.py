@@ -43,8 +43,6 @@ from ledger.store.scope import Scope
 from tests.ledger.priced import exchange, fill, reading, settled
 from tests.ledger.written import rows
 
-pytestmark = pytest.mark.large
-
 LATER = datetime(2026, 12, 1, tzinfo=UTC)
 TABLE_FILE = Path(__file__).with_name("billed.csv")
 ROWS = list(csv.DictReader(TABLE_FILE.read_text(encoding="utf-8").splitlines()))
@@ -177,6 +175,7 @@ def outcomes():
     return {row["name"]: outcome(row, book) for row in ROWS}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("rule", PUBLISHED.rules, ids=lambda rule: rule.table.name)
 def test_no_rule_states_what_the_list_knows(rule, monkeypatch, outcomes):
     """Without the rule, a request of the table costs something else, or has another state."""
@@ -428,6 +427,7 @@ ALONE: dict[str, Usage] = {
 """Line -> a usage of nine units of it."""
 
 
+@pytest.mark.large
 def test_every_line_of_every_listed_model_has_its_own_price_a_rule_or_none():
     """BerriAI/litellm#17410, anomalyco/models.dev#5235: a line that is priced as another one. The
     nine units are one line; its price is the list's for this line, or a rule's."""
@@ -453,6 +453,7 @@ def test_every_line_of_every_listed_model_has_its_own_price_a_rule_or_none():
                 assert is_own or "rule " in found.price_source, (provider, model, line)
 
 
+@pytest.mark.large
 def test_what_a_rule_needs_is_kept_so_that_a_price_is_the_same_later(sqlite_engine):
     """Host, tier and billing fields are columns: repricing every row of the table changes none."""
     fill(
