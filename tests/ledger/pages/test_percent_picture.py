@@ -41,7 +41,9 @@ def limit_value(windows: int, factor: float = 1.0, more: float = 0.0) -> LimitVa
     )
 
 
-@pytest.mark.parametrize("windows", [6, 60, 150])
+@pytest.mark.parametrize(
+    "windows", [6, *(pytest.param(many, marks=pytest.mark.large) for many in (60, 150))]
+)
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 @pytest.mark.parametrize("more", [0.0, 10.0])
 def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor, more):
