@@ -23,7 +23,6 @@ LIMITS = {
     "anthropic-ratelimit-unified-5h-utilization": "0.42",
     "anthropic-ratelimit-unified-5h-reset": "4102444800",
 }
-DONE = "data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +36,12 @@ class Scene:
     provider: str
     path: str
     headers: Mapping[str, str]
-    """As the official SDK sends them."""
     body: Mapping[str, Any]
     pieces: tuple[str, ...]
     """The answer; each piece is an HTTP chunk."""
     usage: str = ""
     """The piece that comes before the last one if the request asks for usage."""
     status: int = 200
-    content_type: str = "text/event-stream"
     answer_headers: Mapping[str, str] = field(default_factory=dict)
     leaves: bool = False
     """The client leaves after these pieces, and the answer has no end."""
@@ -53,9 +50,8 @@ class Scene:
 
     def pieces_sent(self, *, asked: bool) -> tuple[str, ...]:
         """What upstream sends to a request that asks for usage, or does not."""
-        if not (asked and self.usage):
-            return self.pieces
-        return (*self.pieces[:-1], self.usage, self.pieces[-1])
+        usage = (self.usage,) if asked and self.usage else ()
+        return (*self.pieces[:-1], *usage, self.pieces[-1])
 
     @property
     def client_body(self) -> str:
@@ -63,11 +59,11 @@ class Scene:
         return "".join(self.pieces)
 
 
-_STATED = (
+_NULLABLE = (
     "response_id response_model finish_reason error_code input_tokens cache_read_tokens "
     "cache_write_tokens output_tokens reasoning_tokens"
 )
-ORDINARY: Mapping[str, Any] = dict.fromkeys(_STATED.split()) | {
+ORDINARY: Mapping[str, Any] = dict.fromkeys(_NULLABLE.split()) | {
     "outcome": "complete",
     "http_status": 200,
     "usage_source": "reported",
@@ -87,8 +83,8 @@ def scenes() -> tuple[Scene, ...]:
         _chat(
             name="streams, asks for no usage",
             known="usage, asked for on its way and taken out again",
-            pieces=(*_chunks("chatcmpl-one", *words, finish="stop"), DONE),
-            usage=_event({**_chunk("chatcmpl-one"), "choices": [], "usage": usage}),
+            pieces=(*_chunks("chatcmpl-one", *words, finish="stop"), "data: [DONE]\n\n"),
+            usage=_event({**_chunk("chatcmpl-one", {}), "choices": [], "usage": usage}),
             row={
                 "response_id": "chatcmpl-one",
                 "response_model": GPT,
@@ -120,7 +116,6 @@ def scenes() -> tuple[Scene, ...]:
             name="is told to wait",
             known="the error, and the wait",
             pieces=(json.dumps(refusal),),
-            content_type="application/json",
             status=429,
             answer_headers={"retry-after": "20"},
             row={
@@ -154,10 +149,8 @@ def _chat(*, row: Mapping[str, Any], **more: Any) -> Scene:
     )
 
 
-def _chunk(
-    response_id: str, delta: Mapping[str, str] | None = None, finish: str | None = None
-) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish}
+def _chunk(response_id: str, delta: object, finish: str | None = None) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
     head = {"id": response_id, "object": "chat.completion.chunk", "created": 1_716_825_600}
     return {**head, "model": GPT, "choices": [choice]}
 
@@ -166,7 +159,7 @@ def _chunks(response_id: str, *words: str, finish: str | None = None) -> tuple[s
     """The events of a stream: the role, the words, and the finish if there is one."""
     deltas = [{"role": "assistant", "content": ""}, *({"content": word} for word in words)]
     chunks = [_chunk(response_id, delta) for delta in deltas]
-    chunks += [_chunk(response_id, None, finish)] if finish else []
+    chunks += [_chunk(response_id, {}, finish)] if finish else []
     return tuple(map(_event, chunks))
 
 
@@ -178,8 +171,7 @@ def _messages(
     billing: str = "metered",
     **more: Any,
 ) -> Scene:
-    """A call of Anthropic's API, which counts what comes from the cache beside the input.
-    `tokens`: input, cache read, output."""
+    """A call of Anthropic's API. `tokens`: input, cache read (which is no part of it), output."""
     uncached, cached, output = tokens
     usage = {"input_tokens": uncached, "cache_read_input_tokens": cached, "output_tokens": 1}
     message = {"id": response_id, "type": "message", "role": "assistant", "model": CLAUDE}

@@ -24,7 +24,7 @@ from ledger.store.db import disposing, open_engine
 from ledger.store.scope import Scope
 from ledger.text.hints import as_typed
 
-COLUMNS = (
+DEMO_COLUMNS = (
     TableColumn(name="agent", heading="The agent …", is_number=False, wraps=True),
     TableColumn(name="client", heading="It got", is_number=False, wraps=True),
     TableColumn(name="input", heading="Input"),
@@ -32,71 +32,77 @@ COLUMNS = (
     TableColumn(name="cost", heading="Cost"),
     TableColumn(name="ledger", heading="What the ledger knows", is_number=False, wraps=True),
 )
-WIDTH_COLUMNS = 100
-"""Where there is no terminal."""
 
 
 def demo() -> int:
     """Play it; the exit code: 0 if every client got its bytes and the ledger every figure."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     # Everything is in one folder of its own; the user can look into the ledger in it.
-    folder = Path(tempfile.mkdtemp(prefix="tokentee-demo-"))
-    try:
-        bodies = play_all(scenes(), folder / "ledger.db")
-        return 1 if show(folder / "ledger.db", bodies) else 0
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def play_all(played: Sequence[Scene], ledger: Path) -> dict[str, str]:
-    """The body that each scene's client received, by name. Afterwards the ledger is complete."""
+    ledger = Path(tempfile.mkdtemp(prefix="tokentee-demo-")) / "ledger.db"
+    played = {scene.name: scene for scene in scenes()}
     progress = Console(stderr=True, highlight=False)
-    by_name = {scene.name: scene for scene in played}
-    with contextlib.ExitStack() as running:
-        upstreams = {
-            provider: running.enter_context(traffic.serving(by_name))
-            for provider in dict.fromkeys(scene.provider for scene in played)
-        }
-        progress.print("Starting mitmdump -s addon/tee.py in front of local systems …")
-        confdir = running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-mitmproxy-"))
-        ports = running.enter_context(traffic.recording(ledger, Path(confdir), upstreams))
-        progress.print(f"Sending {len(played)} requests …")
-        bodies = {scene.name: traffic.play(scene, ports[scene.provider]) for scene in played}
-        progress.print("Stopping mitmdump and reading the ledger …\n")
-    return bodies
+    try:
+        with contextlib.ExitStack() as running:
+            upstreams = {
+                provider: running.enter_context(traffic.serving(played))
+                for provider in dict.fromkeys(scene.provider for scene in played.values())
+            }
+            progress.print("Starting mitmdump -s addon/tee.py in front of local systems …")
+            confdir = running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-mitm-"))
+            ports = running.enter_context(traffic.recording(ledger, Path(confdir), upstreams))
+            progress.print(f"Sending {len(played)} requests …")
+            bodies = {n: traffic.play(scene, ports[scene.provider]) for n, scene in played.items()}
+            progress.print("Stopping mitmdump and reading the ledger …\n")
+        return 1 if show(ledger, bodies) else 0
+    except BaseException:
+        shutil.rmtree(ledger.parent, ignore_errors=True)
+        raise
 
 
 def show(ledger: Path, bodies: Mapping[str, str]) -> list[str]:
     """Print the story, the report and the next steps; returns what is wrong, each as a line."""
-    found = read(ledger)
+    # With SQL, as any user reads it.
+    with contextlib.closing(sqlite3.connect(f"{ledger.as_uri()}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        found = connection.execute("SELECT * FROM requests ORDER BY opened_at, id").fetchall()
     out = Console(highlight=False)
     if not out.is_terminal:
-        out = Console(highlight=False, width=WIDTH_COLUMNS)
+        out = Console(highlight=False, width=100)
     out.print(
         "An agent of the team `search` made five calls, through a real recording proxy, to fake "
         "providers on this machine.\n"
     )
     by_name = {row["session_id"]: row for row in found}
-    lines = [
-        _line(scene, bodies[scene.name], by_name[scene.name])
-        for scene in scenes()
-        if scene.name in by_name
-    ]
-    print_table(Table(columns=COLUMNS, rows=tuple(lines)), out)
+    lines = []
+    for scene in (scene for scene in scenes() if scene.name in by_name):
+        row, body = by_name[scene.name], bodies[scene.name]
+        got = "other bytes"
+        if scene.status != 200:
+            got = f"HTTP {scene.status}"
+        elif body == scene.client_body:
+            got = f"{len(body):,} bytes, {'then it left' if scene.leaves else 'as sent'}"
+        mark = "~" if row["usage_source"] == "estimated" else ""
+        names = ("input_tokens", "output_tokens", "cost_picousd")
+        *tokens, amount = (row[f"estimated_{name}" if mark else name] for name in names)
+        cost = row["cost_state"] if row["billing"] == "metered" else row["billing"]
+        if amount is not None:
+            cost = Amount(picousd=amount, mark=mark)
+        cells = [f"{mark}{count}" if mark else count for count in tokens]
+        lines.append((scene.name, got, *cells, cost, scene.known))
+    print_table(Table(columns=DEMO_COLUMNS, rows=tuple(lines)), out)
     note = (
         "The first answer carried no usage, as its client had asked for none; the ledger has it "
         f"all the same. {sum(row['usage_stripped'] for row in found)} answer was edited for that, "
         "and its client got what it would have got without us, byte for byte."
     )
     out.print(wrapped(note, out.width), markup=False)
-    with disposing(open_engine(f"sqlite:///{ledger}")) as engine:
+    url = f"sqlite:///{ledger}"
+    with disposing(open_engine(url)) as engine:
         report = queries.report(engine, ["tag:team", "model"], Scope())
     out.print()
     print_table(report_tables.screen(report), out, "tokentee report --by tag:team,model")
     for text in report_tables.notes(report):
         out.print(wrapped(text, out.width), markup=False)
-    url = f"sqlite:///{ledger}"
     steps = (
         f"\nLook into it:\n  tokentee serve --open --ledger {url}\n"
         f"  tokentee requests --ledger {url}\n"
@@ -108,31 +114,6 @@ def show(ledger: Path, bodies: Mapping[str, str]) -> list[str]:
     for mistake in mistakes:
         out.print(f"WRONG  {mistake}", markup=False)
     return mistakes
-
-
-def read(ledger: Path) -> list[dict[str, Any]]:
-    """Every request that counts, in the order of time, read with SQL as any user does."""
-    with contextlib.closing(sqlite3.connect(f"{ledger.as_uri()}?mode=ro", uri=True)) as connection:
-        connection.row_factory = sqlite3.Row
-        rows = connection.execute("SELECT * FROM requests ORDER BY opened_at, id")
-        return [dict(row) for row in rows]
-
-
-def _line(scene: Scene, body: str, row: Mapping[str, Any]) -> tuple[str | Amount | int | None, ...]:
-    if scene.status != 200:
-        got = f"HTTP {scene.status}"
-    elif body != scene.client_body:
-        got = "other bytes"
-    else:
-        got = f"{len(body):,} bytes, {'then it left' if scene.leaves else 'as sent'}"
-    if row["usage_source"] != "estimated":
-        cost = row["cost_state"] if row["billing"] == "metered" else row["billing"]
-        if row["cost_picousd"] is not None:
-            cost = Amount(picousd=row["cost_picousd"])
-        return scene.name, got, row["input_tokens"], row["output_tokens"], cost, scene.known
-    tokens = (f"~{row[f'estimated_{name}']}" for name in ("input_tokens", "output_tokens"))
-    amount = Amount(picousd=row["estimated_cost_picousd"], mark="~")
-    return scene.name, got, *tokens, amount, scene.known
 
 
 def mistakes_in(

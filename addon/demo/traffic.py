@@ -20,32 +20,29 @@ from ledger.model.errors import LedgerError
 
 SCENE_HEADER = "x-demo-scene"
 """Holds the name of the scene; a real system would use the request's content."""
-SECONDS_MAX = 30
-"""For one answer."""
-START_SECONDS_MAX = 60
+ANSWER_SECONDS_MAX = 30
+MITMDUMP_START_SECONDS_MAX = 60
 """Import, migration of a new ledger and mitmproxy's new certificate take 2-4 s, and more on a
 machine that has just installed everything."""
-STOP_SECONDS_MAX = 20
+MITMDUMP_STOP_SECONDS_MAX = 20
 LOG_LINES_MAX = 40
-ACTIVE = "tokentee: ledger "
-"""The log line of the addon when it starts to record."""
-SCRIPT = Path(__file__).parent.parent / "tee.py"
 
 
 @contextlib.contextmanager
 def serving(scenes: Mapping[str, Scene]) -> Iterator[int]:
     """Answer requests by the name of their scene; yields the port."""
 
-    class Provider(BaseHTTPRequestHandler):
+    class FakeProvider(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = SECONDS_MAX
+        timeout = ANSWER_SECONDS_MAX
 
         def do_POST(self) -> None:
             scene = scenes[self.headers[SCENE_HEADER]]
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             asked = (body.get("stream_options") or {}).get("include_usage") is True
             self.send_response(scene.status)
-            headers = {"content-type": scene.content_type, "transfer-encoding": "chunked"}
+            kind = "text/event-stream" if scene.status == 200 else "application/json"
+            headers = {"content-type": kind, "transfer-encoding": "chunked"}
             for name, value in (headers | dict(scene.answer_headers)).items():
                 self.send_header(name, value)
             self.end_headers()
@@ -60,45 +57,36 @@ def serving(scenes: Mapping[str, Scene]) -> Iterator[int]:
         def log_message(self, *_: Any) -> None:
             """The demo's own requests are not worth a line."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), FakeProvider) as server:
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
 
 
 @contextlib.contextmanager
-def recording(
-    ledger: Path, confdir: Path, upstreams: Mapping[str, int]
-) -> Iterator[dict[str, int]]:
+def recording(ledger: Path, conf: Path, upstreams: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """Run mitmdump in front of each provider's port; yields the port to send to, by provider.
-
-    At the end of the block mitmdump has ended and the ledger is complete.
-    """
+    At the end of the block mitmdump has ended and the ledger is complete."""
     with contextlib.ExitStack() as held:  # all at once, or one could be chosen twice
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in upstreams]
         chosen = [each.getsockname()[1] for each in sockets]
     ports = dict(zip(upstreams, chosen, strict=True))
     # The mitmdump of this environment, without its script's path.
-    words = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
-    words += ["-s", str(SCRIPT)]
+    start = "from mitmproxy.tools.main import mitmdump; mitmdump()"
+    words = [sys.executable, "-c", start, "-s", str(Path(__file__).parent.parent / "tee.py")]
     for name, port in upstreams.items():
         words += ["--mode", f"reverse:http://127.0.0.1:{port}@127.0.0.1:{ports[name]}"]
     for name, value in {
-        "confdir": confdir,
+        "confdir": conf,
         "ledger_url": f"sqlite:///{ledger}",
         "tee_hosts": ",".join(f"127.0.0.1:{port}={name}" for name, port in upstreams.items()),
         "flow_detail": "0",
         "termlog_verbosity": "info",
     }.items():
         words += ["--set", f"{name}={value}"]
-    environment = {
-        "PYTHONUNBUFFERED": "1",
-        "NO_COLOR": "1",
-        # A separate secret: the user's secret is for the user's ledgers.
-        "TOKENTEE_SECRET_FILE": str(ledger.with_name("secret")),
-    }
+    # A separate secret: the user's secret is for the user's ledgers.
+    secret = {"TOKENTEE_SECRET_FILE": str(ledger.with_name("secret"))}
     process = subprocess.Popen(  # noqa: S603  # our own words
         words,
         stdin=subprocess.DEVNULL,
@@ -106,7 +94,7 @@ def recording(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=os.environ | environment,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"} | secret,
     )
     log: deque[str] = deque(maxlen=LOG_LINES_MAX)
     is_up, is_decided = False, threading.Event()
@@ -115,12 +103,12 @@ def recording(
         """Also drains the pipe: mitmdump would block on a full one."""
         nonlocal is_up
         assert process.stdout is not None
-        listening, active = 0, False
+        listening, records = 0, False
         for line in process.stdout:
             log.append(line.rstrip())
             listening += "listening at" in line
-            active = active or ACTIVE in line
-            if active and listening == len(ports):
+            records = records or "tokentee: ledger " in line
+            if records and listening == len(ports):
                 is_up = True
                 is_decided.set()
         is_decided.set()
@@ -128,24 +116,26 @@ def recording(
     reading = threading.Thread(target=read_log, daemon=True)
     reading.start()
     try:
-        is_decided.wait(START_SECONDS_MAX)
+        is_decided.wait(MITMDUMP_START_SECONDS_MAX)
         if not is_up:
             raise LedgerError(f"the demo's mitmdump did not start. Its log:\n{'\n'.join(log)}")
         yield ports
     finally:
         process.terminate()
         try:
-            process.wait(STOP_SECONDS_MAX)
+            process.wait(MITMDUMP_STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
-        reading.join(STOP_SECONDS_MAX)
+        reading.join(MITMDUMP_STOP_SECONDS_MAX)
 
 
 def play(scene: Scene, port: int) -> str:
     """The body that the client received, complete or not."""
     headers = {"x-tokentee-session": scene.name, "x-tokentee-tag": "team=search"}
     headers |= {**scene.headers, SCENE_HEADER: scene.name, "content-type": "application/json"}
-    with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS_MAX)) as connection:
+    with contextlib.closing(
+        HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS_MAX)
+    ) as connection:
         connection.request("POST", scene.path, json.dumps(scene.body), headers)
         with connection.getresponse() as response:
             return response.read(len(scene.client_body) if scene.leaves else None).decode()

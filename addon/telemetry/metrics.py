@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from addon.telemetry.health import Health, MetricFiles, problems
 from addon.telemetry.observer import Observed
-from ledger.model.exchange import PPM, Quota
+from ledger.model.exchange import PPM
 from ledger.model.money import PICOUSD_PER_USD
 
 MODELS_MAX = 200
@@ -54,10 +54,9 @@ class Metrics:
         known: Mapping[str, set[str]] | None = None,
     ) -> None:
         """`known`: label values that are in use already, by the label's name."""
-        known = known or {}
         self._registry = CollectorRegistry()
-        self._providers = set(known.get("provider", ()))
-        self._models = set(known.get("model", ()))
+        self._in_use = {"provider": set[str](), "model": set[str](), "limit": set[str]()}
+        self._in_use |= known or {}
         by_model = ("provider", "model")
         self._requests = self._counter("requests", "Exchanges settled", (*by_model, "outcome"))
         self._tokens = self._counter(
@@ -81,7 +80,6 @@ class Metrics:
         self._degraded = self._counter(
             "degraded", "Exchanges that were passed on partly unread", ("provider",)
         )
-        self._limits: set[str] = set()
         of_limit = ("provider", "holder", "kind", "window")
         self._used = self._gauge("limit_used_ratio", "Used share of a limit, as stated", of_limit)
         self._resets = self._gauge(
@@ -94,8 +92,8 @@ class Metrics:
     def observe(self, one: Observed) -> None:
         """Count one exchange."""
         exchange, usage, amounts = one.exchange, one.reading.usage, one.amounts
-        provider = _bounded(exchange.provider, self._providers, PROVIDERS_MAX)
-        model = _bounded(one.model, self._models, MODELS_MAX)
+        provider = _bounded(exchange.provider, self._in_use["provider"], PROVIDERS_MAX)
+        model = _bounded(one.model, self._in_use["model"], MODELS_MAX)
         self._requests.labels(provider, model, str(exchange.outcome)).inc()
         self._duration.labels(provider).observe(one.seconds)
         if one.seconds_to_first_token is not None:
@@ -123,18 +121,16 @@ class Metrics:
                 self._list_value.labels(provider, model, one.billing).inc(value)
         if one.is_unpriced:
             self._unpriced.labels(provider, model).inc()
+        limits = self._in_use["limit"]
         for quota in exchange.quotas:
-            self._observe_limit(provider, one.holder, quota)
-
-    def _observe_limit(self, provider: str, holder: str, quota: Quota) -> None:
-        key = f"{provider} {holder} {quota.kind} {quota.window}"
-        if quota.used_ppm is None or (key not in self._limits and len(self._limits) >= LIMITS_MAX):
-            return
-        self._limits.add(key)
-        labels = (provider, holder, quota.kind.value, quota.window)
-        self._used.labels(*labels).set(quota.used_ppm / PPM)
-        if quota.resets_at is not None:
-            self._resets.labels(*labels).set(quota.resets_at.timestamp())
+            labels = (provider, one.holder, quota.kind.value, quota.window)
+            key = " ".join(labels)
+            if quota.used_ppm is None or (key not in limits and len(limits) >= LIMITS_MAX):
+                continue
+            limits.add(key)
+            self._used.labels(*labels).set(quota.used_ppm / PPM)
+            if quota.resets_at is not None:
+                self._resets.labels(*labels).set(quota.resets_at.timestamp())
 
     def close(self, timeout_seconds: float) -> None:
         """Nothing to flush: a scrape reads the current values."""
@@ -230,12 +226,19 @@ def _bounded(name: str, known: set[str], count_max: int) -> str:
 def metrics_of_worker(
     files: MetricFiles, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
 ) -> Metrics:
-    """The metrics of this process, which continue from the values in the files."""
+    """The metrics of this process, which continue from the values in the files: their labels count
+    towards the maximum, too."""
     os.environ[FOLDER_VARIABLE] = str(files.folder)
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # no annotations
         process_identifier=lambda: files.index
     )
-    return Metrics(health, dropped_observations=dropped_observations, known=_labels_of(files))
+    paths = [str(path) for path in files.folder.glob(f"*_{files.index}.db")]
+    known: dict[str, set[str]] = {}
+    for metric in MultiProcessCollector.merge(paths):  # type: ignore[no-untyped-call]
+        for sample in metric.samples:
+            for name, value in sample.labels.items():
+                known.setdefault(name, set()).add(value)
+    return Metrics(health, dropped_observations=dropped_observations, known=known)
 
 
 def metrics_of_workers(
@@ -246,14 +249,3 @@ def metrics_of_workers(
     MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
     registry.register(HealthCollector(health, dropped_observations))
     return lambda: generate_latest(registry)
-
-
-def _labels_of(files: MetricFiles) -> dict[str, set[str]]:
-    """The label values in the files: they count towards the maximum of the new process."""
-    paths = [str(path) for path in files.folder.glob(f"*_{files.index}.db")]
-    found: dict[str, set[str]] = {}
-    for metric in MultiProcessCollector.merge(paths):  # type: ignore[no-untyped-call]
-        for sample in metric.samples:
-            for name, value in sample.labels.items():
-                found.setdefault(name, set()).add(value)
-    return found

@@ -101,7 +101,16 @@ class Otlp:
 
     def observe(self, one: Observed) -> None:
         """Make a span of an exchange, and record its figures."""
-        common = _common(one)
+        address, port = one.server
+        stated = {
+            "gen_ai.operation.name": one.exchange.operation,
+            "gen_ai.provider.name": one.exchange.provider,
+            "server.address": address,
+            "server.port": port,
+            "gen_ai.request.model": one.exchange.request_model or None,
+            "gen_ai.response.model": one.exchange.response_model or None,
+        }
+        common: Attributes = {name: value for name, value in stated.items() if value is not None}
         failed: Attributes = {"error.type": one.error_type} if one.error_type else {}
         span = self._tracer.start_span(
             f"{one.exchange.operation} {one.model}",
@@ -129,19 +138,6 @@ class Otlp:
         self._tracing.shutdown()
         for undo in self._undo:
             undo()
-
-
-def _common(one: Observed) -> Attributes:
-    address, port = one.server
-    attributes = {
-        "gen_ai.operation.name": one.exchange.operation,
-        "gen_ai.provider.name": one.exchange.provider,
-        "server.address": address,
-        "server.port": port,
-        "gen_ai.request.model": one.exchange.request_model or None,
-        "gen_ai.response.model": one.exchange.response_model or None,
-    }
-    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _of_span(one: Observed) -> Attributes:

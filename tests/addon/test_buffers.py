@@ -68,7 +68,7 @@ BOUNDS = {
     "recordings/replay_dask.py MeteredPart.packed": "RESULT_BYTES_MAX",
     "recordings/files.py EntryCounts.unreadable": "UNREADABLE_MAX",
     "telemetry/endpoint.py _Server._open": "CONNECTIONS_MAX",
-    "telemetry/metrics.py Metrics._limits": "LIMITS_MAX",
+    "telemetry/metrics.py Metrics._in_use": "PROVIDERS_MAX, MODELS_MAX and LIMITS_MAX of LABEL_LENGTH_MAX",
     "telemetry/observer.py Observer._held": "HELD_MAX",
     "telemetry/observer.py Observer._queue": "QUEUE_MAX",
     "ledger/maintenance/known.py KnownExchanges._close": "one for each ledger that is read",
