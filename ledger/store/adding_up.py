@@ -100,20 +100,20 @@ def histogram_text(counts: Mapping[int, int]) -> str | None:
 
 
 class _WholeSum:
-    """SUM of SQLite without a bound; beyond 64 bits it is a text."""
+    """SUM of SQLite without a bound; integers beyond 64 bits are a text."""
 
     def __init__(self) -> None:
-        self._sum: int | None = None
+        self._sum: float | None = None
 
     def step(self, value: Any) -> None:
-        """Add a value of a row: an integer, the text of one, or None."""
+        """Add a value of a row: a number, the text of an integer, or None."""
         if value is not None:
-            self._sum = int(value) + (self._sum or 0)
+            self._sum = (value if isinstance(value, float) else int(value)) + (self._sum or 0)
 
     def finalize(self) -> Any:
         """The sum; None if no row has a value."""
-        is_held = self._sum is None or -(2**63) <= self._sum < 2**63
-        return self._sum if is_held else str(self._sum)
+        is_long = isinstance(self._sum, int) and not -(2**63) <= self._sum < 2**63
+        return str(self._sum) if is_long else self._sum
 
 
 def sum_without_bound(connection: Connection) -> None:
