@@ -33,10 +33,11 @@ _AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
 _QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
 """Gemini clients send `?key=` (BerriAI/litellm#35678)."""
 _QUERY_SECRETS = re.compile(
-    r"[?&](?:key|api[-_]?key|(?:access_|auth_)?token|sig|(?:x-amz-)?signature|x-amz-security-token)"
+    r"[?&](?:key|code|api[-_]?key|(?:access_|auth_)?token|sig|(?:x-amz-)?signature|x-amz-security-token)"
     r"=([^&]+)",
     re.IGNORECASE,
 )
+"""`code` is the key of an Azure function."""
 _SECRET_HEADERS = re.compile(
     r"authorization|cookie|-?key$|token$|secret$|signature$|password$|assertion$|jwt$"
 )

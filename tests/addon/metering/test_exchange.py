@@ -29,7 +29,7 @@ from addon.metering.settlement import outcome_of, result_of
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
-from tests.addon.metering.opened import REQUEST, RULES, opened
+from tests.addon.metering.opened import REQUEST, RULES, opened, tapped
 from tests.ledger.written import opened as opened_row
 from tests.named import named
 
@@ -403,3 +403,13 @@ def test_what_could_not_be_read_is_not_cut():
         settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
         assert settled.outcome is Outcome.COMPLETE
         assert settled.degraded is not None
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_text_of_an_error_is_kept_where_the_operator_wants_it(is_kept: bool):
+    exchange = opened(rules=replace(RULES, keeps_error_text=is_kept))
+    text = "prompt is too long: 250000 tokens > 200000 maximum"
+    tapped(exchange, b'{"error":{"message":"%s"}}' % text.encode(), status=400)
+    row, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert row.error_message == (text if is_kept else None)
+    assert row.error_code == "prompt_too_long"

@@ -12,6 +12,12 @@ PASSWORD = "a-long-password-0123456789"
 @pytest.mark.parametrize(
     ("name", "value", "secret"),
     [
+        ("x-api-key", PASSWORD, PASSWORD),
+        (
+            "sec-websocket-protocol",
+            f"realtime, openai-insecure-api-key.{PASSWORD}, openai-beta.realtime-v1",
+            PASSWORD,
+        ),
         ("cookie", f"theme=dark; session={PASSWORD}", PASSWORD),
         ("authorization", f"Bearer {PASSWORD}", PASSWORD),
         (
@@ -31,7 +37,41 @@ def test_a_credential_is_known(name: str, value: str, secret: str) -> None:
     assert secret in credentials_of({name: value}, "/v1/messages")
 
 
-@pytest.mark.parametrize("word", ["no-base64-at-all!!", base64.b64encode(b"\xff\xfe" * 8).decode()])
-def test_a_basic_password_that_cannot_be_read_is_not_one(word: str) -> None:
-    found = credentials_of({"authorization": f"Basic {word}"}, "/v1/messages")
-    assert all(each in (word, "") or each.startswith(word[:8]) for each in found)
+@pytest.mark.parametrize(
+    ("query", "secret"),
+    [
+        ("key=AIza0123456789&alt=sse", "AIza0123456789"),
+        ("alt=sse&api-key=abc%2Fdefgh1%3D%3D", "abc/defgh1=="),
+        ("alt=sse&api-key=abc%2Fdefgh1%3D%3D", "abc%2Fdefgh1%3D%3D"),
+        ("code=abc%2Fdefgh1ijk%3D%3D", "abc/defgh1ijk=="),
+    ],
+)
+def test_a_credential_in_a_query_is_known_as_it_is_sent_and_decoded(
+    query: str, secret: str
+) -> None:
+    assert secret in credentials_of({}, f"/v1beta/models/x:generateContent?{query}")
+
+
+UNREADABLE = ("no-base64-at-all!!", base64.b64encode(b"\xff\xfe" * 8).decode())
+
+
+@pytest.mark.parametrize("word", UNREADABLE)
+def test_a_basic_password_that_cannot_be_read_hides_no_other(word: str) -> None:
+    """The word itself may be one."""
+    given = {"authorization": f"Basic {word}", "x-api-key": PASSWORD}
+    assert set(credentials_of(given, "/v1/messages")) == {word, PASSWORD}
+
+
+@pytest.mark.parametrize(
+    ("headers", "path"),
+    [
+        ({"content-type": "application/json"}, "/x?api-version=2024-10-21"),
+        ({"authorization": "Basic !"}, "/x"),
+        ({"authorization": "Bearer lm-studio"}, "/x?keys=0123456789abcdef0123"),
+        ({"idempotency-key": "0123456789abcdef0123"}, "/x"),
+        ({"cookie": "theme=dark; v=1234567890"}, "/x"),
+        ({"sec-websocket-protocol": "realtime, openai-beta.realtime-v1"}, "/x"),
+    ],
+)
+def test_what_is_no_credential(headers: dict[str, str], path: str) -> None:
+    assert credentials_of(headers, path) == ()
