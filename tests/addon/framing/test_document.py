@@ -1,6 +1,8 @@
 """Bodies of JSON alone: documents, lines, arrays, and those that hold no frame; and the choice of a framing:
 content types lie in both directions, and the first bytes tell."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
 from tests.addon.framing.test_eventstream import event
+from tests.addon.linear import assert_linear
 from tests.named import named
 
 
@@ -54,6 +57,49 @@ def framing_tail(body: bytes) -> int:
     for piece in pieces(body, range(0, len(body), 4)):
         framing.feed(piece)
     return framing.held_bytes - 20
+
+
+@pytest.mark.large
+def test_of_a_body_of_any_length_little_is_held() -> None:
+    framing = Document()
+    framing.feed(b'{"a":"')
+    for _ in range(1_000):
+        framing.feed(b"x" * 65_536)
+        assert len(framing._held) <= document.WHOLE_BYTES_MAX
+    assert framing.held_bytes == len(framing._held)
+
+
+LONG_BODIES: dict[str, tuple[type[Framing], Callable[[int], bytes]]] = {
+    "a line": (NDJSON, lambda n: b'{"a":"' + b"x" * n),
+    "lines": (NDJSON, lambda n: b'{"a":1}\n' * (n // 8)),
+    "a document": (Document, lambda n: b'{"a":"' + b"x" * n),
+    "a document of lines": (Document, lambda n: b'{"a":1}\n' * (n // 8)),
+    "an element": (JsonArray, lambda n: b'[{"a":"' + b"x" * n),
+    "elements": (JsonArray, lambda n: b"[" + b'{"a":1},' * (n // 8)),
+    "open braces": (JsonArray, lambda n: b"[" + b"{" * n),
+    "open quotes": (JsonArray, lambda n: b"[{" + b'"' * n),
+    "backslashes": (JsonArray, lambda n: b'[{"' + b"\\" * n),
+    "an event": (SSE, lambda n: b"data: " + b"x" * n),
+    "events": (SSE, lambda n: b"data: x\n\n" * (n // 9)),
+    "blank lines": (SSE, lambda n: b"data: x\n\n" + b"\r\n" * (n // 2)),
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", LONG_BODIES)
+@pytest.mark.parametrize("size", [1, 50])
+def test_the_work_on_small_chunks_is_linear(name: str, size: int) -> None:
+    make, body = LONG_BODIES[name]
+
+    def feed(length: int) -> None:
+        framing = make()
+        for piece in pieces(body(size * length), range(0, size * length, size)):
+            run = framing.feed(piece)
+            for block in framing.split(run):
+                framing.parse(block)
+        framing.parse(framing.end())
+
+    assert_linear(feed, 4_000 if size == 1 else 500)
 
 
 def test_of_an_opaque_body_nothing_is_kept() -> None:

@@ -1,11 +1,14 @@
 """Long JSON is read in one turn: its figures, wherever they stand, and none of its pictures."""
 
 import json
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pytest
 
 from addon.framing import long_json
+from tests.addon.linear import assert_linear
 
 KEYS = frozenset(
     ["id", "model", "usage", "choices", "message", "content", "finish_reason", "data", "b64_json"]
@@ -102,3 +105,44 @@ def test_of_a_longer_one_the_ends_are_read(
 def test_the_ends_of_a_damaged_one_are_read() -> None:
     body = b'{"id":"i","data":"' + LONG.encode() + b'\x01","usage":{"n":1}}'
     assert long_json.read(body, KEYS) == {"id": "i", "usage": {"n": 1}}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(lambda n: b"[" * n, id="open"),
+        pytest.param(lambda n: b"[" + b"[]," * n, id="empty"),
+        pytest.param(lambda n: b"[" + b"[[[[[]]]]]," * n, id="nested"),
+        pytest.param(lambda n: b"[" + b"[1," * n, id="begun"),
+        pytest.param(lambda n: b'{"a":"' + b'\\"' * n, id="escapes"),
+        pytest.param(lambda n: b"[" + b'"",' * n, id="strings"),
+        pytest.param(lambda n: b"[" + b"0.12345678," * n, id="numbers"),
+        pytest.param(lambda n: b"[" + b'{"k":{"k":1}},' * n, id="objects"),
+        pytest.param(lambda n: b"[" + b'"' * n, id="quotes"),
+        pytest.param(lambda n: b"[" + b"\\" * n, id="backslashes"),
+        pytest.param(lambda n: b"," * n, id="commas"),
+        pytest.param(lambda n: b" " * n, id="blanks"),
+        pytest.param(lambda n: b',"id":{' * n, id="members"),
+    ],
+)
+@pytest.mark.parametrize("start", [b"", b'{"data":', b'{"data":"x",'], ids=["outer", "a", "a key"])
+@pytest.mark.parametrize("beyond", [False, True], ids=["whole", "ends"])
+def test_the_work_is_linear(
+    body: Callable[[int], bytes], start: bytes, beyond: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a body is made of, and wherever its end is missing."""
+    monkeypatch.setattr(long_json, "LONG_BYTES", 16)
+    monkeypatch.setattr(long_json, "WHOLE_BYTES_MAX", 16 if beyond else 2**30)
+    monkeypatch.setattr(long_json, "END_BYTES", 2**30)
+
+    @lru_cache
+    def bodies(size: int) -> tuple[bytes, bytes]:
+        begun = start + body(size)
+        return begun, begun + b'],"usage":{"n":1}}'
+
+    def work(size: int) -> None:
+        for each in bodies(size):
+            long_json.read(each, KEYS)
+
+    assert_linear(work, 2_500)

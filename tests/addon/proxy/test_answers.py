@@ -6,6 +6,7 @@ import base64
 import functools
 import gc
 import gzip
+import itertools
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -15,11 +16,13 @@ from typing import Any
 
 import pytest
 from mitmproxy import http
+from msgspec.structs import replace
 
 from addon.dialects.dialect import Asking
 from addon.metering.answers.meter import Meter
 from addon.metering.settlement import Settled
 from addon.metering.tap import Tap
+from addon.metering.troubles import Troubles
 from addon.proxy import answers, opt_in
 from addon.proxy import recording as recording_module
 from addon.proxy.host.chunk_run import ChunkRun
@@ -27,6 +30,8 @@ from addon.proxy.live import Live
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording
 from ledger.model.exchange import Outcome, UsageSource
+from tests.addon.feeding import pieces
+from tests.addon.metering.test_tap import BODY, DONE, LAST, WORD, tap_of
 from tests.addon.proxy.recording import (
     DOCUMENT,
     STREAM,
@@ -107,7 +112,8 @@ async def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Pat
         answers.read_whole(running, live, response)
         assert response.raw_content is before
         assert live.tap is not None
-        assert live.tap.has_begun
+        live.tap.end()
+        assert live.tap.passed().response_bytes == len(DOCUMENT)
 
 
 async def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
@@ -121,6 +127,55 @@ async def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
         assert live.capture is not None
         assert live.capture.body == b"".join(STREAM)
         assert [length for length, _ in live.capture.cuts] == [len(chunk) for chunk in STREAM]
+
+
+@pytest.mark.parametrize("run_chunks", [1, 2, 7, 1000])
+@pytest.mark.parametrize("size", [1, 50, 100, len(WORD), 1000])
+def test_chunks_that_come_together_are_edited_as_those_that_come_apart(size: int, run_chunks: int):
+    """With the length of an event each chunk is one event, as servers write them."""
+    together, apart = tap_of(strips=True), tap_of(strips=True)
+    edit = answers._run_by_run(together.callable)
+    for run in itertools.batched(pieces(BODY, range(0, len(BODY), size)), run_chunks):
+        passed = edit(ChunkRun.of(run))
+        chunks = list(passed.chunks) if isinstance(passed, ChunkRun) else []
+        assert chunks == [piece for piece in map(apart.callable, run) if piece]
+    assert edit(b"") == apart.callable(b"") == []
+    for tap in (together, apart):
+        tap.end()
+        assert tap.meter.usage().output_tokens == 2
+        assert tap.meter.frames == 62
+    now = {"first_byte_at": None, "first_token_at": None}
+    assert replace(together.passed(), **now) == replace(apart.passed(), **now)
+    assert together.passed().removed_digest is not None
+
+
+def test_a_listener_that_failed_gets_no_more_and_the_end_is_no_chunk():
+    got: list[bytes] = []
+    troubles = Troubles()
+    hear = answers._heard(lambda data: data or [], [got.append], troubles)
+    assert [hear(WORD), hear(DONE), hear(b"")] == [WORD, DONE, []]
+    assert got == [WORD, DONE]
+    assert not troubles
+
+    def fails(data: bytes) -> None:
+        got.append(data)
+        raise OSError
+
+    got.clear()
+    hear = answers._heard(lambda data: data or [], [fails], troubles)
+    assert [hear(WORD), hear(DONE), hear(b"")] == [WORD, DONE, []]
+    assert got == [WORD]
+    assert "OSError" in str(troubles.text)
+
+
+def test_a_listener_gets_upstreams_chunks_of_an_edited_run():
+    got: list[bytes] = []
+    edit = answers._run_by_run(tap_of(strips=True).callable)
+    hear = answers._heard(edit, [got.append], Troubles())
+    passed = hear(ChunkRun.of([WORD, WORD, LAST]))
+    assert isinstance(passed, ChunkRun)
+    assert list(passed.chunks) == [WORD.replace(b',"usage":null', b"")] * 2
+    assert got == [WORD, WORD, LAST]
 
 
 @pytest.mark.parametrize("asks", [True, False])

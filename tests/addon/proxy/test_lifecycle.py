@@ -263,30 +263,6 @@ async def test_a_request_that_is_still_read_at_the_end_does_not_go_upstream(ledg
     assert exchanges(ledger) == []
 
 
-@pytest.mark.parametrize("state", [*State, "session", "message"])
-def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(state, monkeypatch):
-    monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 20.0)
-    running = new_running()
-    live: Any = SimpleNamespace(is_busy=True)
-    running.live["a"] = live
-
-    async def ends_soon():
-        await asyncio.sleep(0)
-        live.is_busy = False
-
-    async def play():
-        ending = asyncio.create_task(ends_soon())
-        await lifecycle.drain(running)
-        assert ending.done()
-        live.is_busy = True
-        monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 0.01)
-        await lifecycle.drain(running)
-        assert running.under_way == 1
-
-    asyncio.run(play())
-
-
 def live_with(session: Any) -> Live:
     nothing: Any = None
     rules: Any = SimpleNamespace(keeps_error_text=False)
@@ -299,6 +275,44 @@ def live_with(session: Any) -> Live:
     live = Live(routes, rules, exchange_id="e", source=Source.LIVE, node="n", flow=nothing)
     live.session = session
     return live
+
+
+@pytest.mark.parametrize("state", [*State, "session", "message"])
+def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(state, monkeypatch):
+    monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 20.0)
+    running = new_running()
+
+    def begin() -> None:
+        live = running.live["a"] = live_with(None)
+        if isinstance(state, State):
+            live.state = state
+        else:
+            live.session = session
+            session.is_open = state == "session"
+            live.messages_under_way = int(state == "message")
+
+    async def ends_soon():
+        await asyncio.sleep(0)
+        if isinstance(state, State):
+            running.live.clear()
+        else:  # its connection stays, and is not waited for
+            running.live["a"].messages_under_way = 0
+            session.is_open = False
+
+    async def play():
+        begin()
+        ending = asyncio.create_task(ends_soon())
+        await lifecycle.drain(running)
+        assert ending.done()
+        assert len(running.live) == (not isinstance(state, State))
+        begin()
+        monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 0.01)
+        await lifecycle.drain(running)
+        assert running.under_way == 1
+
+    session: Any = SimpleNamespace()
+    asyncio.run(play())
 
 
 def test_a_session_is_busy_while_a_response_or_a_message_is_under_way():
