@@ -4,7 +4,7 @@ Its figures and warnings are those of the page over the same period.
 """
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -68,9 +68,30 @@ def digest(
     _, teams = sections.teams(engine, question)
     stated = limits.limits(engine, period.now)
     tables = [overview.rankings[0], overview.rankings[1], teams]
+    summary, total, before = [], overview.total, overview.before
+    if not total.requests:
+        summary.append("No requests.")
+    else:
+        cost = figures.money(total.cost_picousd, is_lower_bound=total.without_price > 0)
+        change = figures.change(total.cost_picousd, before.cost_picousd) if before else ""
+        against = (
+            f" ({change} against {figures.money(before.cost_picousd)})" if before and change else ""
+        )
+        summary.append(f"Spent {cost}{against}.")
+        if total.covered:
+            value = figures.money(total.covered_value_picousd, is_lower_bound=total.unlisted > 0)
+            covered = figures.requests(total.covered)
+            summary.append(f"Plans covered {covered}, {value} at list prices.")
+        errors = figures.percent(figures.ratio(total.errors, total.requests))
+        cached = figures.ratio(total.cache_read_tokens, total.cacheable_input_tokens)
+        summary.append(
+            f"{figures.requests(total.requests)}, {errors} errors; "
+            f"{figures.short(total.input_tokens)} tokens in ({figures.percent(cached)} from the "
+            f"cache), {figures.short(total.output_tokens)} out."
+        )
     return Digest(
         title=f"Tokentee: {overview.period}",
-        summary=tuple(_summary(overview)),
+        summary=tuple(summary),
         problems=overview.problems,
         tables=tuple(
             replace(table, rows=table.rows[:DIGEST_ROWS_MAX])
@@ -78,28 +99,6 @@ def digest(
             if any(row.value is not None for row in table.rows)
         ),
         limits=limits_text.one_line(stated, period.now) if stated else "",
-    )
-
-
-def _summary(overview: sections.Overview) -> Iterator[str]:
-    total, before = overview.total, overview.before
-    if not total.requests:
-        yield "No requests."
-        return
-    spent = figures.money(total.cost_picousd, is_lower_bound=total.without_price > 0)
-    change = figures.change(total.cost_picousd, before.cost_picousd) if before else ""
-    against = (
-        f" ({change} against {figures.money(before.cost_picousd)})" if before and change else ""
-    )
-    yield f"Spent {spent}{against}."
-    if total.covered:
-        value = figures.money(total.covered_value_picousd, is_lower_bound=total.unlisted > 0)
-        yield f"Plans covered {figures.requests(total.covered)}, {value} at list prices."
-    errors = figures.percent(figures.ratio(total.errors, total.requests))
-    cached = figures.percent(figures.ratio(total.cache_read_tokens, total.cacheable_input_tokens))
-    yield (
-        f"{figures.requests(total.requests)}, {errors} errors; {figures.short(total.input_tokens)} "
-        f"tokens in ({cached} from the cache), {figures.short(total.output_tokens)} out."
     )
 
 

@@ -69,8 +69,16 @@ class Period:
 
     def options(self) -> str:
         """The period as options of a command."""
-        days = [("since", self.since), ("until", self.until)]
-        words = "".join(f" --{name} {self._word(at)}" for name, at in days if at)
+        words = ""
+        for name, at in (("since", self.since), ("until", self.until)):
+            if at is None:
+                continue
+            # A day of the zone, or any other moment in UTC.
+            local = self.local(at)
+            if local.time() == time():
+                words += f" --{name} {local:%Y-%m-%d}"
+            else:
+                words += f" --{name} {at.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
         return words + self.zone_option()
 
     def zone_option(self, zone: str | None = None) -> str:
@@ -78,13 +86,6 @@ class Period:
         nothing if everybody means UTC."""
         zone = zone or self.zone_name
         return "" if zone == self.zone_name == "UTC" else f" --timezone {zone}"
-
-    def _word(self, moment: datetime) -> str:
-        """A day of the zone, or any other moment in UTC."""
-        local = self.local(moment)
-        if local.time() == time():
-            return f"{local:%Y-%m-%d}"
-        return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     @property
     def bar(self) -> str:
@@ -116,21 +117,19 @@ class Period:
         return list(names)
 
     def __str__(self) -> str:
-        return f"{self._words()} {self.zone_name}"
-
-    def _words(self) -> str:
         end, last = self.local(self.end), self.local(self.end - INSTANT)
+        zone = self.zone_name
         if self.since is None:
-            return f"everything up to {_day(last)}"
+            return f"everything up to {_day(last)} {zone}"
         since = self.local(self.since)
         starts_at_midnight = (since.hour, since.minute) == (0, 0)
         ends_at_midnight = self.until is None or (end.hour, end.minute) == (0, 0)
         if not (starts_at_midnight and ends_at_midnight):
-            return f"{_moment(since)} to {_moment(end)}"
+            return f"{_day(since)} {since:%H:%M} to {_day(end)} {end:%H:%M} {zone}"
         if since.date() == last.date():
-            return _day(last)
+            return f"{_day(last)} {zone}"
         begin = f"{since.day} {since:%b}" if since.year == last.year else _day(since)
-        return f"{begin} to {_day(last)}"
+        return f"{begin} to {_day(last)} {zone}"
 
 
 def last_days(count: int, now: datetime) -> Period:
@@ -153,7 +152,3 @@ def bar_name(time: str, bar: str) -> str:
 
 def _day(moment: datetime) -> str:
     return f"{moment.day} {moment:%b %Y}"
-
-
-def _moment(moment: datetime) -> str:
-    return f"{moment.day} {moment:%b %Y %H:%M}"

@@ -1,7 +1,7 @@
 """Database. Cost and tokens of a period by time and model, provider or key, in one query."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
@@ -93,7 +93,16 @@ def read(
         word: defaultdict(list) for word in GROUPED
     }
     hints: dict[str | None, str | None] = {}
-    for words, part in _parts(connection, scope, by_hour=by_hour):
+    queries: list[tuple[tuple[str, ...], Scope]]
+    if by_hour or scope.zone is not None:
+        queries = [(GROUPED, scope)]  # one scan serves all words
+    else:
+        # Of days with stored sums, a query for each word reads the fewest rows.
+        queries = []
+        for span in spans(connection, scope.since, scope.until, step=DAY):
+            part = replace(scope, since=span.since, until=span.until)
+            queries += [((word,), part) for word in GROUPED] if span.has_sums else [(GROUPED, part)]
+    for words, part in queries:
         by = ("hour" if by_hour else "day", *words)
         for (time, *names), group in groups(connection, by, part, figures=PAGE_FIGURES).items():
             for word, name in zip(words, names, strict=True):
@@ -105,19 +114,6 @@ def read(
         for word, by_key in parts.items()
     }
     return FigureTable(groups=tables, hints=hints)
-
-
-def _parts(
-    connection: Connection, scope: Scope, *, by_hour: bool
-) -> Iterator[tuple[tuple[str, ...], Scope]]:
-    """The words of each query. Of days with stored sums, a query for each word reads the fewest
-    rows; of others, as of days of a zone, one scan serves all words."""
-    if by_hour or scope.zone is not None:
-        yield GROUPED, scope
-        return
-    for span in spans(connection, scope.since, scope.until, step=DAY):
-        part = replace(scope, since=span.since, until=span.until)
-        yield from (((word,), part) for word in GROUPED) if span.has_sums else ((GROUPED, part),)
 
 
 def read_by(connection: Connection, scope: Scope, word: str, *, time: str) -> FigureTable:

@@ -82,9 +82,37 @@ def problems(
         *_of_counts(counts, everywhere, of_period),
         *_of_unusual(unusual, key_labels, narrowed + period.zone_option() + ledger),
         *_of_sums(total, by_model, unknown_fields, narrowed + of_period, narrowed + ledger),
-        *_of_errors(total, error_kinds, narrowed + of_period),
-        *_of_models(other_models, narrowed + of_period),
     ]
+    rate = figures.percent(figures.ratio(total.errors, total.requests))
+    named = ", ".join(
+        f"{short_text(each.text)} ({figures.count(each.requests)})"
+        for each in error_kinds[:NAMES_IN_LINE_MAX]
+    )
+    found.append(
+        Problem(
+            kind="errors",
+            level="look" if total.errors * 100 >= total.requests * ERROR_RATE_PERCENT else "note",
+            count=total.errors,
+            headline=f"{figures.requests(total.errors)} ended in an error, {rate}",
+            advice=f"{named}{', …' if len(error_kinds) > NAMES_IN_LINE_MAX else ''}",
+            command=f"tokentee requests --errors{narrowed}{of_period}",
+            listed=("kind", "errors"),
+        )
+    )
+    count = sum(other_models.values())
+    most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMES_IN_LINE_MAX]
+    found.append(
+        Problem(
+            kind="other model",
+            level="look",
+            count=count,
+            headline=f"{figures.requests(count)} answered by another model than asked for",
+            advice=", ".join(
+                f"{short_text(answered)} for {short_text(asked)}" for asked, answered in most
+            ),
+            command=f"tokentee report --by request_model,model{narrowed}{of_period}",
+        )
+    )
     return sorted((each for each in found if each.count), key=lambda each: order[each.level])
 
 
@@ -122,65 +150,26 @@ def _of_unusual(
         dear, key=lambda each: (each.cost_picousd - each.usual_picousd, each.word != "total")
     )
     after, count = worst.day + timedelta(days=1), len({each.day for each in dear})
+    named = []
+    for each in sorted(dear, key=lambda one: one.usual_picousd - one.cost_picousd)[:2]:
+        if each.word == "total":
+            name = "everything"
+        elif each.word == "key":
+            name = f"key {labels.get(each.name, each.name)}"
+        else:
+            name = short_text(each.name or NO_MODEL)
+        named.append(
+            f"{each.day:%-d %b}: {name} {figures.money(each.cost_picousd)} "
+            f"instead of {figures.money(each.usual_picousd)}"
+        )
     yield Problem(
         kind="unusual",
         level="look",
         count=count,
         headline=counted(count, "unusual day"),
-        advice="Most on "
-        + ", ".join(
-            f"{each.day:%-d %b}: {_name_of(each, labels)} {figures.money(each.cost_picousd)} "
-            f"instead of {figures.money(each.usual_picousd)}"
-            for each in sorted(dear, key=lambda one: one.usual_picousd - one.cost_picousd)[:2]
-        ),
+        advice=f"Most on {', '.join(named)}",
         command=f"tokentee report --by key,model --since {worst.day} --until {after}{options}",
     )
-
-
-def _name_of(one: Unusual, labels: Mapping[str | None, str]) -> str:
-    if one.word == "total":
-        return "everything"
-    return (
-        f"key {labels.get(one.name, one.name)}"
-        if one.word == "key"
-        else short_text(one.name or NO_MODEL)
-    )
-
-
-def _of_errors(total: Figures, kinds: Sequence[ErrorKind], options: str) -> Iterator[Problem]:
-    if not total.errors:
-        return
-    rate = figures.percent(figures.ratio(total.errors, total.requests))
-    named = ", ".join(
-        f"{short_text(each.text)} ({figures.count(each.requests)})"
-        for each in kinds[:NAMES_IN_LINE_MAX]
-    )
-    yield Problem(
-        kind="errors",
-        level="look" if total.errors * 100 >= total.requests * ERROR_RATE_PERCENT else "note",
-        count=total.errors,
-        headline=f"{figures.requests(total.errors)} ended in an error, {rate}",
-        advice=f"{named}{', …' if len(kinds) > NAMES_IN_LINE_MAX else ''}",
-        command=f"tokentee requests --errors{options}",
-        listed=("kind", "errors"),
-    )
-
-
-def _of_models(other_models: Mapping[tuple[str, str], int], options: str) -> Iterator[Problem]:
-    if count := sum(other_models.values()):
-        most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[
-            :NAMES_IN_LINE_MAX
-        ]
-        yield Problem(
-            kind="other model",
-            level="look",
-            count=count,
-            headline=f"{figures.requests(count)} answered by another model than asked for",
-            advice=", ".join(
-                f"{short_text(answered)} for {short_text(asked)}" for asked, answered in most
-            ),
-            command=f"tokentee report --by request_model,model{options}",
-        )
 
 
 def _of_shipping(shipping: Sequence[Shipping], period: Period, ledger: str) -> Iterator[Problem]:

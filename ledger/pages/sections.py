@@ -238,7 +238,13 @@ def odd(engine: Engine, question: Question) -> Odd:
         since = (begin - timedelta(weeks=WEEKS)).astimezone(UTC)
         history = Period(since=since, until=last.astimezone(UTC), now=now)
         table = period_sums.read(connection, history, question.scope)
-    costs = {word: _costs(table.groups[word]) for word in ("model", "key")}
+    costs = {
+        word: {
+            (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
+            for (time, name), each in table.groups[word].items()
+        }
+        for word in ("model", "key")
+    }
     first_day = period.local(first or now).date()
     judged_from = begin.date()
     return Odd(
@@ -263,10 +269,23 @@ def speed(engine: Engine, question: Question) -> Speed:
     by_time = {key[0] or "": group for key, group in groups.items()}
     bars = sorted(by_time)
     total = total_of(group.figures for group in groups.values())
-    (first_token, first_chart), (duration, duration_chart) = (
-        _spread(title, {bar: by_time[bar].histograms[place] for bar in bars})
-        for place, title in enumerate(("Time to first token", "Duration"))
-    )
+    spreads, spread_charts = [], []
+    for place, title in enumerate(("Time to first token", "Duration")):
+        histograms = {bar: by_time[bar].histograms[place] for bar in bars}
+        of_bars = {bar: percentiles(counts) for bar, counts in histograms.items() if counts}
+        spreads.append(percentiles(sum(histograms.values(), Counter())))
+        spread_charts.append(
+            charts.Lines(
+                title=title,
+                unit="ms",
+                bars=tuple(of_bars),
+                names=("median", "95 of 100"),
+                values=(
+                    tuple(middle for middle, _ in of_bars.values()),
+                    tuple(high for _, high in of_bars.values()),
+                ),
+            )
+        )
     rates = [
         figures.ratio(found.cache_read_tokens, found.cacheable_input_tokens)
         for found in (by_time[bar].figures for bar in bars)
@@ -279,30 +298,14 @@ def speed(engine: Engine, question: Question) -> Speed:
         values=(tuple(None if rate is None else int(rate * 10_000) for rate in rates),),
     )
     return Speed(
-        first_token=first_token,
-        duration=duration,
+        first_token=spreads[0],
+        duration=spreads[1],
         hit_rate=figures.ratio(total.cache_read_tokens, total.cacheable_input_tokens),
         saved_picousd=total.saved_picousd,
         estimated=total.estimated,
         estimated_picousd=total.estimated_cost_picousd,
-        charts=(first_chart, duration_chart, cache),
+        charts=(*spread_charts, cache),
     )
-
-
-def _spread(title: str, histograms: Mapping[str, Counter[int]]) -> tuple[Percentiles, charts.Lines]:
-    """Median and 95th percentile of the times of all bars, and of each that has some."""
-    of_bars = {bar: percentiles(counts) for bar, counts in histograms.items() if counts}
-    chart = charts.Lines(
-        title=title,
-        unit="ms",
-        bars=tuple(of_bars),
-        names=("median", "95 of 100"),
-        values=(
-            tuple(middle for middle, _ in of_bars.values()),
-            tuple(high for _, high in of_bars.values()),
-        ),
-    )
-    return percentiles(sum(histograms.values(), Counter())), chart
 
 
 def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
@@ -429,13 +432,6 @@ def _listed(
             )
         )
     return tuple(rows)
-
-
-def _costs(groups: period_sums.Groups) -> dict[tuple[date, str | None], int]:
-    return {
-        (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
-        for (time, name), each in groups.items()
-    }
 
 
 def shipping_to(target: URL) -> tuple[Shipping, ...]:

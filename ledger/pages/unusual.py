@@ -79,9 +79,17 @@ def unusual_days(
         # Without an ordinary day of this weekday any request would be unusual.
         ordinary = _median(_earlier(total, day, first_day) or [0])
         for word, name, days in series if ordinary else ():
-            one = _judge(days, day, first_day, at_least=ordinary // 20)
-            if one is not None:
-                cost, usual, z = one
+            earlier = _earlier(days, day, first_day)
+            if len(earlier) < WEEKS_MIN:
+                continue
+            usual = _median(earlier)
+            spread = _median([abs(cost - usual) for cost in earlier]) * 14826 // 10000
+            cost = days.get(day, 0)
+            distance = cost - usual
+            if abs(distance) <= max(usual // 4, ordinary // 20) or not distance:
+                continue
+            z = Decimal(distance) / max(spread, usual // 20, 1)
+            if abs(z) >= Z_MIN:
                 found.append(
                     Unusual(
                         day=day, word=word, name=name, cost_picousd=cost, usual_picousd=usual, z=z
@@ -110,23 +118,6 @@ def new_names(costs: Mapping[str, Costs], *, first_day: date, begin: date) -> li
         ]
     found.sort(key=lambda each: (-each.cost_picousd, each.word, each.name or ""))
     return found[:UNUSUAL_MAX]
-
-
-def _judge(
-    days: Mapping[date, int], day: date, first_day: date, *, at_least: int
-) -> tuple[int, int, Decimal] | None:
-    """Cost, usual cost and z-score of an unusual day."""
-    earlier = _earlier(days, day, first_day)
-    if len(earlier) < WEEKS_MIN:
-        return None
-    usual = _median(earlier)
-    spread = _median([abs(cost - usual) for cost in earlier]) * 14826 // 10000
-    cost = days.get(day, 0)
-    distance = cost - usual
-    if abs(distance) <= max(usual // 4, at_least) or not distance:
-        return None
-    z = Decimal(distance) / max(spread, usual // 20, 1)
-    return (cost, usual, z) if abs(z) >= Z_MIN else None
 
 
 def _earlier(days: Mapping[date, int], day: date, first_day: date) -> list[int]:

@@ -7,7 +7,7 @@ kind=errors        of a list of requests: what the figure of this name counts (`
 min_cost, min_seconds, before    of a list of requests: in USD, in seconds, where the page begins
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
@@ -99,7 +99,16 @@ class PageQuestion:
 def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> PageQuestion:
     """The question of an address. LedgerError names the invalid part."""
     given = dict(pairs)
-    conditions = tuple(_conditions(pairs))
+    conditions = []
+    for name, text in pairs:
+        value = text.strip()[:LENGTH_MAX]
+        if name == "only":
+            conditions.append(condition_of(text))
+        elif name == "tag" and value:
+            word, _, rest = value.partition("=")
+            conditions.append((f"tag:{word.strip()}", rest.strip()))
+        elif name in FIELDS and value:
+            conditions.append((name, value))
     if len(conditions) > CONDITIONS_MAX:
         raise LedgerError(f"{len(conditions)} conditions; at most {CONDITIONS_MAX}")
     since, until = given.get("since", "").strip(), given.get("until", "").strip()
@@ -126,7 +135,7 @@ def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> PageQuesti
         if name in ("kind", "min_cost", "min_seconds") and value.strip()
     )
     return PageQuestion(
-        question=Question(period=period, only=conditions, names=names),
+        question=Question(period=period, only=tuple(conditions), names=names),
         time=tuple(time),
         filter=filter_of(
             [value for name, value in narrowed if name == "kind"],
@@ -136,18 +145,6 @@ def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> PageQuesti
         ),
         narrowed=narrowed,
     )
-
-
-def _conditions(pairs: Pairs) -> Iterator[tuple[str, str]]:
-    for name, given in pairs:
-        value = given.strip()[:LENGTH_MAX]
-        if name == "only":
-            yield condition_of(given)
-        elif name == "tag" and value:
-            word, _, rest = value.partition("=")
-            yield f"tag:{word.strip()}", rest.strip()
-        elif name in FIELDS and value:
-            yield name, value
 
 
 def condition_of(text: str) -> tuple[str, str]:

@@ -86,20 +86,14 @@ class Guard:
             )
             answer.headers["cache-control"] = "no-store"
             return answer
-        if not any(_is_equal(value, self.cookie) for value in self._cookies(headers)):
-            return _stranger()
-        return None
-
-    def _cookies(self, headers: Headers) -> list[str]:
-        found = []
         for line in headers.getlist("cookie"):
             try:
                 jar = SimpleCookie(line)
             except CookieError:
                 continue
-            if self.cookie_name in jar:
-                found.append(jar[self.cookie_name].value)
-        return found
+            if self.cookie_name in jar and _is_equal(jar[self.cookie_name].value, self.cookie):
+                return None
+        return _stranger()
 
     def _is_our_host(self, hosts: list[str]) -> bool:
         """One Host header, with our port, and an address or `localhost`, never another name."""

@@ -78,21 +78,20 @@ def version_of(engine: Engine) -> str:
         # its WAL change.
         with engine.connect() as connection:
             name = connection.exec_driver_sql("PRAGMA database_list").one()[2]
-        return "/".join(_stamp(f"{name}{suffix}") for suffix in ("", "-wal"))
+        stamps = []
+        for suffix in ("", "-wal"):
+            try:
+                stat = Path(f"{name}{suffix}").stat()
+                stamps.append(f"{stat.st_size}.{stat.st_mtime_ns}")
+            except OSError:
+                stamps.append("-")
+        return "/".join(stamps)
     with engine.connect() as connection:
         return str(
             connection.exec_driver_sql(
                 "SELECT SUM(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables"
             ).scalar()
         )
-
-
-def _stamp(name: str) -> str:
-    try:
-        found = Path(name).stat()
-    except OSError:
-        return "-"
-    return f"{found.st_size}.{found.st_mtime_ns}"
 
 
 def _on_sqlite_connect(connection: Any, _entry: Any) -> None:

@@ -157,7 +157,11 @@ class Pages:
             with read_only.deadline():
                 version = read_only.version_of(self.engine)
                 address = str(request.url)
-                tag = _tag(version, str(now.date()), address)
+                code = rendering.asset("page.js") + rendering.asset("page.css")
+                digest = hashlib.sha256(code.encode()).hexdigest()
+                state = "\n".join((version, str(now.date()), address, digest))
+                state_digest = hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
+                tag = f'"{state_digest[:32]}"'
                 answer = self.kept.get(address, tag)
                 if answer is None:
                     with self.turns:
@@ -234,7 +238,13 @@ class Pages:
         given = request.query_params
         wanted = self._asked(request, now)
         only = address.condition_of(given.get("row", ""))
-        scope = sections.row_scope(wanted.question, only, _day_of(given.get("at")))
+        at, last_day = given.get("at"), None
+        if at is not None:
+            try:
+                last_day = str(datetime.fromisoformat(at[:10]).date())
+            except ValueError:
+                raise LedgerError(f"not a day: {at[:20]!r}") from None
+        scope = sections.row_scope(wanted.question, only, last_day)
         with snapshot(self.engine) as connection:
             found = latest(connection, scope, limit=sections.REQUESTS_IN_ROW).requests
         return rendering.macro("requests", found, None, _exchange_address) + rendering.macro(
@@ -375,12 +385,6 @@ def serve(app: Guard, on: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[on])
 
 
-def _tag(*parts: str) -> str:
-    code = rendering.asset("page.js") + rendering.asset("page.css")
-    text = "\n".join((*parts, hashlib.sha256(code.encode()).hexdigest()))
-    return f'"{hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]}"'
-
-
 def _asset_address(name: str) -> str:
     digest = hashlib.sha256(rendering.asset(name).encode()).hexdigest()[:12]
     return f"/static/{name}?v={digest}"
@@ -388,16 +392,6 @@ def _asset_address(name: str) -> str:
 
 def _exchange_address(one: Any) -> str:
     return f"/exchange/{quote(one.id, safe='', errors='surrogatepass')}"
-
-
-def _day_of(text: str | None) -> str | None:
-    """The day of a row's last request; None if there is none."""
-    if text is None:
-        return None
-    try:
-        return str(datetime.fromisoformat(text[:10]).date())
-    except ValueError:
-        raise LedgerError(f"not a day: {text[:20]!r}") from None
 
 
 def _line(charge: explain.Facts) -> ChargeLine:
