@@ -27,7 +27,37 @@ STYLES = (
 
 def lines(activity: Activity, width: int, height: int | None = None) -> list[str]:
     """The screen: a summary, running requests, today's sessions and models."""
-    return list(_lines(activity, width))[:height]
+    running = Table(
+        columns=(
+            TableColumn(name="model", heading="Model", is_number=False),
+            TableColumn(name="provider", heading="Provider", is_number=False, drop=2),
+            TableColumn(name="session", heading="Session", is_number=False, drop=1),
+            TableColumn(name="seconds", heading="For"),
+            TableColumn(name="state", heading="State", is_number=False),
+        ),
+        rows=tuple(
+            (
+                each.model or NO_VALUE,
+                each.provider,
+                each.session or NO_VALUE,
+                until_text(activity.now, each.opened_at),
+                {True: "answering", False: "waiting", None: "running"}[each.is_answered],
+            )
+            for each in activity.running[:ROWS_RUNNING_MAX]
+        ),
+    )
+    screen = [f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} {zone_in(activity.now)}"]
+    screen += _broken(one_line(activity), width)
+    if activity.limits:
+        limits = limits_text.one_line(activity.limits, activity.now)
+        screen += _broken(f"limits: {limits}", width)
+    screen += ["", *_table(running, width, "Running now", "nothing is running")]
+    more = activity.running_count - min(len(activity.running), ROWS_RUNNING_MAX)
+    if more > 0:
+        screen.append(f"{more:,} more")
+    screen += ["", *_table(_spent("Session", activity.sessions), width, "Today by session", "")]
+    screen += ["", *_table(_spent("Model", activity.models), width, "Today by model", "")]
+    return screen[:height]
 
 
 def one_line(activity: Activity) -> str:
@@ -55,7 +85,10 @@ def status_line(status: Status, context_size: int | None = None) -> str:
     parts = []
     if status.last_hour is not None and status.session is not None:
         hour = status.last_hour
-        parts.append(f"{money(_worth(hour) or 0, is_lower_bound=_is_part(hour))}/h")
+        # What is billed, and the list value of what a plan covers.
+        worth = sum(filter(None, (hour.cost_picousd, hour.covered_value_picousd)))
+        is_part = hour.without_price > 0 or hour.unlisted > 0
+        parts.append(f"{money(worth, is_lower_bound=is_part)}/h")
     limits = sorted(status.limits, key=lambda each: each.window_minutes or 0)
     for each in limits[: limits_text.LINE_MAX]:
         if each.used_ppm is not None:
@@ -73,37 +106,13 @@ def status_line(status: Status, context_size: int | None = None) -> str:
     return " · ".join(parts)
 
 
-def _worth(figures: Figures) -> int | None:
-    """What is billed, or the list value of what a plan covers; None: neither is known."""
-    known = [each for each in (figures.cost_picousd, figures.covered_value_picousd) if each]
-    return sum(known) if known else None
-
-
-def _is_part(figures: Figures) -> bool:
-    return figures.without_price > 0 or figures.unlisted > 0
-
-
 def _spent_text(figures: Figures) -> str:
     """The cost, and what plans cover beside it; of both only what there is."""
-    cost = _cost(figures) if figures.cost_picousd or not figures.covered else ""
-    return " and ".join(filter(None, (cost, _covered(figures))))
-
-
-def _lines(activity: Activity, width: int) -> Iterator[str]:
-    yield f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} {zone_in(activity.now)}"
-    yield from _broken(one_line(activity), width)
-    if activity.limits:
-        limits = limits_text.one_line(activity.limits, activity.now)
-        yield from _broken(f"limits: {limits}", width)
-    yield ""
-    yield from _table(_running_table(activity), width, "Running now", "nothing is running")
-    more = activity.running_count - min(len(activity.running), ROWS_RUNNING_MAX)
-    if more > 0:
-        yield f"{more:,} more"
-    yield ""
-    yield from _table(_spent("Session", activity.sessions), width, "Today by session", "")
-    yield ""
-    yield from _table(_spent("Model", activity.models), width, "Today by model", "")
+    parts = [_cost(figures)] if figures.cost_picousd or not figures.covered else []
+    if figures.covered:
+        value = money(figures.covered_value_picousd, is_lower_bound=figures.unlisted > 0)
+        parts.append(f"{value} covered")
+    return " and ".join(parts)
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
@@ -123,28 +132,6 @@ def _table(table: Table, width: int, title: str, empty: str) -> Iterator[str]:
     yield shown.heading
     yield shown.rule
     yield from shown.rows
-
-
-def _running_table(activity: Activity) -> Table:
-    return Table(
-        columns=(
-            TableColumn(name="model", heading="Model", is_number=False),
-            TableColumn(name="provider", heading="Provider", is_number=False, drop=2),
-            TableColumn(name="session", heading="Session", is_number=False, drop=1),
-            TableColumn(name="seconds", heading="For"),
-            TableColumn(name="state", heading="State", is_number=False),
-        ),
-        rows=tuple(
-            (
-                each.model or NO_VALUE,
-                each.provider,
-                each.session or NO_VALUE,
-                until_text(activity.now, each.opened_at),
-                {True: "answering", False: "waiting", None: "running"}[each.is_answered],
-            )
-            for each in activity.running[:ROWS_RUNNING_MAX]
-        ),
-    )
 
 
 def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
@@ -174,8 +161,3 @@ def _cost(figures: Figures) -> str:
     nothing = None if is_part else 0
     cost = nothing if figures.cost_picousd is None else figures.cost_picousd
     return money(cost, is_lower_bound=is_part)
-
-
-def _covered(figures: Figures) -> str:
-    value = money(figures.covered_value_picousd, is_lower_bound=figures.unlisted > 0)
-    return f"{value} covered" if figures.covered else ""

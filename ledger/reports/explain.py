@@ -97,11 +97,38 @@ def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, s
     yield from _known("Client", e["user_agent"])
     tags = json.loads(e["tags"])
     yield from _known("Tags", ", ".join(f"{name}={value}" for name, value in tags.items()))
-    yield from _known("Times", ", ".join(_times(e)))
-    yield from _known("Limits", ", ".join(_limits(found.quotas, zone)))
+    times = []
+    for name, heading in (
+        ("first_byte_at", "first byte"),
+        ("first_token_at", "first token"),
+        ("settled_at", "end"),
+    ):
+        # A recording or log without times is written with the begin as its end.
+        if e[name] is not None and (e["source"] == "live" or e[name] != e["opened_at"]):
+            after = (e[name] - e["opened_at"]) // MILLISECOND
+            times.append(f"{heading} after {exact_duration_text(after)}")
+    yield from _known("Times", ", ".join(times))
+    limits = []
+    for each in found.quotas:
+        used = f" {used_share(each['used_ppm'])}" if each["used_ppm"] is not None else ""
+        left = f", {each['remaining']:,} left" if each["remaining"] is not None else ""
+        resets = f", resets {_instant(each['resets_at'], zone)}" if each["resets_at"] else ""
+        status = f" ({each['status']})" if each["status"] else ""
+        limits.append(f"{each['window']}{used}{left}{resets}{status}")
+    yield from _known("Limits", ", ".join(limits))
     if e["retry_after_ms"] is not None:
         yield "Asked to wait", exact_duration_text(e["retry_after_ms"])
-    yield from _known("Bytes", ", ".join(_bytes(e)))
+    sizes = [
+        f"{heading} {count(e[name])}"
+        for name, heading in (
+            ("request_bytes", "request"),
+            ("response_bytes", "response"),
+            ("client_bytes", "to the client"),
+        )
+        if e[name] is not None
+    ]
+    sizes += [f"{count(e['events'])} frames"] if e["events"] is not None else []
+    yield from _known("Bytes", ", ".join(sizes))
     yield "Client got", _transparency(e)
     yield from _known("Degraded", e["degraded"])
     yield from _known("Capture", e["capture"])
@@ -140,7 +167,18 @@ def charge_table(lines: tuple[Facts, ...]) -> Table:
     """Quantity x unit = amount, and the source of each price. A source that all prices share is in
     `charge_title` instead."""
     common = common_source(line["price_source"] for line in lines)
-    rows = tuple(tuple(_charge_cells(line, common)) for line in lines)
+    rows = []
+    for line in lines:
+        unit = line["unit_picousd"]
+        priced: tuple[Cell, ...] = ("unpriced", None, None)
+        if unit is not None and is_token_line(line["line"]):
+            priced = (Decimal(usd_text(unit * 10**6)), "1M tokens", usd(line["amount_picousd"]))
+        elif unit is not None:
+            priced = (usd(unit), "1", usd(line["amount_picousd"]))
+        name = line["line"] + (f" ({line['model']})" if line["model"] else "")
+        source = "" if unit is None or common else line["price_source"]
+        reason = "; ".join(filter(None, (source, line["reason"])))
+        rows.append((name, line["quantity"], *priced, reason))
     known = [line["amount_picousd"] for line in lines if line["amount_picousd"] is not None]
     total: list[Cell] = ["Total", "", "", "", usd(sum(known)) if known else None, ""]
     return without_empty(
@@ -153,7 +191,7 @@ def charge_table(lines: tuple[Facts, ...]) -> Table:
                 TableColumn(name="amount_usd", heading="Amount, USD"),
                 TableColumn(name="price_source", heading="Price from", is_number=False, wraps=True),
             ),
-            rows=rows,
+            rows=tuple(rows),
             total=tuple(total),
         ),
         "price_source",
@@ -172,20 +210,6 @@ def common_source(sources: Iterable[str]) -> str:
     return known.pop() if len(known) == 1 else ""
 
 
-def _charge_cells(line: Facts, common: str) -> Iterator[Cell]:
-    yield line["line"] + (f" ({line['model']})" if line["model"] else "")
-    yield line["quantity"]
-    unit = line["unit_picousd"]
-    if unit is None:
-        yield from ("unpriced", None, None)
-    elif is_token_line(line["line"]):
-        yield from (Decimal(usd_text(unit * 10**6)), "1M tokens", usd(line["amount_picousd"]))
-    else:
-        yield from (usd(unit), "1", usd(line["amount_picousd"]))
-    source = "" if unit is None or common else line["price_source"]
-    yield "; ".join(filter(None, (source, line["reason"])))
-
-
 def _charge_members(line: Facts) -> dict[str, Any]:
     return {
         **_members(line),
@@ -195,15 +219,13 @@ def _charge_members(line: Facts) -> dict[str, Any]:
 
 
 def _members(row: Facts) -> dict[str, Any]:
-    return {name: _member(name, value) for name, value in row.items()}
-
-
-def _member(name: str, value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, str) and name in ("tags", "tool_units", "further", "remarks"):
-        return json.loads(value)
-    return value
+    members = dict(row)
+    for name, value in row.items():
+        if isinstance(value, datetime):
+            members[name] = value.isoformat()
+        elif isinstance(value, str) and name in ("tags", "tool_units", "further", "remarks"):
+            members[name] = json.loads(value)
+    return members
 
 
 def _known(heading: str, text: str | None, note: str = "") -> Iterator[tuple[str, str]]:
@@ -213,40 +235,6 @@ def _known(heading: str, text: str | None, note: str = "") -> Iterator[tuple[str
 
 def _instant(moment: datetime, zone: tzinfo) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f" {zone}"
-
-
-def _limits(quotas: Iterable[Facts], zone: tzinfo) -> Iterator[str]:
-    for each in quotas:
-        used = f" {used_share(each['used_ppm'])}" if each["used_ppm"] is not None else ""
-        left = f", {each['remaining']:,} left" if each["remaining"] is not None else ""
-        resets = f", resets {_instant(each['resets_at'], zone)}" if each["resets_at"] else ""
-        status = f" ({each['status']})" if each["status"] else ""
-        yield f"{each['window']}{used}{left}{resets}{status}"
-
-
-def _times(exchange: Facts) -> Iterator[str]:
-    for name, heading in (
-        ("first_byte_at", "first byte"),
-        ("first_token_at", "first token"),
-        ("settled_at", "end"),
-    ):
-        # A recording or log without times is written with the begin as its end.
-        is_known = exchange["source"] == "live" or exchange[name] != exchange["opened_at"]
-        if exchange[name] is not None and is_known:
-            after = exchange[name] - exchange["opened_at"]
-            yield f"{heading} after {exact_duration_text(after // MILLISECOND)}"
-
-
-def _bytes(exchange: Facts) -> Iterator[str]:
-    for name, heading in (
-        ("request_bytes", "request"),
-        ("response_bytes", "response"),
-        ("client_bytes", "to the client"),
-    ):
-        if exchange[name] is not None:
-            yield f"{heading} {count(exchange[name])}"
-    if exchange["events"] is not None:
-        yield f"{count(exchange['events'])} frames"
 
 
 def _transparency(exchange: Facts) -> str:
@@ -273,6 +261,15 @@ def sheet_table(sheet: Sheet) -> Table:
     lines share is in `sheet_title` instead."""
     rates = _rates(sheet)
     common = common_source(rate.source for rate in rates.values())
+    rows = []
+    for line, rate in rates.items():
+        scale, per = (10**6, "1M tokens") if is_token_line(line) else (1, "1")
+        price = None if rate.is_unknown else Decimal(usd_text(rate.picousd * scale))
+        above = ", ".join(
+            f"above {start:,} tokens {usd_text(picousd * scale)}" for start, picousd in rate.above
+        )
+        source = "; ".join(part for part in ("" if common else rate.source, rate.note) if part)
+        rows.append((line, price, per, above, source))
     table = Table(
         columns=(
             TableColumn(name="line", heading="Line", is_number=False),
@@ -281,14 +278,7 @@ def sheet_table(sheet: Sheet) -> Table:
             TableColumn(name="above", heading="Longer inputs", is_number=False),
             TableColumn(name="source", heading="Price from", is_number=False, wraps=True),
         ),
-        rows=tuple(
-            (
-                line,
-                *_price(line, rate),
-                "; ".join(part for part in ("" if common else rate.source, rate.note) if part),
-            )
-            for line, rate in rates.items()
-        ),
+        rows=tuple(rows),
     )
     return without_empty(without_empty(table, "above"), "source")
 
@@ -313,15 +303,6 @@ def difference(changes: Mapping[str | None, RepriceChange]) -> Table:
         ),
         rows=tuple((model or "(none)", *_cells(change)) for model, change in by_size),
         total=("Total", *_cells(total)),
-    )
-
-
-def _price(line: str, rate: Rate) -> Iterator[Cell]:
-    scale, per = (10**6, "1M tokens") if is_token_line(line) else (1, "1")
-    yield None if rate.is_unknown else Decimal(usd_text(rate.picousd * scale))
-    yield per
-    yield ", ".join(
-        f"above {start:,} tokens {usd_text(picousd * scale)}" for start, picousd in rate.above
     )
 
 

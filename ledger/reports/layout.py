@@ -10,7 +10,7 @@ loses its middle (`…`). Nothing breaks inside a word or a number.
 """
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -109,13 +109,30 @@ def layout(table: Table, width: int) -> Layout:
             room = width - _total(widths, kept) + widths[place]
             widths[place] = min(_width(texts[place]), max(room, widths[place]))
     _cut_widest(table, widths, kept, width)
-    lines = _lines(table, texts, widths, kept)
-    body = len(table.rows)
+    # The heading, the rows and the total, each as its lines.
+    printed = []
+    for number in range(len(texts[0])):
+        cells = []
+        for place in kept:
+            text, room = texts[place][number], widths[place]
+            if table.columns[place].wraps and number:
+                cells.append([_cut(part, room) for part in _words(text, room)] or [""])
+            else:
+                cells.append([_cut(text, room)])
+        lines = []
+        for height in range(max(len(cell) for cell in cells)):
+            line = []
+            for place, cell in zip(kept, cells, strict=True):
+                text = cell[height] if height < len(cell) else ""
+                pad = " " * (widths[place] - cell_len(text))
+                line.append(pad + text if table.columns[place].is_number else text + pad)
+            lines.append((" " * GAP).join(line).rstrip())
+        printed.append(lines)
     return Layout(
-        heading=next(lines)[0],
+        heading=printed[0][0],
         rule="─" * min(_total(widths, kept), width),
-        rows=tuple(line for _ in range(body) for line in next(lines)),
-        total="\n".join(next(lines)) if table.total is not None else None,
+        rows=tuple(line for lines in printed[1 : 1 + len(table.rows)] for line in lines),
+        total="\n".join(printed[-1]) if table.total is not None else None,
         left_out=tuple(
             column.heading for place, column in enumerate(table.columns) if place not in kept
         ),
@@ -247,32 +264,6 @@ def _cut_widest(table: Table, widths: list[int], kept: Sequence[int], width: int
         if target >= widths[widest]:
             return
         widths[widest] = target
-
-
-def _lines(
-    table: Table, texts: list[list[str]], widths: list[int], kept: list[int]
-) -> Iterator[list[str]]:
-    """The heading, the rows and the total, each as its lines."""
-    for number in range(len(texts[0])):
-        cells = []
-        for place in kept:
-            text, width = texts[place][number], widths[place]
-            if table.columns[place].wraps and number:
-                cells.append([_cut(part, width) for part in _words(text, width)] or [""])
-            else:
-                cells.append([_cut(text, width)])
-        height = max(len(cell) for cell in cells)
-        yield [
-            (" " * GAP)
-            .join(
-                pad + text if table.columns[place].is_number else text + pad
-                for place, cell in zip(kept, cells, strict=True)
-                for text in [cell[line] if line < len(cell) else ""]
-                for pad in [" " * (widths[place] - cell_len(text))]
-            )
-            .rstrip()
-            for line in range(height)
-        ]
 
 
 def _cut(text: str, width: int) -> str:

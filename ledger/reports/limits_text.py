@@ -33,7 +33,42 @@ def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
     """The table, and how its figures come about."""
     if not found:
         return [NO_LIMITS]
-    shown = layout(_table(found, now), width)
+    rows = []
+    for each in found:
+        sessions = [
+            f"{(session or '(none)')[:12]} {used_share(share)}"
+            for session, share in [*each.shares_ppm.items()][:SESSIONS_MAX]
+        ]
+        if (more := len(each.shares_ppm) - SESSIONS_MAX) > 0:
+            sessions.append(f"{more:,} more")
+        rows.append(
+            (
+                each.provider,
+                each.window,
+                None if each.used_ppm is None else used_share(each.used_ppm),
+                each.remaining,
+                until_text(each.resets_at, now) or None,
+                until_text(each.full_at, now) or None,
+                each.status,
+                each.key and each.key[:8],
+                ", ".join(sessions) or None,
+            )
+        )
+    table = Table(
+        columns=(
+            TableColumn(name="provider", heading="Provider", is_number=False),
+            TableColumn(name="window", heading="Window", is_number=False),
+            TableColumn(name="used", heading="Used"),
+            TableColumn(name="remaining", heading="Left", drop=3),
+            TableColumn(name="resets", heading="Resets in"),
+            TableColumn(name="full", heading="Full in", drop=1),
+            TableColumn(name="status", heading="Status", is_number=False, drop=2),
+            TableColumn(name="key", heading="Key", is_number=False, drop=5),
+            TableColumn(name="sessions", heading="Used by", is_number=False, drop=4),
+        ),
+        rows=tuple(rows),
+    )
+    shown = layout(table, width)
     lines = [shown.heading, shown.rule, *shown.rows]
     if any(each.full_at for each in found):
         lines += textwrap.wrap(METHOD, max(width, 20))
@@ -149,51 +184,15 @@ def one_line(found: Sequence[Limit], now: datetime) -> str:
     """For a status bar: `5h 42% (resets in 2 h 10 min) · 7d 81% (full in 9 h)`."""
     plans = [each for each in found if each.kind == "plan" and each.used_ppm is not None]
     plans.sort(key=lambda each: -(each.used_ppm or 0))
-    return " · ".join(_short(each, now) for each in plans[:LINE_MAX]) or "no limits known"
-
-
-def _short(limit: Limit, now: datetime) -> str:
-    text = f"{printable(limit.window)} {used_share(limit.used_ppm)}"
-    if limit.full_at is not None:
-        return f"{text} (full in {until_text(limit.full_at, now)})"
-    return f"{text} (resets in {until_text(limit.resets_at, now)})" if limit.resets_at else text
-
-
-def _table(found: Sequence[Limit], now: datetime) -> Table:
-    return Table(
-        columns=(
-            TableColumn(name="provider", heading="Provider", is_number=False),
-            TableColumn(name="window", heading="Window", is_number=False),
-            TableColumn(name="used", heading="Used"),
-            TableColumn(name="remaining", heading="Left", drop=3),
-            TableColumn(name="resets", heading="Resets in"),
-            TableColumn(name="full", heading="Full in", drop=1),
-            TableColumn(name="status", heading="Status", is_number=False, drop=2),
-            TableColumn(name="key", heading="Key", is_number=False, drop=5),
-            TableColumn(name="sessions", heading="Used by", is_number=False, drop=4),
-        ),
-        rows=tuple(
-            (
-                each.provider,
-                each.window,
-                None if each.used_ppm is None else used_share(each.used_ppm),
-                each.remaining,
-                until_text(each.resets_at, now) or None,
-                until_text(each.full_at, now) or None,
-                each.status,
-                each.key and each.key[:8],
-                ", ".join(_sessions(each)) or None,
-            )
-            for each in found
-        ),
-    )
-
-
-def _sessions(limit: Limit) -> Iterator[str]:
-    for session, share in [*limit.shares_ppm.items()][:SESSIONS_MAX]:
-        yield f"{(session or '(none)')[:12]} {used_share(share)}"
-    if (more := len(limit.shares_ppm) - SESSIONS_MAX) > 0:
-        yield f"{more:,} more"
+    texts = []
+    for each in plans[:LINE_MAX]:
+        text = f"{printable(each.window)} {used_share(each.used_ppm)}"
+        if each.full_at is not None:
+            text += f" (full in {until_text(each.full_at, now)})"
+        elif each.resets_at:
+            text += f" (resets in {until_text(each.resets_at, now)})"
+        texts.append(text)
+    return " · ".join(texts) or "no limits known"
 
 
 def used_share(ppm: int | None) -> str:

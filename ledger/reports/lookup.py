@@ -76,7 +76,30 @@ def find(engine: Engine, word: str) -> ExplainedExchange:
     LedgerError if there is none, or if several differ.
     """
     with snapshot(engine) as connection:
-        return _found(connection, _one(connection, word))
+        exchange = _one(connection, word)
+        here = {"opened_at": exchange["opened_at"], "exchange_id": exchange["id"]}
+        read = _of(connection, readings, here, sa.text(READING_ORDER.format("readings")))
+        of_reading = here | {"reading_id": read[0]["id"]}
+        current = _of(connection, current_charges, of_reading, current_charges.c.ordinal)
+        counting = {line["id"] for line in current}
+        past = [line for line in _of(connection, charges, here) if line["id"] not in counting]
+        past.sort(key=lambda row: (row["ordinal"], -row["revision"], row["id"]))
+        again = connection.execute(
+            sa.select(exchanges.c.id)
+            .where(
+                exchanges.c.response_id == exchange["response_id"],
+                exchanges.c.duplicate_of == exchange["id"],
+            )
+            .order_by(exchanges.c.opened_at)
+        )
+        return ExplainedExchange(
+            exchange=exchange,
+            readings=tuple(read),
+            charges=tuple(current),
+            past_charges=tuple(past),
+            duplicates=tuple(again.scalars()),
+            quotas=tuple(_of(connection, quotas, here)),
+        )
 
 
 def _one(connection: Connection, word: str) -> Facts:
@@ -122,33 +145,6 @@ def _pick(rows: list[Facts], word: str) -> Facts:
     if len(rows) == 1:
         return rows[0]
     raise AmbiguousError(word, rows)
-
-
-def _found(connection: Connection, exchange: Facts) -> ExplainedExchange:
-    here = {"opened_at": exchange["opened_at"], "exchange_id": exchange["id"]}
-    read = _of(connection, readings, here, sa.text(READING_ORDER.format("readings")))
-    c = current_charges.c
-    of_reading = here | {"reading_id": read[0]["id"]}
-    current = _of(connection, current_charges, of_reading, c.ordinal)
-    counting = {line["id"] for line in current}
-    past = [line for line in _of(connection, charges, here) if line["id"] not in counting]
-    past.sort(key=lambda row: (row["ordinal"], -row["revision"], row["id"]))
-    again = connection.execute(
-        sa.select(exchanges.c.id)
-        .where(
-            exchanges.c.response_id == exchange["response_id"],
-            exchanges.c.duplicate_of == exchange["id"],
-        )
-        .order_by(exchanges.c.opened_at)
-    )
-    return ExplainedExchange(
-        exchange=exchange,
-        readings=tuple(read),
-        charges=tuple(current),
-        past_charges=tuple(past),
-        duplicates=tuple(again.scalars()),
-        quotas=tuple(_of(connection, quotas, here)),
-    )
 
 
 def _of(

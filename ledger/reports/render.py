@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ledger.model.money import usd_text
-from ledger.reports.layout import Amount, Cell, Table, column_texts, layout, wrapped
+from ledger.reports.layout import Amount, Table, column_texts, layout, wrapped
 from ledger.text.printable import spreadsheet_text
 
 if TYPE_CHECKING:
@@ -28,7 +28,20 @@ def as_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
-    writer.writerows([_csv_cell(cell) for cell in row] for row in table.rows)
+    for row in table.rows:
+        texts = []
+        for cell in row:
+            if cell is None:
+                texts.append("")
+            elif isinstance(cell, str):
+                texts.append(spreadsheet_text(cell))
+            elif isinstance(cell, bool):
+                texts.append("true" if cell else "false")
+            elif isinstance(cell, Amount):
+                texts.append(usd_text(cell.picousd))
+            else:
+                texts.append(f"{cell:f}" if isinstance(cell, Decimal) else str(cell))
+        writer.writerow(texts)
     return out.getvalue()
 
 
@@ -79,18 +92,6 @@ def print_table(table: Table, console: "Console", title: str = "") -> tuple[str,
 
 def _marked(text: str) -> str:
     return _MARKUP.sub(r"\\\1", text)
-
-
-def _csv_cell(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, str):
-        return spreadsheet_text(cell)
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, Amount):
-        return usd_text(cell.picousd)
-    return f"{cell:f}" if isinstance(cell, Decimal) else str(cell)
 
 
 def _json(value: object, depth: int) -> str:

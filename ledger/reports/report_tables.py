@@ -91,8 +91,22 @@ def screen(report: Report) -> Table:
         for word in report.by
     ]
     headings += [heading for heading, _ in _shown(report.total)]
-    rows = [[*_labels(report, row), *(cell for _, cell in _shown(row))] for row in report.rows]
     words = len(report.by)
+    rows = []
+    for row in report.rows:
+        labels: list[Cell] = []
+        if row.merged:
+            labels = [f"({row.merged:,} more)", *[""] * (words - 1)]
+        for word, part in zip(report.by, row.key, strict=True) if not row.merged else ():
+            if part is None:
+                labels.append(NO_VALUE)
+            elif _is_in_part(report, word, part):
+                labels.append(part + IN_PART)
+            elif word == "key":
+                labels.append(row.name or key_text(part, row.hint))
+            else:
+                labels.append(shown_origin(part) if word == "origin" else part)
+        rows.append([*labels, *(cell for _, cell in _shown(row))])
     total: list[Cell] = [
         *(["Total", *[""] * (words - 1)] if words else []),
         *(cell for _, cell in _shown(report.total)),
@@ -139,7 +153,11 @@ def period_text(report: Report) -> str:
         for moment in (report.since, report.until, report.first, report.last)
     )
     if since and until:
-        return f"{_span(since, until)} {name}"
+        if not (since.time() == until.time() == time() and until > since):
+            return f"{_minute(since)} to {_minute(until)} {name}"
+        day = until - timedelta(days=1)
+        to = "" if day == since else f" to {day:%Y-%m-%d}"
+        return f"{since:%Y-%m-%d}{to} {name}"
     seen = ""
     if first_at and last_at:
         first, last = _minute(first_at), _minute(last_at)
@@ -175,9 +193,21 @@ def notes(report: Report) -> Iterator[str]:
             f"{value} at list prices"
         )
     if total.complete_without_usage or total.estimated or total.estimated_output_tokens:
+        tokens = [
+            f"~{count(number)} {kind}"
+            for number, kind in (
+                (total.estimated_input_tokens, "input"),
+                (total.estimated_output_tokens, "output"),
+            )
+            if number
+        ]
+        cost = total.estimated_cost_picousd
+        estimates = [f"{' and '.join(tokens)} tokens"] if tokens else []
+        estimates += [f"~{money(cost, sign)}"] if cost else []
         yield (
             f"without usage, in no total: {count(total.complete_without_usage)} completed, "
-            f"{count(total.estimated)} ended early{_estimates(total, sign)}"
+            f"{count(total.estimated)} ended early"
+            f"{f'; by our estimate {", ".join(estimates)}' if estimates else ''}"
         )
     if total.reported:
         yield (
@@ -200,28 +230,6 @@ def notes(report: Report) -> Iterator[str]:
         )
     if report.open_requests:
         yield f"still open, in no figure: {counted(report.open_requests, 'request')}"
-
-
-def _estimates(total: Figures, sign: str) -> str:
-    tokens = [
-        f"~{count(number)} {kind}"
-        for number, kind in (
-            (total.estimated_input_tokens, "input"),
-            (total.estimated_output_tokens, "output"),
-        )
-        if number
-    ]
-    cost = total.estimated_cost_picousd
-    parts = [f"{' and '.join(tokens)} tokens"] if tokens else []
-    parts += [f"~{money(cost, sign)}"] if cost else []
-    return f"; by our estimate {', '.join(parts)}" if parts else ""
-
-
-def _span(since: datetime, until: datetime) -> str:
-    if since.time() == until.time() == time() and until > since:
-        last = until - timedelta(days=1)
-        return f"{since:%Y-%m-%d}" if last == since else f"{since:%Y-%m-%d} to {last:%Y-%m-%d}"
-    return f"{_minute(since)} to {_minute(until)}"
 
 
 def _minute(moment: datetime) -> str:
@@ -330,21 +338,6 @@ def covered_cell(figures: Figures) -> Cell:
 
 def _sign(report: Report) -> str:
     return report.currency.sign if report.currency else "$"
-
-
-def _labels(report: Report, row: ReportRow) -> Iterator[Cell]:
-    if row.merged:
-        yield from (f"({row.merged:,} more)", *[""] * (len(report.by) - 1))
-        return
-    for word, part in zip(report.by, row.key, strict=True):
-        if part is None:
-            yield NO_VALUE
-        elif _is_in_part(report, word, part):
-            yield part + IN_PART
-        elif word == "key":
-            yield row.name or key_text(part, row.hint)
-        else:
-            yield shown_origin(part) if word == "origin" else part
 
 
 def _is_in_part(report: Report, word: str, part: str | None) -> bool:

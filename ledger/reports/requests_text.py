@@ -64,14 +64,24 @@ def document(
 ) -> list[dict[str, Any]]:
     """Every field of each request; amounts as USD in text, and in the currency. `place` is for
     --before."""
-    documents = [_document(each) for each in found]
-    if currency is not None:
-        for each, values in zip(found, documents, strict=True):
+    documents = []
+    for each in found:
+        values: dict[str, Any] = {"opened_at": each.opened_at.astimezone(UTC).isoformat()}
+        for name in LISTED_COLUMNS:
+            value = getattr(each, name)
+            if name.endswith("_picousd"):
+                usd = None if value is None else usd_text(value)
+                values[name.removesuffix("picousd") + "usd"] = usd
+            elif name != "opened_at":
+                values[name] = value
+        values["place"] = each.place
+        if currency is not None:
             shown = _in(currency, each, zone)
             values["currency"] = currency.code
             for name in LISTED_AMOUNTS:
                 value = getattr(shown, name)
                 values[name.removesuffix("_picousd")] = None if value is None else usd_text(value)
+        documents.append(values)
     return documents
 
 
@@ -86,25 +96,19 @@ def _in(currency: Currency | None, one: ListedRequest, zone: tzinfo | None) -> L
     return replace(one, **amounts)  # type: ignore[arg-type]
 
 
-def _document(one: ListedRequest) -> dict[str, Any]:
-    values: dict[str, Any] = {"opened_at": one.opened_at.astimezone(UTC).isoformat()}
-    for name in LISTED_COLUMNS:
-        value = getattr(one, name)
-        if name.endswith("_picousd"):
-            values[name.removesuffix("picousd") + "usd"] = (
-                None if value is None else usd_text(value)
-            )
-        elif name != "opened_at":
-            values[name] = value
-    return {**values, "place": one.place}
-
-
 def _cells(one: ListedRequest, currency: Currency | None, ids: list[str]) -> tuple[Cell, ...]:
     is_estimate = one.usage_source == "estimated"
     outcome = (one.outcome or "").replace("_", " ")
     outcome += "" if one.http_status in (None, 200) else f" {one.http_status}"
     outcome += ", degraded" if one.degraded else ""
     key = one.key_hint and f"…{one.key_hint}"
+    if is_estimate:
+        cost: Cell = amount_of(one.estimated_cost_picousd, "~")
+    elif one.is_covered:
+        cost = one.billing
+    else:
+        is_part = one.cost_state in ("unpriced", "partial")
+        cost = amount_of(one.cost_picousd, "≥ " if is_part else "")
     return (
         f"{one.opened_at:%Y-%m-%d %H:%M:%S}",
         one.model or NO_MODEL,
@@ -112,21 +116,10 @@ def _cells(one: ListedRequest, currency: Currency | None, ids: list[str]) -> tup
         one.estimated_input_tokens if is_estimate else one.input_tokens,
         one.cache_read_tokens,
         one.estimated_output_tokens if is_estimate else one.output_tokens,
-        with_sign(_cost(one), currency.sign if currency else "$"),
+        with_sign(cost, currency.sign if currency else "$"),
         None if one.duration_ms is None else duration_text(one.duration_ms),
         None if one.first_token_ms is None else duration_text(one.first_token_ms),
         key or (one.key_fingerprint and one.key_fingerprint[:6]),
         one.session_id,
         unique_beginning(one.id, ids),
     )
-
-
-def _cost(one: ListedRequest) -> Cell:
-    is_part = one.cost_state in ("unpriced", "partial")
-    if one.usage_source == "estimated":
-        picousd, mark = one.estimated_cost_picousd, "~"
-    elif one.is_covered:
-        return one.billing
-    else:
-        picousd, mark = one.cost_picousd, "≥ " if is_part else ""
-    return amount_of(picousd, mark)
