@@ -102,9 +102,11 @@ def csv_file(path: Path, columns: Columns) -> Iterator[Append]:
         file.write(_line([_quoted(name) for name, _ in columns]))
 
         def append(rows: Sequence[tuple[Any, ...]]) -> None:
-            written = [
-                _cells(cell, of) for cell, of in zip(cells, zip(*rows, strict=True), strict=True)
-            ]
+            written = []
+            for cell, values in zip(cells, zip(*rows, strict=True), strict=True):
+                # Many values are equal, so each distinct value is converted once.
+                texts = {value: "" if value is None else cell(value) for value in set(values)}
+                written.append([texts[value] for value in values])
             file.writelines(map(_line, zip(*written, strict=True)))
 
         yield append
@@ -143,12 +145,6 @@ def _parquet_writing() -> Callable[[Path, Columns], AbstractContextManager[Appen
             yield append
 
     return parquet_file
-
-
-def _cells(cell: Callable[[Any], str], values: Sequence[Any]) -> Iterator[str]:
-    """The texts of a column. Many values are equal, so each distinct value is converted once."""
-    written = {value: "" if value is None else cell(value) for value in set(values)}
-    return map(written.__getitem__, values)
 
 
 def _line(cells: Sequence[str]) -> str:
