@@ -210,14 +210,33 @@ def _verdict(now: _Before, before: _Before | None) -> Verdict:
         if reason is None:
             reason = Reason.HIT if asked.read_tokens else Reason.FIRST
         return Verdict(asked=asked, reason=reason, kind=told)
-    new_at, old_at = _first_difference(before, now)
+    # The places after the longest prefix that both requests have, in this one and the earlier.
+    places = {prefix: at for at, prefix in enumerate(before.prefixes)}
+    new_at = old_at = 0
+    for at in range(len(now.prefixes) - 1, -1, -1):
+        if now.prefixes[at] in places:
+            new_at, old_at = at + 1, places[now.prefixes[at]] + 1
+            break
     if _is_another_question(now, before, new_at, old_at):
         return _of_another_question(now, before, new_at)
-    in_cache = _left_by(before.asked)
+    # The tokens of the earlier request that were in the cache after it.
+    earlier, cache = before.asked, before.asked.cache
+    if cache.breakpoints:
+        in_cache = earlier.read_tokens + earlier.write_tokens
+    elif earlier.input_tokens < cache.tokens_min:
+        in_cache = 0
+    else:
+        in_cache = earlier.input_tokens // cache.step * cache.step
     if not in_cache:
         return _never_cached(now, before)
     is_whole = before.kept in now.prefixes or new_at == len(now.prefixes)
-    reusable = asked.input_tokens if is_whole else now.tokens(_end_of_shared(now, before, new_at))
+    reusable = asked.input_tokens
+    if not is_whole:
+        # Up to the last segment that the earlier request had too, or that stands in the place of
+        # one that it had.
+        parts = asked.segments.parts
+        shared = (at for at in range(len(parts) - 1, -1, -1) if parts[at].digest in before.sizes)
+        reusable = now.tokens(max(next(shared, -1), new_at) + 1)
     lost = max(0, min(in_cache, reusable) - asked.read_tokens)
     missing = lost if is_whole else in_cache - asked.read_tokens
     if missing <= asked.cache.tolerance:
@@ -356,33 +375,6 @@ def _goes_on(now: _Before, before: _Before) -> bool:
         and len(changed) <= 1
         and (is_followed or any(map(_is_answer, same)))
     )
-
-
-def _left_by(asked: Asked) -> int:
-    """The tokens of a request that were in the cache after it."""
-    cache = asked.cache
-    if cache.breakpoints:
-        return asked.read_tokens + asked.write_tokens
-    if asked.input_tokens < cache.tokens_min:
-        return 0
-    return asked.input_tokens // cache.step * cache.step
-
-
-def _first_difference(before: _Before, now: _Before) -> tuple[int, int]:
-    """The places after the longest prefix that both requests have, in this one and the earlier."""
-    known = {prefix: at for at, prefix in enumerate(before.prefixes)}
-    for at in range(len(now.prefixes) - 1, -1, -1):
-        if now.prefixes[at] in known:
-            return at + 1, known[now.prefixes[at]] + 1
-    return 0, 0
-
-
-def _end_of_shared(now: _Before, before: _Before, new_at: int) -> int:
-    """The number of segments up to the last one that the earlier request had too, or that stands
-    in the place of one that it had."""
-    parts = now.asked.segments.parts
-    shared = (at for at in range(len(parts) - 1, -1, -1) if parts[at].digest in before.sizes)
-    return max(next(shared, -1), new_at) + 1
 
 
 def _difference(

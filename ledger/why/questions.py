@@ -223,7 +223,17 @@ class Filled(NamedTuple):
 def context(engine: Engine, scope: Scope, session: str | None) -> Filled:
     """What fills the input of the requests of a scope."""
     filled, without, first, last = Context(), 0, None, None
-    amounts = _input_amounts(engine, scope)
+    # What the input of each request was charged, of those with a price.
+    c, of = current_charges.c, requests.c
+    query = (
+        sa.select(of.id, sa.literal_column(sum_of("current_charges.amount_picousd"), sa.BigInteger))
+        .select_from(charged())
+        .where(*conditions(scope, engine.dialect.name))
+        .where(c.line.in_(INPUT_LINES), c.amount_picousd.is_not(None))
+        .group_by(of.id)
+    )
+    with snapshot(engine) as connection:
+        amounts = {name: int(amount) for name, amount in connection.execute(query) if amount}
     for row, asked in _asked(engine, scope, session, "agent"):
         if not asked.segments.parts:
             without += 1
@@ -238,20 +248,6 @@ def context(engine: Engine, scope: Scope, session: str | None) -> Filled:
         )
     days = max(1.0, (last - first) / timedelta(days=1)) if first and last else 1.0
     return Filled(list(filled.rows()), filled.requests(), without, 30 / days)
-
-
-def _input_amounts(engine: Engine, scope: Scope) -> dict[str, int]:
-    """What the input of each request was charged, of those with a price."""
-    c, of = current_charges.c, requests.c
-    query = (
-        sa.select(of.id, sa.literal_column(sum_of("current_charges.amount_picousd"), sa.BigInteger))
-        .select_from(charged())
-        .where(*conditions(scope, engine.dialect.name))
-        .where(c.line.in_(INPUT_LINES), c.amount_picousd.is_not(None))
-        .group_by(of.id)
-    )
-    with snapshot(engine) as connection:
-        return {name: int(amount) for name, amount in connection.execute(query) if amount}
 
 
 class WhatIf(NamedTuple):

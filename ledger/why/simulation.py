@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ledger.model.segments import HOUR_ASKED
 from ledger.why.cache import Asked, marks
-from ledger.why.caches import Cache, cache_of
+from ledger.why.caches import cache_of
 
 ENTRIES_MAX = 200_000
 """Prefixes that are remembered, about 150 bytes each; the longest unused is forgotten first."""
@@ -64,7 +64,20 @@ class Simulation:
         owner = self._accounts.get(asked.key, asked.key)
         prefixes = asked.segments.prefixes()
         own = marks(asked.segments)
-        tokens = self._counted(asked, owner, prefixes, own)
+        # The tokens of each prefix: as counted before, or by its share of the bytes.
+        total = asked.input_tokens
+        bytes_all = sum(each.size for each in asked.segments.parts) or 1
+        self._count((owner, prefixes[-1]), total)
+        cached = asked.read_tokens + asked.write_tokens
+        if cached and own and asked.cache.breakpoints:
+            self._count((owner, prefixes[own[-1][0]]), cached)
+        tokens: list[int] = []
+        size = 0
+        for part, prefix in zip(asked.segments.parts, prefixes, strict=True):
+            size += part.size
+            counted = self._tokens.get((owner, prefix))
+            share = total * size // bytes_all if counted is None else min(counted, total)
+            tokens.append(max(share, tokens[-1] if tokens else 0))
         if not cache.breakpoints:
             longest = asked.segments.lifetime
             ends = [*own, (len(prefixes) - 1, longest)]
@@ -74,67 +87,34 @@ class Simulation:
             ends = [*own, (len(prefixes) - 1, max((ttl for _, ttl in own), default=1))]
         else:
             ends = own
-        found = self._found(asked, owner, cache, prefixes, ends)
-        kept = [(at, ttl) for at, ttl in ends if tokens[at] >= cache.tokens_min]
-        for at, ttl in kept:
-            lifetime = cache.lifetime(ttl)
-            self._keep((owner, prefixes[at]), _Entry(asked.opened_at, lifetime))
-        read = 0 if found is None else tokens[found] // cache.step * cache.step
-        end = max((tokens[at] for at, _ in kept), default=0) // cache.step * cache.step
-        write = max(0, end - read)
-        ends_1h = max((tokens[at] for at, ttl in kept if ttl == HOUR_ASKED), default=0)
-        return Cached(min(read, asked.input_tokens), write, min(write, max(0, ends_1h - read)))
-
-    def _found(
-        self,
-        asked: Asked,
-        owner: str | None,
-        cache: Cache,
-        prefixes: list[bytes],
-        ends: list[tuple[int, int]],
-    ) -> int | None:
-        """The place of the longest prefix that is in the cache; it is used again."""
         places = set(range(len(prefixes)))
         if cache.breakpoints:
             places = {
                 at for end, _ in ends for at in range(end, max(-1, end - cache.look_back), -1)
             }
+        # The longest prefix that is in the cache is read, and so used again.
+        read = 0
         for at in sorted(places, reverse=True):
             key = (owner, prefixes[at])
             entry = self._entries.get(key)
             if entry is not None and asked.opened_at - entry.used_at <= entry.lifetime:
                 self._keep(key, entry._replace(used_at=asked.opened_at))
-                return at
-        return None
+                read = tokens[at] // cache.step * cache.step
+                break
+        kept = [(at, ttl) for at, ttl in ends if tokens[at] >= cache.tokens_min]
+        for at, ttl in kept:
+            lifetime = cache.lifetime(ttl)
+            self._keep((owner, prefixes[at]), _Entry(asked.opened_at, lifetime))
+        end = max((tokens[at] for at, _ in kept), default=0) // cache.step * cache.step
+        write = max(0, end - read)
+        ends_1h = max((tokens[at] for at, ttl in kept if ttl == HOUR_ASKED), default=0)
+        return Cached(min(read, asked.input_tokens), write, min(write, max(0, ends_1h - read)))
 
     def _keep(self, key: tuple[str | None, bytes], entry: _Entry) -> None:
         self._entries[key] = entry
         self._entries.move_to_end(key)
         if len(self._entries) > ENTRIES_MAX:
             self._entries.popitem(last=False)
-
-    def _counted(
-        self,
-        asked: Asked,
-        owner: str | None,
-        prefixes: list[bytes],
-        own: list[tuple[int, int]],
-    ) -> list[int]:
-        """The tokens of each prefix."""
-        total = asked.input_tokens
-        bytes_all = sum(each.size for each in asked.segments.parts) or 1
-        self._count((owner, prefixes[-1]), total)
-        cached = asked.read_tokens + asked.write_tokens
-        if cached and own and asked.cache.breakpoints:
-            self._count((owner, prefixes[own[-1][0]]), cached)
-        found: list[int] = []
-        size = 0
-        for part, prefix in zip(asked.segments.parts, prefixes, strict=True):
-            size += part.size
-            known = self._tokens.get((owner, prefix))
-            tokens = total * size // bytes_all if known is None else min(known, total)
-            found.append(max(tokens, found[-1] if found else 0))
-        return found
 
     def _count(self, key: tuple[str | None, bytes], tokens: int) -> None:
         self._tokens[key] = tokens
