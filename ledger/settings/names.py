@@ -28,7 +28,7 @@ An entry matches if all of its conditions match: `key` (a fingerprint, or its fi
 and `?` stand for any characters. A list means any of its values.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -230,7 +230,18 @@ def read(text: str) -> tuple[Names, list[TomlProblem]]:
     problems += [*wrong, *wrong_plans]
     if len(entries) + len(plans) > NAMES_MAX:
         problems.append(TomlProblem(line=None, text=f"more than {NAMES_MAX} names and plans"))
-    problems += _never_reached(text, entries)
+    # An entry after an equal one that gives the same words is a mistake.
+    seen: dict[tuple[object, ...], int] = {}
+    for place, entry in entries:
+        facts = tuple(texts(getattr(entry, fact)) for fact in FACTS)
+        for word in ("name", *WORDS):
+            if getattr(entry, word) is None:
+                continue
+            same = (*facts, entry.since, entry.until, word)
+            if same in seen:
+                fault = FaultError(word, f"entry {seen[same] + 1} decides it already")
+                problems.append(toml_tables.problem_of(text, "name", place, fault))
+            seen.setdefault(same, place)
     return Names(
         entries=tuple(entry for _, entry in entries[:NAMES_MAX]),
         plans=tuple(plan for _, plan in plans[:NAMES_MAX]),
@@ -292,18 +303,3 @@ def _in_force(entry: "NameEntry | PlanEntry", day: date | None) -> bool:
     if not (entry.since or entry.until):
         return True
     return day is not None and (entry.since or date.min) <= day < (entry.until or date.max)
-
-
-def _never_reached(text: str, entries: list[tuple[int, NameEntry]]) -> Iterator[TomlProblem]:
-    """An entry after an equal one that gives the same words is a mistake."""
-    seen: dict[tuple[object, ...], int] = {}
-    for place, entry in entries:
-        facts = tuple(texts(getattr(entry, fact)) for fact in FACTS)
-        for word in ("name", *WORDS):
-            if getattr(entry, word) is None:
-                continue
-            same = (*facts, entry.since, entry.until, word)
-            if same in seen:
-                fault = FaultError(word, f"entry {seen[same] + 1} decides it already")
-                yield toml_tables.problem_of(text, "name", place, fault)
-            seen.setdefault(same, place)

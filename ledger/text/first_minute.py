@@ -34,7 +34,15 @@ def lines_at_start(listeners: Iterable[tuple[str, str, int]], *, authority: str)
         kind, _, target = mode.partition("@")[0].partition(":")
         match kind:
             case "reverse":
-                lines.append(f"clients set {_base_url(target, url)}")
+                # The variable that the SDKs of the target read, with the URL of its proxy.
+                setting = f"their base URL to {url} with the path that it has at {target}"
+                upstream = urlsplit(target).hostname
+                for each in providers.TABLE.base_urls():
+                    default = urlsplit(each.default or "")
+                    if default.hostname == upstream is not None:
+                        setting = f"{each.variable}={url}{default.path}"
+                        break
+                lines.append(f"clients set {setting}")
             case "regular" | "upstream":
                 lines.append(f"clients set HTTPS_PROXY={url} and SSL_CERT_FILE={authority}")
             case "socks5":
@@ -43,16 +51,6 @@ def lines_at_start(listeners: Iterable[tuple[str, str, int]], *, authority: str)
             case _:
                 lines.append(f"clients trust {authority}: SSL_CERT_FILE names it")
     return [*dict.fromkeys(lines), NEXT] if lines else []
-
-
-def _base_url(target: str, url: str) -> str:
-    """The variable that the SDKs of a target read, with the URL of its proxy."""
-    host = urlsplit(target).hostname
-    for each in providers.TABLE.base_urls():
-        default = urlsplit(each.default or "")
-        if default.hostname == host is not None:
-            return f"{each.variable}={url}{default.path}"
-    return f"their base URL to {url} with the path that it has at {target}"
 
 
 def nothing_recorded(
