@@ -199,10 +199,6 @@ def sync(
     if status or source is None or target is None:
         _print("give SOURCE and TARGET, or --status")
         raise typer.Exit(2)
-    raise typer.Exit(_merge(source, target, with_secret=with_secret))
-
-
-def _merge(source: str, target: str, *, with_secret: bool) -> int:
     from ledger.sync import merging as syncing
 
     with _progress("exchanges") as show:
@@ -218,7 +214,7 @@ def _merge(source: str, target: str, *, with_secret: bool) -> int:
     _sum_up(target)
     for refused in merged.refused:
         typer.echo(f"{refused.key[1]}\t{refused.error}")
-    return 1 if merged.refused else 0
+    raise typer.Exit(1 if merged.refused else 0)
 
 
 def _sum_up(url: str) -> None:

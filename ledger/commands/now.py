@@ -2,6 +2,7 @@
 one line for agents, tmux and prompts; `limits`, what answers stated of limits, and who used them.
 """
 
+import contextlib
 import json
 import signal
 import sys
@@ -134,7 +135,11 @@ def statusline(
     from ledger.reports.activity_text import status_line
     from ledger.text.printable import printable
 
-    told = _on_input()
+    told: Any = {}
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if sys.stdin is not None and not sys.stdin.isatty():
+            told = json.loads(sys.stdin.read(INPUT_BYTES_MAX))
+    told = told if isinstance(told, dict) else {}
     named = told.get("session_id")
     session = session or (named if isinstance(named, str) and named else None)
     context = told.get("context_window")
@@ -148,17 +153,6 @@ def statusline(
         why = printable(str(error).partition("\n")[0])
         line = f"tokentee: {why[:100]}"
     typer.echo(line)
-
-
-def _on_input() -> dict[str, Any]:
-    """The JSON object on standard input, if it is no terminal; empty: there is none."""
-    try:
-        if sys.stdin is None or sys.stdin.isatty():
-            return {}
-        told: Any = json.loads(sys.stdin.read(INPUT_BYTES_MAX))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 LIMITS_EVERY_SECONDS = 5.0

@@ -311,10 +311,20 @@ class _OnlyHttps(urllib.request.HTTPRedirectHandler):
 
 
 def _fetched(url: str) -> bytes:
-    """The body at a URL, bounded in size and time; LedgerError in one line."""
+    """The body at a URL of HTTPS, or of HTTP on this machine, bounded in size and time; LedgerError
+    in one line."""
     from ledger.pricing.snapshots import LIST_BYTES_MAX
 
-    _check_url(url)
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        is_here = host == "localhost" or (
+            host.replace(".", "").isdigit() and ipaddress.ip_address(host).is_loopback
+        )
+    except ValueError:
+        raise LedgerError(f"{url[:200]!r} is not a URL") from None
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_here):
+        raise LedgerError(f"{url[:200]} is not an https:// URL; download it, and name the file")
     data = bytearray()
     deadline = time.monotonic() + FETCH_SECONDS_MAX
     try:
@@ -337,20 +347,6 @@ def _fetched(url: str) -> bytes:
             "network takes a FILE"
         ) from None
     return bytes(data)
-
-
-def _check_url(url: str) -> None:
-    """LedgerError unless the URL is HTTPS, or HTTP on this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        is_here = host == "localhost" or (
-            host.replace(".", "").isdigit() and ipaddress.ip_address(host).is_loopback
-        )
-    except ValueError:
-        raise LedgerError(f"{url[:200]!r} is not a URL") from None
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_here):
-        raise LedgerError(f"{url[:200]} is not an https:// URL; download it, and name the file")
 
 
 def _changes(before: Figures, after: Figures) -> Iterator[PriceChange]:

@@ -196,13 +196,25 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: F
         typer.echo(json.dumps(rows))
         return
     from ledger.commands.output import print_line, print_table
-    from ledger.reports.layout import Table, TableColumn
+    from ledger.reports.layout import Amount, Table, TableColumn
     from ledger.reports.progress import rest_line
 
     if not rows:
         print_line("nothing found")
         return
     shown = rows[:SHOWN_MAX]
+    lines: list[tuple[Cell, ...]] = []
+    for row in shown:
+        cells: list[Cell] = []
+        for name in columns:
+            value = row[name]
+            if name.endswith("_usd") and isinstance(value, float):
+                cells.append(Amount(picousd=round(value * 10**12)))
+            elif name.endswith("_at"):
+                cells.append(str(value)[:_MINUTE].replace("T", " "))
+            else:
+                cells.append(value if isinstance(value, int | None) else str(value))
+        lines.append(tuple(cells))
     table = Table(
         columns=tuple(
             TableColumn(
@@ -214,7 +226,7 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: F
             )
             for name in columns
         ),
-        rows=tuple(tuple(_cell(name, row[name]) for name in columns) for row in shown),
+        rows=tuple(lines),
     )
     if left_out := print_table(table):
         print_line(f"no room for {', '.join(left_out)}; a wider terminal or -f json has them")
@@ -241,13 +253,3 @@ _DROPPED = {
 }
 """Columns that a narrow screen drops: the highest number first."""
 _MINUTE = len("2026-11-23 18:20")
-
-
-def _cell(name: str, value: object) -> "Cell":
-    from ledger.reports.layout import Amount
-
-    if name.endswith("_usd") and isinstance(value, float):
-        return Amount(picousd=round(value * 10**12))
-    if name.endswith("_at"):
-        return str(value)[:_MINUTE].replace("T", " ")
-    return value if isinstance(value, int | None) else str(value)
