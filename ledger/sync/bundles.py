@@ -125,7 +125,12 @@ def write(connection: Connection, bundle: Bundle) -> None:
     """Insert the rows of a bundle that a ledger does not have. Call `link` afterwards."""
     for table, names, rows in bundle:
         statement = _writing(connection.dialect.name, table, names)
-        connection.execute(statement, {"rows": _storable(rows)})
+        # PostgreSQL refuses NUL in a text. SQLite stores it, and an upstream may send it.
+        if "\\u0000" in rows:
+            stored = orjson.dumps(_without_nul(orjson.loads(rows))).decode()
+        else:
+            stored = rows
+        connection.execute(statement, {"rows": stored})
 
 
 def link(connection: Connection, keys: Sequence[Key]) -> None:
@@ -140,14 +145,6 @@ def link(connection: Connection, keys: Sequence[Key]) -> None:
     if connection.execute(sa.text(f"{have_company} LIMIT 1"), values).first() is not None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LINK_LOCK)))
         connection.execute(sa.text(f"SELECT {links.FUNCTION}(CAST(:keys AS jsonb))"), values)
-
-
-def _storable(rows: str) -> str:
-    """Rows that PostgreSQL can store: it refuses NUL in a text. SQLite stores it, and an
-    upstream may send it."""
-    if "\\u0000" not in rows:
-        return rows
-    return orjson.dumps(_without_nul(orjson.loads(rows))).decode()
 
 
 def _without_nul(value: Any) -> Any:

@@ -5,7 +5,7 @@ refuses is halved until the rows at fault stand alone; they are set aside and th
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -21,7 +21,6 @@ from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.keys import Key
 from ledger.store.tables import exchanges
 from ledger.sync import bundles
-from ledger.sync.bundles import Known
 from ledger.text.printable import without_passwords
 
 BUNDLE_EXCHANGES_MAX = 500
@@ -82,8 +81,20 @@ def sync(
         with _of_this_schema(source) as current, current.connect() as reader:
             total = reader.execute(sa.select(sa.func.count()).select_from(exchanges)).scalar_one()
             months: set[date] = set()
-            for batch in _batches(reader):
-                refused += _merge(reader, target, batch, months)
+            last: Key | None = None
+            while batch := bundles.known_after(reader, last, BUNDLE_EXCHANGES_MAX):
+                with target.connect() as connection:
+                    known = bundles.known_of(connection, [*batch])
+                is_new = {
+                    key: key not in known or not known[key].covers(ours)
+                    for key, ours in batch.items()
+                }
+                if target.dialect.name == "postgresql" and not all(is_new.values()):
+                    # An interrupted merge may have written them without linking them.
+                    _link(target, [key for key in batch if not is_new[key]])
+                if new := [key for key in batch if is_new[key]]:
+                    refused += deliver(reader, target, new, months)
+                last = [*batch][-1]
                 done += len(batch)
                 on_progress(done, max(total, done))
     except sa.exc.DBAPIError as error:
@@ -139,20 +150,6 @@ def _carry_secret(source: Engine, target: Engine) -> None:
             f"{urls.shown(target.url)} has exchanges or a secret of its own already; "
             "--with-secret is for an empty target"
         )
-
-
-def _merge(
-    source: Connection, target: Engine, batch: Mapping[Key, Known], months: set[date]
-) -> list[RefusedExchange]:
-    """Copy what the target lacks of these exchanges; the exchanges that it refuses."""
-    with target.connect() as connection:
-        known = bundles.known_of(connection, [*batch])
-    is_new = {key: key not in known or not known[key].covers(ours) for key, ours in batch.items()}
-    if target.dialect.name == "postgresql" and not all(is_new.values()):
-        # An interrupted merge may have written them without linking them.
-        _link(target, [key for key in batch if not is_new[key]])
-    new = [key for key in batch if is_new[key]]
-    return deliver(source, target, new, months) if new else []
 
 
 def deliver(
@@ -220,11 +217,3 @@ def reason_of(error: Exception, *passwords: str | None) -> str:
     diagnosis = getattr(error.orig, "diag", None)
     text = (diagnosis.message_primary if diagnosis else None) or str(error.orig)
     return without_passwords(" ".join(text.split()), *passwords)[:300]
-
-
-def _batches(source: Connection) -> Iterator[Mapping[Key, Known]]:
-    """All exchanges, in order of time."""
-    last: Key | None = None
-    while batch := bundles.known_after(source, last, BUNDLE_EXCHANGES_MAX):
-        yield batch
-        last = [*batch][-1]
