@@ -119,13 +119,9 @@ def redacted_url(url: str) -> str:
         return REDACTED
     authority = parts.netloc.rpartition("@")[2]
     start = f"{parts.scheme}://{authority}" if parts.netloc else ""
-    return f"{start}{redacted_path(parts.path)}{mark}{_redacted_query(query)}"
-
-
-def _redacted_query(query: str) -> str:
-    kept = []
+    pairs = []
     for pair in query.split("&") if query else ():
         name, equals, value = pair.partition("=")
         is_kept = unquote(name).lower() in KEPT_PARAMETERS and not looks_like_key(value)
-        kept.append(pair if is_kept or not equals else f"{name}={REDACTED}")
-    return "&".join(kept)
+        pairs.append(pair if is_kept or not equals else f"{name}={REDACTED}")
+    return f"{start}{redacted_path(parts.path)}{mark}{'&'.join(pairs)}"

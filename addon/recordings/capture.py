@@ -27,7 +27,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -204,9 +204,18 @@ def line_of(exchange: CapturedExchange) -> bytes:
         },
     }
     if capture.messages is not None:
+        microsecond = timedelta(microseconds=1)
         value["websocket"] = {
             "closed_by_client": exchange.end is End.CLIENT_LEFT,
-            "messages": [_message(one, exchange.started_at) for one in capture.messages],
+            "messages": [
+                [
+                    "client" if one.from_client else "server",
+                    "text" if one.is_text else "binary",
+                    max(0, (one.at - exchange.started_at) // microsecond),
+                    _base64(one.content),
+                ]
+                for one in capture.messages
+            ],
         }
     try:
         return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
@@ -214,16 +223,6 @@ def line_of(exchange: CapturedExchange) -> bytes:
         # A lone surrogate: headers and URLs hold whatever bytes were sent.
         text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return text + b"\n"
-
-
-def _message(message: Message, started_at: datetime) -> list[object]:
-    after = message.at - started_at
-    return [
-        "client" if message.from_client else "server",
-        "text" if message.is_text else "binary",
-        max(0, (after.days * 86_400 + after.seconds) * 1_000_000 + after.microseconds),
-        _base64(message.content),
-    ]
 
 
 def _base64(data: bytes | bytearray) -> str:

@@ -145,10 +145,13 @@ def entries(
                 yield RecordedEntry(
                     path.stat().st_size, 0, None, partial(_body, path, url), str(path)
                 )
-        elif _is_har(path):
-            yield from har.entries(path, part=part, parts=parts)
         else:
-            yield from flow_files.entries(path, part=part, parts=parts)
+            is_har = path.suffix == ".zhar"
+            if not is_har:
+                with path.open("rb") as file:
+                    is_har = file.read(4).lstrip().startswith(_HAR_BEGINS)
+            reader = har if is_har else flow_files
+            yield from reader.entries(path, part=part, parts=parts)
     except OSError as error:
         yield RecordedEntry.of(Unreadable(str(path), f"cannot be read: {error.strerror or error}"))
 
@@ -157,13 +160,6 @@ def read(path: Path, *, url: str | None) -> Iterator[Item]:
     """The entries of a file, parsed."""
     for entry in entries(path, url=url):
         yield entry.item()
-
-
-def _is_har(path: Path) -> bool:
-    if path.suffix == ".zhar":
-        return True
-    with path.open("rb") as file:
-        return file.read(4).lstrip().startswith(_HAR_BEGINS)
 
 
 def _body(path: Path, url: str | None) -> Item:
@@ -294,25 +290,27 @@ def _at_url(url: str, *, bodies_too: bool) -> list[ArchiveFile]:
             paths = [one for one in inside if is_recording(one, bodies_too=bodies_too)]
         else:
             paths = [path] if system.exists(path) else []
-        found = [_remote(system, one) for one in sorted(paths)]
+        protocols = system.protocol if isinstance(system.protocol, tuple) else [system.protocol]
+        found = []
+        for one in sorted(paths):
+            if "file" in protocols:
+                found.append(ArchiveFile.local(Path(one).resolve()))
+                continue
+            modified_at = None
+            with suppress(NotImplementedError, KeyError):
+                moment = system.modified(one)
+                if isinstance(moment, datetime):
+                    utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                    modified_at = utc.timestamp()
+            size = int(system.size(one) or 0)
+            remote = system.unstrip_protocol(one)
+            found.append(ArchiveFile(name=remote, size=size, modified_at=modified_at))
     except Exception as error:
         # Each store raises its own error types; each means that it cannot be listed.
         raise LedgerError(f"{url} cannot be listed: {type(error).__name__}: {error}") from error
     if not found:
         raise LedgerError(f"{url}: no such file or folder, or no recordings in it")
     return found
-
-
-def _remote(system: Any, path: str) -> ArchiveFile:
-    if "file" in (system.protocol if isinstance(system.protocol, tuple) else [system.protocol]):
-        return ArchiveFile.local(Path(path).resolve())
-    modified_at = None
-    with suppress(NotImplementedError, KeyError):
-        found = system.modified(path)
-        if isinstance(found, datetime):
-            modified_at = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    size = int(system.size(path) or 0)
-    return ArchiveFile(name=system.unstrip_protocol(path), size=size, modified_at=modified_at)
 
 
 def _opened(url: str) -> tuple[Any, str]:

@@ -61,29 +61,25 @@ def pairs(
             elif item.lacks_body:
                 found.add_unread(Skipped(item.where, Why.NO_BODY))
             elif since is None or item.opened_at >= since:
-                yield from _rows_of(item, find, found)
-
-
-def _rows_of(item: Recorded, find: Find, found: MatchCounts) -> Iterator[tuple[Recorded, Booked]]:
-    # The ids under which a ledger may have an exchange; for a session, those of its responses.
-    ids = [item.id] if item.has_own_id else [item.id, id_in_version_0_1(item)]
-    if item.is_session:
-        # If the ledger has them, they were confirmed.
-        known = replace(item, is_llm=True)
-        ids = [one.exchange.id for one in meter(known, RunRules(node="")) or ()]
-    if not ids:
-        found.foreign += 1
-        return
-    try:
-        rows = find(ids)
-    except LedgerError as error:
-        found.add_unread(Unreadable(item.where, str(error)))
-        return
-    booked = [rows[one] for one in ids if one in rows]
-    if not item.is_session:
-        booked = booked[:1]
-    found.unknown += (len(ids) if item.is_session else 1) - len(booked)
-    yield from ((item, one) for one in booked)
+                # The ids under which a ledger may have it; for a session, those of its responses.
+                ids = [item.id] if item.has_own_id else [item.id, id_in_version_0_1(item)]
+                if item.is_session:
+                    # If the ledger has them, they were confirmed.
+                    responses = meter(replace(item, is_llm=True), RunRules(node="")) or ()
+                    ids = [one.exchange.id for one in responses]
+                if not ids:
+                    found.foreign += 1
+                    continue
+                try:
+                    rows = find(ids)
+                except LedgerError as error:
+                    found.add_unread(Unreadable(item.where, str(error)))
+                    continue
+                booked = [rows[one] for one in ids if one in rows]
+                if not item.is_session:
+                    booked = booked[:1]
+                found.unknown += (len(ids) if item.is_session else 1) - len(booked)
+                yield from ((item, one) for one in booked)
 
 
 def is_other_answer(item: Recorded, booked: Booked) -> bool:

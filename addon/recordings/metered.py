@@ -12,7 +12,7 @@ A WebSocket session gives one reading for each of its responses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -42,6 +42,10 @@ from ledger.model.exchange import Billing, Exchange, Outcome, Source
 
 PIECE_BYTES = 16 * 1024 * 1024
 """Of a recorded answer, passed through the tap at once; its backlog may hold twice as many."""
+_ENDS: Mapping[Outcome | None, End] = {
+    Outcome.CLIENT_LEFT: End.CLIENT_LEFT,
+    Outcome.LOST: End.STOPPED,
+}
 _TAG_HEADER = attribution.TAG_HEADER.encode()
 
 
@@ -75,7 +79,16 @@ def reread(
     stripper flushed its buffer. For a session, `booked` names the response. `billing`: the
     operator's own word on how an exchange is billed.
     """
-    item = _with_booked_counts(item, usage_json)
+    if item.redacted_headers and usage_json is not None:
+        # Version 0.1 redacted every header with `token` in its name, and with it the only place
+        # where some Bedrock models report their usage: the booked usage object holds the counts.
+        counts = json_values.loads(usage_json.encode()) or {}
+        headers = [
+            (name.encode(), str(count).encode())
+            for name in sorted(item.redacted_headers)
+            if isinstance(count := counts.get(f"{HEADER_PREFIX}{name}"), int)
+        ]
+        item = replace(item, response_headers=(*item.response_headers, *headers))
     upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=booked.provider)
     # The ledger has the key's fingerprint; the recording does not, so no secret is needed.
     # The ledger knows the key, too, by which the operator tells a plan.
@@ -95,7 +108,12 @@ def reread(
         exchange.mark_injected()
         exchange.opened = replace(exchange.opened, usage_asked=booked.usage_asked)
     _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
-    end = item.end if item.is_end_certain else _end_of(booked)
+    end = item.end
+    if not item.is_end_certain:
+        # A cut that neither side caused is visible in the answer itself, and the meter detects it.
+        end = _ENDS.get(booked.outcome, End.FINISHED)
+        if booked.outcome is Outcome.UPSTREAM_CUT and booked.error_type == TRANSPORT:
+            end = End.UPSTREAM_BROKE
     return _as_stored(_settled(item, exchange, end, item.cause))
 
 
@@ -133,23 +151,6 @@ def _opened(
     if exchange is not None:
         without_pauses(exchange.read_request(request))
     return exchange
-
-
-def _with_booked_counts(item: Recorded, usage_json: str | None) -> Recorded:
-    """The recording with the counts of redacted headers, which the booked usage object holds.
-
-    Version 0.1 redacted every header with `token` in its name, and with it the only place where
-    some Bedrock models report their usage.
-    """
-    if not item.redacted_headers or usage_json is None:
-        return item
-    counts = json_values.loads(usage_json.encode()) or {}
-    found = [
-        (name.encode(), str(count).encode())
-        for name in sorted(item.redacted_headers)
-        if isinstance(count := counts.get(f"{HEADER_PREFIX}{name}"), int)
-    ]
-    return replace(item, response_headers=(*item.response_headers, *found))
 
 
 def _read_answer(
@@ -207,16 +208,3 @@ def _session(item: Recorded, handshake: MeteredExchange) -> list[Settled]:
         found += session.message(message.content, from_client=message.from_client, at=at)
     found += session.end(item.end, at=max(at, item.ended_at or at))
     return [one for one in found if isinstance(one, Settled)]
-
-
-def _end_of(booked: Exchange) -> End:
-    """What ended the exchange. A cut that neither side caused is visible in the answer itself, and
-    the meter detects it again."""
-    match booked.outcome:
-        case Outcome.CLIENT_LEFT:
-            return End.CLIENT_LEFT
-        case Outcome.LOST:
-            return End.STOPPED
-        case Outcome.UPSTREAM_CUT if booked.error_type == TRANSPORT:
-            return End.UPSTREAM_BROKE
-    return End.FINISHED

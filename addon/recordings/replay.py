@@ -136,24 +136,29 @@ class Replay:
         name = str(path.resolve()) if part.file.is_local else part.file.name
         found = entries(path, url=self.url, part=part.part, parts=part.parts)
         for batch in _batches(found):
-            self._read_batch(batch, name)
+            known = self._known([entry.id for entry in batch if entry.id])
+            derived: list[Recorded] = []
+            for entry in batch:
+                if entry.id is not None and entry.id in known:
+                    self.tally.known += 1
+                    continue
+                item = entry.item()
+                if isinstance(item, Recorded) and not item.has_own_id:
+                    derived.append(item)
+                else:
+                    self._take(item, name)
+            # The ledger has an exchange without an id of its own under one of two derived ids.
+            older = {item.id: id_in_version_0_1(item) for item in derived}
+            paths = self.lookup([*older, *older.values()]) if older else {}
+            for item in derived:
+                before = paths.get(older[item.id])
+                is_older = before is not None and item.path.partition("?")[0].startswith(before)
+                if item.id in paths or item.id in self._ids or is_older:
+                    self.tally.known += 1
+                else:
+                    self._take(item, name)
+            self._queue()
             self.advance(part, batch[-1].read_bytes // part.parts)
-
-    def _read_batch(self, batch: Sequence[RecordedEntry], file: str) -> None:
-        known = self._known([entry.id for entry in batch if entry.id])
-        derived: list[Recorded] = []
-        for entry in batch:
-            if entry.id is not None and entry.id in known:
-                self.tally.known += 1
-                continue
-            item = entry.item()
-            if isinstance(item, Recorded) and not item.has_own_id:
-                derived.append(item)
-            else:
-                self._take(item, file)
-        for item in self._without_known(derived):
-            self._take(item, file)
-        self._queue()
 
     def take_metered(self, metered: Sequence[tuple[Exchange, Reading]]) -> None:
         """Queue what another process has metered, but for what the ledger has."""
@@ -177,21 +182,6 @@ class Replay:
     def _known(self, ids: Sequence[str]) -> Set[str]:
         found = self.lookup(ids).keys() if ids else set()
         return {*found, *(one for one in ids if one in self._ids)} if self._ids else found
-
-    def _without_known(self, items: Sequence[Recorded]) -> Iterator[Recorded]:
-        """The exchanges without an id of their own that the ledger has under neither of their two
-        derived ids."""
-        if not items:
-            return
-        older = {item.id: id_in_version_0_1(item) for item in items}
-        found = self.lookup([*older, *older.values()])
-        for item in items:
-            before = found.get(older[item.id])
-            is_older = before is not None and item.path.partition("?")[0].startswith(before)
-            if item.id in found or item.id in self._ids or is_older:
-                self.tally.known += 1
-            else:
-                yield item
 
     def _take(self, item: Item, file: str) -> None:
         if not isinstance(item, Recorded):

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,45 @@ def replay_with_client(
     client: Any, job: ReplayJob, files: Sequence[ArchiveFile], *, log: Log, advance: Advance
 ) -> ReplayTally:
     """Read the files with the workers of a `distributed.Client`; returns the result."""
+    import distributed
+
     parts = parts_of(files, part_bytes=PART_BYTES, parts_max=PARTS_MAX)
     read_bytes = 0
     with opened(job, log=log) as replay:
         part_job = PartJob(node=replay.node, secret=replay.ledger.secret, url=job.url)
-        for part, result in _results(client, parts, part_job):
-            if isinstance(result, PartResult):
+        waiting = iter(parts)
+        submitted: dict[str, ArchivePart] = {}
+        futures = distributed.as_completed()
+
+        def submit_some(count: int) -> None:
+            for part in islice(waiting, count):
+                future = client.submit(_read_part, part, part_job, pure=False, retries=PART_RETRIES)
+                submitted[future.key] = part
+                futures.add(future)
+
+        submit_some(WAITING_PER_THREAD * _threads(client))
+        while submitted:
+            future = next(futures)
+            part = submitted.pop(future.key)
+            result: PartResult | None = None
+            try:
+                result = future.result()
+            except Exception as error:  # noqa: BLE001  # a worker may raise any; the others go on
+                name = type(error).__name__
+                why = f"a worker could not read it: {name}: {error}"[:300]
+                if name == "KilledWorker":
+                    why = "its workers died while they read it, several times over: "
+                    why += "are they out of memory?"
+                elif isinstance(error, ModuleNotFoundError):
+                    why = f"a worker lacks {error.name}: install the same tokentee there"
+                replay.tally.add_unread(Unreadable(part.file.name, why))
+            # The worker may free the ledger now.
+            future.release()
+            submit_some(1)
+            if result is not None:
                 for batch in result.batches():
                     replay.take_metered(batch)
                 replay.tally.add(result.tally)
-            else:
-                replay.tally.add_unread(Unreadable(part.file.name, result))
             read_bytes += part.size
             advance(read_bytes, f"({_threads(client)} threads)")
     return replay.tally
@@ -114,47 +143,6 @@ def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
         ) from error
     with client:
         yield client
-
-
-def _results(
-    client: Any, parts: Sequence[ArchivePart], job: PartJob
-) -> Iterator[tuple[ArchivePart, PartResult | str]]:
-    """Each part with its result, or with the reason why there is none; in the order of arrival."""
-    import distributed
-
-    waiting = iter(parts)
-    submitted: dict[str, ArchivePart] = {}
-    results = distributed.as_completed()
-
-    def submit_some(count: int) -> None:
-        for _ in range(count):
-            part = next(waiting, None)
-            if part is None:
-                return
-            future = client.submit(_read_part, part, job, pure=False, retries=PART_RETRIES)
-            submitted[future.key] = part
-            results.add(future)
-
-    submit_some(WAITING_PER_THREAD * _threads(client))
-    while submitted:
-        future = next(results)
-        part = submitted.pop(future.key)
-        try:
-            result: PartResult | str = future.result()
-        except Exception as error:  # noqa: BLE001  # a worker may raise any error; the others go on
-            result = _why(error)
-        # The worker may free the ledger now.
-        future.release()
-        submit_some(1)
-        yield part, result
-
-
-def _why(error: Exception) -> str:
-    if type(error).__name__ == "KilledWorker":
-        return "its workers died while they read it, several times over: are they out of memory?"
-    if isinstance(error, ModuleNotFoundError):
-        return f"a worker lacks {error.name}: install the same tokentee there"
-    return f"a worker could not read it: {type(error).__name__}: {error}"[:300]
 
 
 def _threads(client: Any) -> int:

@@ -64,7 +64,20 @@ class ServedAnswers:
             if item.status is None or not 200 <= item.status <= 999:
                 continue
             where = (item.method, _path_of(item.path))
-            answer = _answer(item, item.status)
+            has_length = any(name.lower() == b"content-length" for name, _ in item.response_headers)
+            breaks_off = item.end is End.UPSTREAM_BROKE
+            has_no_body = item.status in _WITHOUT_BODY or item.method == "HEAD"
+            body = b"" if has_no_body else item.response_body
+            headers = (one for one in item.response_headers if one[0].lower() not in _HOP_BY_HOP)
+            answer = ServedAnswer(
+                status=item.status,
+                headers=tuple(filter(_is_sendable, headers)),
+                # Cut answers are chunked, so that their end is missing for any declared length.
+                has_length=(has_length or has_no_body) and not breaks_off,
+                body=body,
+                cuts=item.cuts if sum(size for size, _ in item.cuts) == len(body) else (),
+                breaks_off=breaks_off,
+            )
             self._by_path[where].append(answer)
             self._by_body[*where, _digest(item.request_body)].append(answer)
 
@@ -120,13 +133,28 @@ class _Connection:
             try:
                 request, body = await self._request()
             except h11.RemoteProtocolError as error:
-                await self._refuse(error)
+                if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                    headers = [(b"connection", b"close"), (b"content-length", b"0")]
+                    status = error.error_status_hint
+                    self._write(h11.Response(status_code=status, headers=headers))
+                    self._write(h11.EndOfMessage())
+                    await self._writer.drain()
                 return
             if request is None:
                 return
             path = request.target.decode("latin-1")
             answer = self._answers.to(request.method.decode("ascii"), path, body)
-            is_over = await self._send(answer or _not_recorded(path))
+            if answer is None:
+                why = {"type": "not_recorded", "message": f"nothing was recorded for {path}"}
+                answer = ServedAnswer(
+                    status=404,
+                    headers=((b"content-type", b"application/json"),),
+                    has_length=True,
+                    body=json.dumps({"error": why}).encode(),
+                    cuts=(),
+                    breaks_off=False,
+                )
+            is_over = await self._send(answer)
             if is_over or self._http.our_state is h11.MUST_CLOSE:
                 return
             self._http.start_next_cycle()
@@ -179,35 +207,8 @@ class _Connection:
         await self._writer.drain()
         return False
 
-    async def _refuse(self, error: h11.RemoteProtocolError) -> None:
-        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            headers = [(b"connection", b"close"), (b"content-length", b"0")]
-            self._write(h11.Response(status_code=error.error_status_hint, headers=headers))
-            self._write(h11.EndOfMessage())
-            await self._writer.drain()
-
     def _write(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
         self._writer.write(self._http.send(event) or b"")
-
-
-def _answer(item: Recorded, status: int) -> ServedAnswer:
-    has_length = any(name.lower() == b"content-length" for name, _ in item.response_headers)
-    breaks_off = item.end is End.UPSTREAM_BROKE
-    has_no_body = status in _WITHOUT_BODY or item.method == "HEAD"
-    body = b"" if has_no_body else item.response_body
-    return ServedAnswer(
-        status=status,
-        headers=tuple(
-            field
-            for field in item.response_headers
-            if field[0].lower() not in _HOP_BY_HOP and _is_sendable(field)
-        ),
-        # Cut answers are chunked, so that their end is missing for any declared length.
-        has_length=(has_length or has_no_body) and not breaks_off,
-        body=body,
-        cuts=item.cuts if sum(size for size, _ in item.cuts) == len(body) else (),
-        breaks_off=breaks_off,
-    )
 
 
 def _is_sendable(field: tuple[bytes, bytes]) -> bool:
@@ -216,18 +217,6 @@ def _is_sendable(field: tuple[bytes, bytes]) -> bool:
     except h11.LocalProtocolError:
         return False
     return True
-
-
-def _not_recorded(path: str) -> ServedAnswer:
-    error = {"error": {"type": "not_recorded", "message": f"nothing was recorded for {path}"}}
-    return ServedAnswer(
-        status=404,
-        headers=((b"content-type", b"application/json"),),
-        has_length=True,
-        body=json.dumps(error).encode(),
-        cuts=(),
-        breaks_off=False,
-    )
 
 
 def _path_of(path: str) -> str:

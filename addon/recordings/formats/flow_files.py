@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -95,17 +96,28 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEn
             file.seek(max(start, end - TAIL_BYTES))
             found = _id_at_end_of(file.read(end - file.tell()))
             if found is None:
-                yield _entry(records, start, length, where)
-            else:
-                parse = partial(_item_at, records, start, length, where)
-                yield RecordedEntry(end, length, found, parse, where)
+                # A record with another end: the id may be anywhere in it. A fault of it is reported
+                # when it is parsed.
+                with suppress(OSError, RecordingError, ValueError, RecursionError):
+                    record = _record(records, start, length)
+                    members = _members(record)
+                    value = _content(record, *members["id"], 1) if "id" in members else None
+                    found = value if isinstance(value, str) else None
+            parse = partial(_item_at, records, start, length, where)
+            yield RecordedEntry(end, length, found, parse, where)
 
 
 def _next_record(file: BinaryIO, at: int, size: int) -> tuple[int, int]:
     """Start and length of the content of the record at `at`, whose tag is there."""
     file.seek(at)
-    length = _next_length(file)
-    start = file.tell()
+    digits = b""
+    while (char := file.read(1)) != b":" or not digits:
+        if not char:
+            raise RecordingError("cut short")
+        if not char.isdigit() or len(digits) >= _LENGTH_DIGITS_MAX:
+            raise RecordingError("no flow file of mitmproxy, or damaged from here on")
+        digits += char
+    length, start = int(digits), file.tell()
     if length >= size - start:
         raise RecordingError("cut short, or no flow file of mitmproxy: restore the file")
     if length > RECORD_BYTES_MAX:
@@ -146,20 +158,6 @@ def _id_at_end_of(tail: bytes) -> str | None:
     return found[2].decode() if found and int(found[1]) == len(found[2]) else None
 
 
-def _entry(file: OpenFile, start: int, length: int, where: str) -> RecordedEntry:
-    """The entry of a record with another end: the id may be anywhere in it."""
-    end = start + length + 1
-    parse = partial(_item_at, file, start, length, where)
-    try:
-        record = _record(file, start, length)
-        members = _members(record)
-        found = _content(record, *members["id"], 1) if "id" in members else None
-    except (OSError, RecordingError, ValueError, RecursionError):
-        # Its fault is reported when it is parsed.
-        return RecordedEntry(end, length, None, parse, where)
-    return RecordedEntry(end, length, found if isinstance(found, str) else None, parse, where)
-
-
 def _record(file: OpenFile, start: int, length: int) -> bytes:
     """A record with its tag. Raises OSError; RecordingError if the file has become shorter."""
     record = file.read(start, length + 1)
@@ -177,7 +175,19 @@ def end_of_error(message: str) -> End:
 
 def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
     try:
-        state = _state_of(_record(file, start, length))
+        record = _record(file, start, length)
+        spans = _members(record)
+        state: Mapping[str, _Value] = {
+            name: _content(record, *span, 1) for name, span in spans.items() if name in _NEEDED
+        }
+        if state.get("version") != VERSION:
+            # Half a second of imports, which current files do not need.
+            from mitmproxy.io import compat
+
+            older: dict[bytes | str, Any] = {
+                name: _content(record, *span, 1) for name, span in spans.items()
+            }
+            state = {str(name): value for name, value in compat.migrate_flow(older).items()}
         if state.get("type") != "http":
             return Skipped(where, Why.NOT_HTTP)
         return _exchange(state, where)
@@ -185,21 +195,6 @@ def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
         return Unreadable(where, f"not a flow: {error}")
     except _FAULTS as error:
         return Unreadable(where, f"not a flow of mitmproxy 12 or older ({type(error).__name__})")
-
-
-def _state_of(record: bytes) -> Mapping[str, _Value]:
-    """The flow's state in a record. Raises RecordingError or errors of the migration."""
-    members = _members(record)
-    state = {name: _content(record, *span, 1) for name, span in members.items() if name in _NEEDED}
-    if state.get("version") == VERSION:
-        return state
-    # Half a second of imports, which current files do not need.
-    from mitmproxy.io import compat
-
-    older: dict[bytes | str, Any] = {
-        name: _content(record, *span, 1) for name, span in members.items()
-    }
-    return {str(name): value for name, value in compat.migrate_flow(older).items()}
 
 
 def _exchange(state: Mapping[str, _Value], where: str) -> Item:
@@ -220,6 +215,19 @@ def _exchange(state: Mapping[str, _Value], where: str) -> Item:
     host, port = str(request["host"]), int(request["port"])
     target = request["path"].decode("utf-8", "surrogateescape")
     _, path = split_url(f"https://h{target if target.startswith('/') else '/'}")
+    end = end_of_error(message) if message else End.FINISHED
+    messages = None
+    if websocket is not None:
+        end = End.CLIENT_LEFT if websocket["closed_by_client"] else End.UPSTREAM_BROKE
+        messages = tuple(
+            Message(
+                from_client=bool(from_client),
+                is_text=opcode == 1,
+                content=_data(content),
+                at=message_time(_seconds(seconds)),
+            )
+            for opcode, from_client, content, seconds, *_ in websocket["messages"]
+        )
     return Recorded(
         name=str(state["id"]),
         where=where,
@@ -235,32 +243,12 @@ def _exchange(state: Mapping[str, _Value], where: str) -> Item:
         response_body=_data(response["content"] or b"") if response else b"",
         responded_at=known_time(_seconds(response["timestamp_start"])) if response else None,
         ended_at=known_time(_seconds(response["timestamp_end"])) if response else None,
-        end=_end_of(websocket, message),
+        end=end,
         cause=message or None,
-        messages=_messages(websocket),
+        messages=messages,
         is_exact=not lacks_body,
         lacks_body=lacks_body,
     )
-
-
-def _end_of(websocket: Mapping[str, _Value] | None, message: str) -> End:
-    if websocket is not None:
-        return End.CLIENT_LEFT if websocket["closed_by_client"] else End.UPSTREAM_BROKE
-    return end_of_error(message) if message else End.FINISHED
-
-
-def _messages(websocket: Mapping[str, _Value] | None) -> tuple[Message, ...] | None:
-    if websocket is None:
-        return None
-    found = []
-    for opcode, from_client, content, seconds, *_ in websocket["messages"]:
-        at = message_time(_seconds(seconds))
-        found.append(
-            Message(
-                from_client=bool(from_client), is_text=opcode == 1, content=_data(content), at=at
-            )
-        )
-    return tuple(found)
 
 
 def _data(value: _Value) -> bytes:
@@ -274,18 +262,6 @@ def _seconds(value: _Value) -> float | None:
 
 
 # tnetstrings: LENGTH ":" DATA TAG
-
-
-def _next_length(file: BinaryIO) -> int:
-    """The length of the record that begins here."""
-    digits = b""
-    while char := file.read(1):
-        if char == b":" and digits:
-            return int(digits)
-        if not char.isdigit() or len(digits) >= _LENGTH_DIGITS_MAX:
-            raise RecordingError("no flow file of mitmproxy, or damaged from here on")
-        digits += char
-    raise RecordingError("cut short")
 
 
 def _members(record: bytes) -> _Members:
@@ -346,7 +322,18 @@ def _content(data: bytes, start: int, end: int, depth: int) -> _Value:
     if tag == 0x3B:  # ;
         return data[start:end].decode()
     if tag not in (0x5D, 0x7D):  # ] }
-        return _scalar(tag, data[start:end])
+        if end - start > 64:
+            raise RecordingError("a number in its record is too long")
+        match tag:
+            case 0x23:  # "#"
+                return int(data[start:end])
+            case 0x5E:  # ^
+                return float(data[start:end])
+            case 0x21:  # !
+                return data[start:end] == b"true"
+            case 0x7E:  # ~
+                return None
+        raise RecordingError("a value in its record has no known type")
     if depth >= DEPTH_MAX:
         raise RecordingError(f"its record has more than {DEPTH_MAX} levels")
     if tag == 0x5D:
@@ -361,18 +348,3 @@ def _content(data: bytes, start: int, end: int, depth: int) -> _Value:
         members[key] = _content(data, inner, stop, depth + 1)
         start = stop + 1
     return members
-
-
-def _scalar(tag: int, content: bytes) -> _Value:
-    if len(content) > 64:
-        raise RecordingError("a number in its record is too long")
-    match tag:
-        case 0x23:  # "#"
-            return int(content)
-        case 0x5E:  # ^
-            return float(content)
-        case 0x21:  # !
-            return content == b"true"
-        case 0x7E:  # ~
-            return None
-    raise RecordingError("a value in its record has no known type")

@@ -121,7 +121,13 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEn
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     damage = None
     try:
-        text = _text_of(memoryview(data), path)
+        text = memoryview(data)
+        if path.suffix == ".zhar":
+            inflater = zlib.decompressobj()
+            text = memoryview(inflater.decompress(text, FILE_BYTES_MAX))
+            if not inflater.eof:
+                raise RecordingError(f"cut short, or larger than {FILE_BYTES_MAX >> 30} GiB")
+        text = text[len(_BOM) :] if text[:3] == _BOM else text
         try:
             found: Sequence[msgspec.Raw | memoryview] = _FILE.decode(text).log.entries
         except _FAULTS as error:
@@ -178,15 +184,6 @@ def _split(text: memoryview) -> tuple[list[memoryview], bool]:
     return found, False
 
 
-def _text_of(text: memoryview, path: Path) -> memoryview:
-    if path.suffix == ".zhar":
-        inflater = zlib.decompressobj()
-        text = memoryview(inflater.decompress(text, FILE_BYTES_MAX))
-        if not inflater.eof:
-            raise RecordingError(f"cut short, or larger than {FILE_BYTES_MAX >> 30} GiB")
-    return text[len(_BOM) :] if text[:3] == _BOM else text
-
-
 def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
     try:
         entry = _ENTRY.decode(raw)
@@ -196,38 +193,6 @@ def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
         if value is None:
             raise
         entry = msgspec.convert(value, _Entry)
-    return _exchange(entry, where)
-
-
-def text_bytes(text: str, content_type: str) -> bytes:
-    """The bytes of a body that a HAR holds as text.
-
-    mitmproxy decodes an event stream without a charset as Latin-1, browsers as UTF-8. If the
-    Latin-1 bytes of a text are valid UTF-8, mitmproxy decoded it.
-    """
-    if text.isascii():
-        return text.encode()
-    try:
-        narrow = text.encode(infer_content_encoding(content_type))
-        narrow.decode()
-    except (UnicodeError, LookupError):
-        return text.encode("utf-8", "surrogatepass")
-    return narrow
-
-
-def utf8(body: bytes) -> bytes:
-    """The body of a flow that mitmproxy read from a HAR, with the bytes that `text_bytes` gives.
-
-    mitmproxy encodes a browser's text as Latin-1 if it can.
-    """
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return body.decode("latin-1").encode()
-    return body
-
-
-def _exchange(entry: _Entry, where: str) -> Item:
     request, response = entry.request, entry.response
     if not 100 <= response.status <= 999:
         why = response.error or ""
@@ -247,7 +212,7 @@ def _exchange(entry: _Entry, where: str) -> Item:
     origin, path = split_url(request.url)
     asked = text_fields_of((one.name, one.value) for one in request.headers)
     request_body = _bytes_of(request.post_data, header(asked, b"content-type"))
-    messages = _messages(entry.messages)
+    messages = None if entry.messages is None else tuple(map(_message, entry.messages))
     exchange_id = derived_id(
         method=request.method,
         origin=origin,
@@ -278,6 +243,34 @@ def _exchange(entry: _Entry, where: str) -> Item:
     )
 
 
+def text_bytes(text: str, content_type: str) -> bytes:
+    """The bytes of a body that a HAR holds as text.
+
+    mitmproxy decodes an event stream without a charset as Latin-1, browsers as UTF-8. If the
+    Latin-1 bytes of a text are valid UTF-8, mitmproxy decoded it.
+    """
+    if text.isascii():
+        return text.encode()
+    try:
+        narrow = text.encode(infer_content_encoding(content_type))
+        narrow.decode()
+    except (UnicodeError, LookupError):
+        return text.encode("utf-8", "surrogatepass")
+    return narrow
+
+
+def utf8(body: bytes) -> bytes:
+    """The body of a flow that mitmproxy read from a HAR, with the bytes that `text_bytes` gives.
+
+    mitmproxy encodes a browser's text as Latin-1 if it can.
+    """
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode("latin-1").encode()
+    return body
+
+
 def _bytes_of(body: _Body | None, content_type: str) -> bytes:
     if body is None or not body.text:
         return b""
@@ -295,15 +288,8 @@ def _ended_at(started_at: datetime, milliseconds: float | None) -> datetime | No
         return None
 
 
-def _messages(messages: list[_Message] | None) -> tuple[Message, ...] | None:
-    if messages is None:
-        return None
-    found = []
-    for one in messages:
-        at = message_time(one.time)
-        is_text = one.opcode != 2
-        content = one.data.encode() if is_text else b64decode(one.data, validate=True)
-        found.append(
-            Message(from_client=one.type == "send", is_text=is_text, content=content, at=at)
-        )
-    return tuple(found)
+def _message(one: _Message) -> Message:
+    is_text = one.opcode != 2
+    content = one.data.encode() if is_text else b64decode(one.data, validate=True)
+    at = message_time(one.time)
+    return Message(from_client=one.type == "send", is_text=is_text, content=content, at=at)

@@ -129,9 +129,13 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEn
     for number, read_bytes, line in lines_of(path):
         where = f"{path}:{number}"
         is_damaged = is_damaged or isinstance(line, str)
-        if strange is not None and isinstance(line, Text) and _is_exchange(line):
-            yield from strange
-            strange = None
+        if strange is not None and isinstance(line, Text):
+            # A faulty line may be meant to be an exchange, too.
+            is_capture = _CAPTURE_BEGINS.match(line.head) is not None
+            text = b"" if is_capture else line.read()
+            if is_capture or (b'"request"' in text and b'"response"' in text):
+                yield from strange
+                strange = None
         if strange is not None and not is_damaged and number > LINES_WITHOUT_MAX:
             break
         if number % parts != part:
@@ -167,14 +171,6 @@ def _id_of(line: Text) -> str | None:
     return str(found) if found else None
 
 
-def _is_exchange(line: Text) -> bool:
-    """Whether a faulty line was meant to be an exchange."""
-    if _CAPTURE_BEGINS.match(line.head):
-        return True
-    text = line.read()
-    return b'"request"' in text and b'"response"' in text
-
-
 def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     line = _DECODER.decode(text.read())
     request, response = line.request, line.response
@@ -187,7 +183,13 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     started_at = known_moment(line.started_at)
     opened_at = started_at or _date_of(headers) or written_at
     cuts = tuple(response.chunks or ())
-    body = _request_body(request)
+    raw = bytes(request.body)
+    if request.body_b64 is not None:
+        body = request.body_b64
+    elif raw == b"null":
+        body = b""
+    else:
+        body = _TEXT.decode(raw).encode() if raw.startswith(b'"') else raw
     messages = _messages(line.websocket, opened_at)
     exchange_id = "" if line.id is None else str(line.id)
     if len(exchange_id) > ID_LENGTH_MAX:
@@ -205,7 +207,13 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
             started_at=started_at,
             messages=messages or (),
         )
-    responded_at, ended_at = _times(opened_at, cuts)
+    # The times of the first and the last piece of the answer.
+    try:
+        wait = timedelta(microseconds=sum([wait for _, wait in cuts]))
+        responded_at = opened_at + timedelta(microseconds=cuts[0][1]) if cuts else None
+        ended_at = opened_at + wait if cuts else None
+    except OverflowError as error:
+        raise RecordingError("chunks: the times add up to more than a clock can hold") from error
     return Recorded(
         name=str(line.name or exchange_id),
         where=where,
@@ -235,19 +243,6 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         messages=messages,
         cuts=cuts,
     )
-
-
-def _times(
-    opened_at: datetime, cuts: tuple[tuple[int, int], ...]
-) -> tuple[datetime | None, datetime | None]:
-    """The times of the first and the last piece of the answer; None if not recorded."""
-    if not cuts:
-        return None, None
-    try:
-        first = opened_at + timedelta(microseconds=cuts[0][1])
-        return first, opened_at + timedelta(microseconds=sum([wait for _, wait in cuts]))
-    except OverflowError as error:
-        raise RecordingError("chunks: the times add up to more than a clock can hold") from error
 
 
 def _messages(websocket: _WebSocket | None, opened_at: datetime) -> tuple[Message, ...] | None:
@@ -290,15 +285,6 @@ def _unredacted(url: str) -> str:
     path, mark, query = url.partition("?")
     kept = [pair for pair in query.split("&") if not pair.endswith(REDACTED)]
     return f"{path}{mark if kept else ''}{'&'.join(kept)}"
-
-
-def _request_body(request: _Request) -> bytes:
-    if request.body_b64 is not None:
-        return request.body_b64
-    raw = bytes(request.body)
-    if raw == b"null":
-        return b""
-    return _TEXT.decode(raw).encode() if raw.startswith(b'"') else raw
 
 
 def _date_of(headers: Fields) -> datetime | None:
@@ -364,8 +350,35 @@ def lines_of(path: Path) -> Iterator[Line]:
     if path.suffix != ".gz":
         yield from _plain(OpenFile(path))
         return
+    number = 1
+    begun = bytearray()
+    is_too_long = False
     with path.open("rb", buffering=READ_BYTES) as file:
-        yield from _split(_inflated(file), file)
+        for piece in _inflated(file):
+            if piece is None:
+                yield number, file.tell(), "cut short: the gzip data is damaged here"
+                number += 1
+                begun.clear()
+                is_too_long = False
+                continue
+            first, *others = piece.split(b"\n")
+            if not is_too_long:
+                begun += first
+                is_too_long = len(begun) > LINE_BYTES_MAX
+                if is_too_long:
+                    begun.clear()
+            for line in others:
+                if is_too_long:
+                    yield (number, file.tell(), _TOO_LONG)
+                elif line_text := _short(bytes(begun)):
+                    yield number, file.tell(), line_text
+                number += 1
+                begun = bytearray(line)
+                is_too_long = False
+        if is_too_long:
+            yield number, file.tell(), _TOO_LONG
+        elif line_text := _short(bytes(begun)):
+            yield number, file.tell(), line_text
 
 
 def _plain(file: OpenFile) -> Iterator[Line]:
@@ -450,34 +463,3 @@ def _next_member(file: BinaryIO, data: bytes) -> bytes:
         if not more:
             return b""
         data = data[-2:] + more
-
-
-def _split(pieces: Iterator[bytes | None], file: BinaryIO) -> Iterator[Line]:
-    number = 1
-    begun = bytearray()
-    is_too_long = False
-    for piece in pieces:
-        if piece is None:
-            yield number, file.tell(), "cut short: the gzip data is damaged here"
-            number += 1
-            begun.clear()
-            is_too_long = False
-            continue
-        first, *others = piece.split(b"\n")
-        if not is_too_long:
-            begun += first
-            is_too_long = len(begun) > LINE_BYTES_MAX
-            if is_too_long:
-                begun.clear()
-        for line in others:
-            if is_too_long:
-                yield (number, file.tell(), _TOO_LONG)
-            elif line_text := _short(bytes(begun)):
-                yield number, file.tell(), line_text
-            number += 1
-            begun = bytearray(line)
-            is_too_long = False
-    if is_too_long:
-        yield number, file.tell(), _TOO_LONG
-    elif line_text := _short(bytes(begun)):
-        yield number, file.tell(), line_text

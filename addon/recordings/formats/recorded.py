@@ -289,11 +289,7 @@ def split_url(url: str) -> tuple[Origin, str]:
     authority = rest.partition("/")[0].partition("?")[0]
     path = rest[len(authority) :]
     path = path if path.startswith("/") else f"/{path}"
-    return _origin_of(scheme.lower(), authority), _NOT_IN_A_PATH.sub(_percent, path)
-
-
-def _origin_of(scheme: str, authority: str) -> Origin:
-    """The origin of a URL's first two parts. Raises RecordingError."""
+    scheme = scheme.lower()
     if scheme not in DEFAULT_PORTS:
         raise RecordingError(f"{scheme[:20]!r} is not http, https, ws or wss")
     host = _NOT_IN_A_HOST.sub("", authority.rpartition("@")[2]) or "masked.invalid"
@@ -303,7 +299,8 @@ def _origin_of(scheme: str, authority: str) -> Origin:
     except ValueError as error:
         raise RecordingError(f"the URL's host is unusable: {error}") from error
     name = parts.hostname or "masked.invalid"
-    return Origin(scheme=_SCHEMES.get(scheme, scheme), host=name, port=port)
+    origin = Origin(scheme=_SCHEMES.get(scheme, scheme), host=name, port=port)
+    return origin, _NOT_IN_A_PATH.sub(_percent, path)
 
 
 def _percent(found: re.Match[str]) -> str:
