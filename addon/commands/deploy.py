@@ -39,7 +39,14 @@ def deploy(
     manifests are for the installed version. The commands that come next are printed.
     """
     if wheel is not None:
-        _check_wheel(wheel, has_image="Dockerfile" in KINDS[kind])
+        if "Dockerfile" not in KINDS[kind]:
+            raise LedgerError("--wheel is for kinds with an image: docker, compose")
+        if not re.fullmatch(r"tokentee-[\w.+!]+-py3-none-any\.whl", wheel.name):
+            raise LedgerError(
+                f"--wheel {wheel} is not the name of a wheel of tokentee; `uv build` makes one"
+            )
+        if not wheel.is_file():
+            raise LedgerError(f"--wheel {wheel} is not a file")
     try:
         written = write(kind, to, force=force, wheel=wheel)
     except Occupied as occupied:
@@ -55,14 +62,3 @@ def deploy(
         sys.stderr.write(f"{one.path}{'' if one.is_new else ' (unchanged)'}\n")
     steps = f"cd {shlex.quote(str(to))}\n{next_steps(kind)}"
     sys.stderr.write(f"\nNext:\n{textwrap.indent(steps, '  ')}")
-
-
-def _check_wheel(wheel: Path, *, has_image: bool) -> None:
-    if not has_image:
-        raise LedgerError("--wheel is for kinds with an image: docker, compose")
-    if not re.fullmatch(r"tokentee-[\w.+!]+-py3-none-any\.whl", wheel.name):
-        raise LedgerError(
-            f"--wheel {wheel} is not the name of a wheel of tokentee; `uv build` makes one"
-        )
-    if not wheel.is_file():
-        raise LedgerError(f"--wheel {wheel} is not a file")

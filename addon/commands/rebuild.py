@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, fields
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
-from rich.console import Console
 from rich.markup import escape
 
 from addon.commands.options import Recordings, Url
@@ -33,8 +32,8 @@ from ledger.figures.figures import plus
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
-from ledger.model.charge import Charge, remarked
-from ledger.model.exchange import Billing, Exchange, Reading
+from ledger.model.charge import remarked
+from ledger.model.exchange import Billing, Exchange
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.reports.layout import Cell, Table, TableColumn
@@ -84,7 +83,18 @@ def rebuild_command(
                 yield from read_again(both, book, tally, billing)
 
         deque(read("reading", tally), maxlen=0)
-        _show(console, tally)
+        if tally.changes:
+            print_table(table(tally.changes), console)
+        differ = sum(change.exchanges for change in tally.changes.values())
+        console.print(
+            f"{differ} exchanges are read differently now, {tally.same} as they are booked"
+        )
+        for name in tally.altered[:SHOWN_MAX]:
+            console.print(escape(f"not used: {name}: the recording is not what upstream sent"))
+        if rest := rest_line(len(tally.altered), SHOWN_MAX):
+            console.print(rest)
+        for line in tally.found.lines():
+            console.print(escape(line))
         if dry_run:
             console.print("nothing was written")
         elif tally.changes or tally.has_limits:
@@ -99,9 +109,8 @@ def rebuild_command(
             if limits:
                 console.print(f"{limits} rows of limits were added")
             if tally.changes:
-                console.print(
-                    f"{added} readings were added; the ones before stay in the table readings"
-                )
+                stay = "the ones before stay in the table readings"
+                console.print(f"{added} readings were added; {stay}")
             for line in refused[:SHOWN_MAX]:
                 console.print(escape(f"refused: {line}"))
     raise typer.Exit(1 if tally.altered or refused or not tally.found.is_whole else 0)
@@ -170,32 +179,38 @@ def read_again(
         exchange = booked.exchange
         again = reread(item, exchange, booked.reading.usage_json, billing=billing)
         limits = again.exchange.quotas if again is not None else ()
-        reading = None if again is None else _further(again.reading, booked)
-        if reading is None:
+        further: Further | None = None
+        changes: Mapping[str, tuple[object, object]] = {}
+        if again is not None:
+            reading = replace(again.reading, exchange_id=exchange.id, opened_at=exchange.opened_at)
+            changes = corrections.differences(booked.reading, reading)
+        if not changes:
             tally.same += 1
-            further = None
         else:
+            # For a long value only the fact that it changed.
+            changed = ", ".join(
+                f"{name} {_text(before)} -> {_text(now)}" if name in _SHORT else name
+                for name, (before, now) in changes.items()
+            )
+            reading = replace(reading, reason=f"rebuilt by meter {METER_VERSION}: {changed}")
             lines = charge(exchange, reading, book)
             further = remarked(reading, lines), lines
+            amounts = [line.amount_picousd for line in lines if line.amount_picousd is not None]
             model = printable(exchange.model or "(none)")
-            tally.changes[exchange.dialect, model] += _change(booked, *further)
+            tally.changes[exchange.dialect, model] += RebuildChange(
+                exchanges=1,
+                input_before=booked.reading.usage.input_tokens,
+                input_after=reading.usage.input_tokens,
+                output_before=booked.reading.usage.output_tokens,
+                output_after=reading.usage.output_tokens,
+                before_picousd=booked.cost_picousd,
+                after_picousd=sum(amounts) if amounts else None,
+            )
         tally.has_limits = tally.has_limits or bool(limits)
         if further or limits:
             yield Again(
                 further=further, limits=replace(exchange, quotas=limits) if limits else None
             )
-
-
-def _further(again: Reading, booked: Booked) -> Reading | None:
-    """The reading to add; None if its figures are booked."""
-    reading = replace(again, exchange_id=booked.exchange.id, opened_at=booked.exchange.opened_at)
-    # For a long value only the fact that it changed.
-    changes = ", ".join(
-        f"{name} {_text(before)} -> {_text(now)}" if name in _SHORT else name
-        for name, (before, now) in corrections.differences(booked.reading, reading).items()
-    )
-    reason = f"rebuilt by meter {METER_VERSION}: {changes}"
-    return replace(reading, reason=reason) if changes else None
 
 
 _SHORT = frozenset(
@@ -206,20 +221,6 @@ _SHORT = frozenset(
 
 def _text(value: object) -> str:
     return "NULL" if value is None else str(value)[:VALUE_LENGTH_MAX]
-
-
-def _change(booked: Booked, reading: Reading, lines: Sequence[Charge]) -> RebuildChange:
-    before, after = booked.reading.usage, reading.usage
-    amounts = [line.amount_picousd for line in lines if line.amount_picousd is not None]
-    return RebuildChange(
-        exchanges=1,
-        input_before=before.input_tokens,
-        input_after=after.input_tokens,
-        output_before=before.output_tokens,
-        output_after=after.output_tokens,
-        before_picousd=booked.cost_picousd,
-        after_picousd=sum(amounts) if amounts else None,
-    )
 
 
 def table(changes: Mapping[tuple[str, str], RebuildChange]) -> Table:
@@ -237,16 +238,3 @@ def table(changes: Mapping[tuple[str, str], RebuildChange]) -> Table:
 def _cells(change: RebuildChange) -> tuple[Cell, ...]:
     *counts, before, after = astuple(change)
     return (*counts, *(money(each, is_lower_bound=each is None) for each in (before, after)))
-
-
-def _show(console: Console, tally: RebuildTally) -> None:
-    if tally.changes:
-        print_table(table(tally.changes), console)
-    differ = sum(change.exchanges for change in tally.changes.values())
-    console.print(f"{differ} exchanges are read differently now, {tally.same} as they are booked")
-    for name in tally.altered[:SHOWN_MAX]:
-        console.print(escape(f"not used: {name}: the recording is not what upstream sent"))
-    if rest := rest_line(len(tally.altered), SHOWN_MAX):
-        console.print(rest)
-    for line in tally.found.lines():
-        console.print(escape(line))

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from addon.commands.options import Archives, Url
 from addon.recordings.files import files_in, files_of, is_url, read
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.replay import JOBS_MAX, ReplayJob, ReplayTally, replay_here, replay_with
+from addon.recordings.replay import JOBS_MAX, ReplayJob, replay_here, replay_with
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
 from ledger.reports.layout import Table, TableColumn
@@ -133,7 +132,26 @@ def main(names: Sequence[str], job: ReplayJob, *, jobs: int | None, dask: str | 
             total = sum(path.stat().st_size for path in files)
             with progress(console, "replaying", total, is_bytes=True) as advance:
                 tally = replay_with(jobs, job, files, log=log, advance=advance)
-    _show(console, tally, shown(job.ledger_url))
+    where = shown(job.ledger_url)
+    console.print(escape(f"{tally.read:,} exchanges read, {tally.new:,} new in {where}"))
+    if tally.by_dialect:
+        columns = (
+            TableColumn(name="dialect", heading="Dialect", is_number=False),
+            TableColumn(name="outcome", heading="Outcome", is_number=False),
+            TableColumn(name="exchanges", heading="New"),
+        )
+        counted = sorted(tally.by_dialect.items())
+        rows = tuple((dialect, outcome.value, count) for (dialect, outcome), count in counted)
+        print_table(Table(columns=columns, rows=rows), console)
+    for count, what in (
+        (tally.known, "known: the ledger has them"),
+        (tally.foreign, "skipped: no LLM calls"),
+        (tally.refused, "not written: the ledger refused them"),
+    ):
+        if count:
+            console.print(f"{count:,} {what}")
+    for line in tally.unread_lines(refused=tally.refused):
+        console.print(escape(line))
     return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
 
 
@@ -175,32 +193,3 @@ def serve_recordings(
     except OSError as error:
         raise LedgerError(f"--serve {address}: {error.strerror}") from error
     return 0
-
-
-def _show(console: Console, tally: ReplayTally, ledger: str) -> None:
-    console.print(escape(f"{tally.read:,} exchanges read, {tally.new:,} new in {ledger}"))
-    if tally.by_dialect:
-        print_table(_table(tally), console)
-    for count, what in (
-        (tally.known, "known: the ledger has them"),
-        (tally.foreign, "skipped: no LLM calls"),
-        (tally.refused, "not written: the ledger refused them"),
-    ):
-        if count:
-            console.print(f"{count:,} {what}")
-    for line in tally.unread_lines(refused=tally.refused):
-        console.print(escape(line))
-
-
-def _table(tally: ReplayTally) -> Table:
-    return Table(
-        columns=(
-            TableColumn(name="dialect", heading="Dialect", is_number=False),
-            TableColumn(name="outcome", heading="Outcome", is_number=False),
-            TableColumn(name="exchanges", heading="New"),
-        ),
-        rows=tuple(
-            (dialect, outcome.value, count)
-            for (dialect, outcome), count in sorted(tally.by_dialect.items())
-        ),
-    )

@@ -8,7 +8,7 @@ usage that we had asked for gives the bytes that the client received.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -113,13 +113,35 @@ def verify_command(
         for finding in promises_of(engine, begin):
             broken += _show(console, finding)
         if files:
-            found = MatchCounts()
+            found, counts, breaches = MatchCounts(), Counter[str](), list[Line]()
             find = partial(corrections.find, engine)
             with files_progress(console, "reading", files) as advance:
                 both = pairs(files, find, found, url=url, since=begin, advance=advance)
-                counts, breaches = _counted(compared(both, found))
-            broken += _show_recorded(console, counts, breaches, found)
-            broken += not found.is_whole
+                for line in compared(both, found):
+                    counts[line[0]] += 1
+                    if line[0] == CAPTURED and len(breaches) < FAULTS_SHOWN_MAX:
+                        breaches.append(line)
+            word = "BROKEN  " if breaches else "holds   "
+            console.print(
+                f"{word}digests and lengths are those of the {found.matched:,} recorded answers"
+            )
+            for breach in breaches:
+                _breach(*breach)
+            _rest(CAPTURED, counts[CAPTURED] - len(breaches))
+            reread_count, settled_count = counts[REREAD], counts[SETTLED]
+            if reread_count:
+                console.print(
+                    f"remark  {reread_count:,} are read differently by this version: "
+                    "`tokentee rebuild`"
+                )
+            if settled_count:
+                console.print(
+                    f"remark  {settled_count:,} would be settled with other facts by this "
+                    "version, such as outcome or finish reason; what is settled stays"
+                )
+            for text in found.lines():
+                console.print(escape(text))
+            broken += counts[CAPTURED] + (not found.is_whole)
     console.print("everything holds" if not broken else f"{broken} breaches")
     raise typer.Exit(1 if broken else 0)
 
@@ -128,35 +150,31 @@ def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Ite
     """Where recordings and ledger differ."""
     for item, booked in both:
         found.matched += 1
-        yield from _differences(item, booked)
-
-
-def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
-    exchange, usage_json = booked.exchange, booked.reading.usage_json
-    if is_other_answer(item, booked):
-        yield CAPTURED, exchange.id, "the recorded answer is not what upstream sent"
-        return
-    again = reread(item, exchange, usage_json)
-    if again is None:
-        yield SETTLED, exchange.id, "no LLM call any more"
-        return
-    if exchange.client_digest is not None and item.is_exact:
-        found = _different(_CLIENT_SIDE, exchange, again.exchange)
-        # The end of the body may not have been seen, so accept the digests with and without it.
-        cut = reread(item, exchange, usage_json, reached_end=False) if found else None
-        if found and (cut is None or _different(_CLIENT_SIDE, exchange, cut.exchange)):
-            yield CAPTURED, exchange.id, "; ".join(found)
-    differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}
-    facts = _facts(item, exchange, again.exchange)
-    differ[CAPTURED if booked.first_meter_version == METER_VERSION else SETTLED] += facts
-    differ[CAPTURED if booked.reading.meter_version == METER_VERSION else REREAD] += [
-        _difference(name, *both)
-        for name, both in corrections.differences(booked.reading, again.reading).items()
-        if name != "billing"  # the operator's names file may have decided it
-    ]
-    for kind, details in differ.items():
-        if details:
-            yield kind, exchange.id, "; ".join(details)
+        exchange, usage_json = booked.exchange, booked.reading.usage_json
+        if is_other_answer(item, booked):
+            yield CAPTURED, exchange.id, "the recorded answer is not what upstream sent"
+            continue
+        again = reread(item, exchange, usage_json)
+        if again is None:
+            yield SETTLED, exchange.id, "no LLM call any more"
+            continue
+        if exchange.client_digest is not None and item.is_exact:
+            sides = _different(_CLIENT_SIDE, exchange, again.exchange)
+            # The end of the body may not have been seen, so accept the digests with and without it.
+            cut = reread(item, exchange, usage_json, reached_end=False) if sides else None
+            if sides and (cut is None or _different(_CLIENT_SIDE, exchange, cut.exchange)):
+                yield CAPTURED, exchange.id, "; ".join(sides)
+        differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}
+        facts = _facts(item, exchange, again.exchange)
+        differ[CAPTURED if booked.first_meter_version == METER_VERSION else SETTLED] += facts
+        differ[CAPTURED if booked.reading.meter_version == METER_VERSION else REREAD] += [
+            _difference(name, *both)
+            for name, both in corrections.differences(booked.reading, again.reading).items()
+            if name != "billing"  # the operator's names file may have decided it
+        ]
+        for kind, details in differ.items():
+            if details:
+                yield kind, exchange.id, "; ".join(details)
 
 
 def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
@@ -214,39 +232,6 @@ def _show(console: Console, finding: Finding) -> int:
         _breach(promise.name, name, detail)
     _rest(promise.name, finding.count - len(finding.examples))
     return finding.count
-
-
-def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:
-    """The count of each kind, and the first breaches."""
-    counts: Counter[str] = Counter()
-    breaches: list[Line] = []
-    for line in lines:
-        counts[line[0]] += 1
-        if line[0] == CAPTURED and len(breaches) < FAULTS_SHOWN_MAX:
-            breaches.append(line)
-    return counts, breaches
-
-
-def _show_recorded(
-    console: Console, counts: Counter[str], breaches: Sequence[Line], found: MatchCounts
-) -> int:
-    word = "BROKEN  " if breaches else "holds   "
-    console.print(f"{word}digests and lengths are those of the {found.matched:,} recorded answers")
-    for breach in breaches:
-        _breach(*breach)
-    _rest(CAPTURED, counts[CAPTURED] - len(breaches))
-    if counts[REREAD]:
-        console.print(
-            f"remark  {counts[REREAD]:,} are read differently by this version: `tokentee rebuild`"
-        )
-    if counts[SETTLED]:
-        console.print(
-            f"remark  {counts[SETTLED]:,} would be settled with other facts by this version, such "
-            "as outcome or finish reason; what is settled stays"
-        )
-    for line in found.lines():
-        console.print(escape(line))
-    return counts[CAPTURED]
 
 
 def _breach(promise: str, name: str, detail: str) -> None:

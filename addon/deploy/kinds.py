@@ -245,7 +245,15 @@ def write(
     if wheel is not None:
         dockerfile = folder / "Dockerfile"
         texts[dockerfile] = texts[dockerfile].replace(_wheel(), wheel.name)
-    there = {path for path, text in texts.items() if path.exists() and _differs(path, text)}
+    there = set[Path]()
+    for path in (path for path in texts if path.exists()):
+        ours = texts[path].encode()
+        try:
+            # No more of the file is read than the comparison takes.
+            if first_bytes(path, len(ours) + 1) != ours:
+                there.add(path)
+        except OSError:
+            there.add(path)
     if there and not force:
         raise Occupied(sorted(there))
     written = []
@@ -261,12 +269,3 @@ def write(
         shutil.copyfile(wheel, folder / wheel.name)
         written.append(Written(path=folder / wheel.name, is_new=True))
     return written
-
-
-def _differs(path: Path, text: str) -> bool:
-    """Whether the file is anything but this text; no more of it is read than that takes."""
-    ours = text.encode()
-    try:
-        return first_bytes(path, len(ours) + 1) != ours
-    except OSError:
-        return True
