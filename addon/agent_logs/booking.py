@@ -164,27 +164,24 @@ class Booking:
             for receipt, tally in receipts:
                 tally.refused += not receipt.committed
                 tally.new -= not receipt.committed
-            self._correct(fuller)
+            # Answers of which the log has more than before get a further reading.
+            for engine in [each for place in self.places for each in place.engines if fuller]:
+                further = []
+                for before in corrections.find(engine, list(fuller)).values():
+                    call, path, tally = fuller[before.exchange.id]
+                    tally.corrected += 1
+                    output = f"{before.reading.usage.output_tokens} -> {call.usage.output_tokens}"
+                    reading = replace(
+                        self._booked(call, path)[1],
+                        exchange_id=before.exchange.id,
+                        opened_at=before.exchange.opened_at,
+                        reason=f"the log has more of the answer: output_tokens {output}",
+                    )
+                    further.append((reading, charge(before.exchange, reading, self.prices)))
+                if not self.is_dry:
+                    corrections.add_readings(engine, further)
 
     def _booked(self, call: LoggedCall, path: Path) -> Booked:
         capture = f"{path}#{call.exchange_id}"
         exchange, reading = booked(call, now=self.now, capture=capture, tags=self.tags)
         return exchange, replace(reading, billing=self.billing(exchange) or reading.billing)
-
-    def _correct(self, fuller: Mapping[str, Stated]) -> None:
-        """Add a further reading of answers of which the log has more than before."""
-        for engine in [each for place in self.places for each in place.engines if fuller]:
-            further = []
-            for before in corrections.find(engine, list(fuller)).values():
-                call, path, tally = fuller[before.exchange.id]
-                tally.corrected += 1
-                output = f"{before.reading.usage.output_tokens} -> {call.usage.output_tokens}"
-                reading = replace(
-                    self._booked(call, path)[1],
-                    exchange_id=before.exchange.id,
-                    opened_at=before.exchange.opened_at,
-                    reason=f"the log has more of the answer: output_tokens {output}",
-                )
-                further.append((reading, charge(before.exchange, reading, self.prices)))
-            if not self.is_dry:
-                corrections.add_readings(engine, further)

@@ -62,7 +62,7 @@ _TOOLS = ("function_call", "custom_tool_call", "local_shell_call")
 
 
 @dataclass(slots=True)
-class _Log:
+class _CodexLog:
     """What a log has stated so far."""
 
     meta: dict[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class _Log:
 
 def codex_calls(lines: Iterable[dict[str, Any]]) -> Iterator[LoggedCall]:
     """The answers of one log, each once."""
-    log = _Log()
+    log = _CodexLog()
     for call, counts in _paired(_stated(lines, log)):
         parents, started = log.parents(), log.started or call.at
         own = text_of(log.meta.get("id")) or call.session_id
@@ -111,7 +111,7 @@ type _Stated = tuple[LoggedCall, str | None, bool]
 """A call; a digest of usage and sum, of a record of those that its count will have; is it one."""
 
 
-def _stated(lines: Iterable[dict[str, Any]], log: _Log) -> Iterator[_Stated]:
+def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated]:
     """Each usage in a log; repeated counts are left out."""
     for line in lines:
         payload, at = line.get("payload"), moment(line.get("timestamp"))
@@ -142,6 +142,9 @@ def _stated(lines: Iterable[dict[str, Any]], log: _Log) -> Iterator[_Stated]:
             if not (figures.input_tokens or figures.output_tokens):
                 continue
             client, version = (text_of(log.meta.get(n)) for n in ("originator", "cli_version"))
+            # A digest of the counts in one order: a copy may have another.
+            both = [[count_of(u.get(path)) for path, *_ in COUNTS.values()] for u in (usage, total)]
+            digest = hashlib.sha256(json_values.dumps(both).encode()).hexdigest()[:32]
             word = text_of(log.meta.get("model_provider"))
             server = SERVERS.get(word.lower(), UNKNOWN) if word else "api.openai.com"
             yield (
@@ -167,7 +170,7 @@ def _stated(lines: Iterable[dict[str, Any]], log: _Log) -> Iterator[_Stated]:
                     billing=Billing.PLAN if log.plan else None,
                     is_copied=(type(ordinal) is type(first_own) is int and ordinal < first_own),
                 ),
-                _digest(usage, total),
+                digest,
                 is_record,
             )
             log.tools = 0
@@ -204,12 +207,6 @@ def _paired(stated: Iterable[_Stated]) -> Iterator[tuple[LoggedCall, str | None]
                 counts,
             )
     yield from ((record, expected if len(records) == 1 else None) for record in records)
-
-
-def _digest(*usages: dict[str, Any]) -> str:
-    """Of the counts of usage objects, in one order; a copy may have another."""
-    counts = [[count_of(each.get(path)) for path, *_ in COUNTS.values()] for each in usages]
-    return hashlib.sha256(json_values.dumps(counts).encode()).hexdigest()[:32]
 
 
 def _quotas(limits: object, at: datetime) -> tuple[Quota, ...]:

@@ -79,7 +79,7 @@ SERVERS = {
 """An agent's word for who serves it -> the host. Any other word is a server of the user's own."""
 
 
-class Kept(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SessionMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a format keeps of a line for the answers behind it."""
 
     when: Condition
@@ -110,7 +110,7 @@ class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How the names of that host's models begin; any other model was served elsewhere."""
     path: str = "/"
     dialect: str = UNKNOWN
-    session: tuple[Kept, ...] = ()
+    session: tuple[SessionMembers, ...] = ()
     records: tuple[str, ...] = ("line",)
     """Where the objects of answers are, or lists of them."""
     where: Condition = {}
@@ -178,7 +178,14 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
                     yield before.call(agent)
                     before = None
                 open_answers[call.key] = before or _Answer(call)
-                open_answers[call.key].add(call, _tools(agent, scope))
+                path_of_tools, kind = agent.tools
+                items = lookup(scope, path_of_tools)
+                tools = {
+                    str(item.get("id") or place)
+                    for place, item in enumerate(items if isinstance(items, list) else [])
+                    if isinstance(item, dict) and kind in ("", item.get("type"))
+                }
+                open_answers[call.key].add(call, tools)
                 if len(open_answers) > OPEN_MAX:
                     yield open_answers.pop(next(iter(open_answers))).call(agent)
     for answer in open_answers.values():
@@ -221,16 +228,6 @@ def _holds(condition: Condition, scope: dict[str, Any]) -> bool:
     return all(isinstance(words[p], str) and words[p] in v for p, v in condition.items())
 
 
-def _tools(agent: LoggedAgent, scope: dict[str, Any]) -> set[str]:
-    path, kind = agent.tools
-    items = lookup(scope, path)
-    return {
-        str(item.get("id") or place)
-        for place, item in enumerate(items if isinstance(items, list) else [])
-        if isinstance(item, dict) and kind in ("", item.get("type"))
-    }
-
-
 def _call(
     agent: LoggedAgent, scope: dict[str, Any], open_answers: Mapping[tuple[str, ...], _Answer]
 ) -> LoggedCall | None:
@@ -245,11 +242,8 @@ def _call(
         return text_of(str(value) if type(value) is int else value)
 
     at, session, usage = moment(stated("at")), text("session"), lookup(scope, agent.usage)
-    model, response_id, word = (
-        name_of(stated("model")),
-        name_of(stated("response_id")),
-        text("server"),
-    )
+    model, response_id = name_of(stated("model")), name_of(stated("response_id"))
+    word = text("server")
     known_by = (response_id or text("id") or str(at), text("request_id") or "")
     if session is None:
         return None
