@@ -178,7 +178,12 @@ class ProxiedCommand:
         via = way_out.any_proxy
         local = hosts.local_base_urls(os.environ).values()
         origins = sorted({hosts.origin_of(url) for url in local})
-        self._port, *ports = _free_ports(1 + len(origins))
+        # Ports that are free now: mitmproxy refuses port 0 for more than one mode.
+        with contextlib.ExitStack() as held:
+            sockets = [held.enter_context(socket.socket()) for _ in (LOOPBACK, *origins)]
+            for each in sockets:
+                each.bind((LOOPBACK, 0))
+            self._port, *ports = [each.getsockname()[1] for each in sockets]
         port_of = dict(zip(origins, ports, strict=True))
         self._listeners = {
             origin: f"http://{LOOPBACK}:{port}/{self._secret}" for origin, port in port_of.items()
@@ -232,7 +237,17 @@ class ProxiedCommand:
             self.exit_code = await child.run_command(
                 command, environment, inherits=self._folder.lock, on_start=self._start_watch
             )
-            await self._explain()
+            # Requests may have bypassed the recorder.
+            assert self._watch is not None
+            assert self._watching is not None
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+            names: dict[str, str] = {}
+            if any(port == 443 for _, port in self._watch.seen):
+                named = [each.name for each in self.policy.hosts.named]
+                names = await child.resolve([*hosts.default_hosts(), *named])
+            self.warnings += child.warnings(self._watch.seen, names)
         except child.CommandCannotStartError as error:
             self.exit_code = error.exit_code
             self.warnings.append(str(error))
@@ -272,28 +287,6 @@ class ProxiedCommand:
     def _start_watch(self, pid: int) -> None:
         self._watch = child.Watch(pid, own_port=self._port)
         self._watching = asyncio.get_running_loop().create_task(self._watch.run())
-
-    async def _explain(self) -> None:
-        """Print warnings about requests that may have bypassed the recorder."""
-        assert self._watch is not None
-        assert self._watching is not None
-        self._watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._watching
-        names: dict[str, str] = {}
-        if any(port == 443 for _, port in self._watch.seen):
-            named = [each.name for each in self.policy.hosts.named]
-            names = await child.resolve([*hosts.default_hosts(), *named])
-        self.warnings += child.warnings(self._watch.seen, names)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now; mitmproxy refuses port 0 for more than one mode."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _print(text: str) -> None:

@@ -104,7 +104,18 @@ def read(text: str) -> tuple[ConfigFile, list[TomlProblem]]:
         try:
             values[key] = msgspec.convert(value, _TYPES[key], strict=True)
         except msgspec.ValidationError as error:
-            problems.append(_problem_of(text, key, error))
+            kinds: dict[str, type[msgspec.Struct]] = {
+                "metrics": MetricsSettings,
+                "otlp": OtlpSettings,
+            }
+            fault = fault_of(error, kinds.get(key, ConfigFile))
+            line = line_of_key(text, key)
+            name, reason = key, str(fault).partition(": ")[2]
+            if key == "tags":  # msgspec does not name the key
+                reason = 'write every value as text: "…"'
+            elif fault.key != "the table":
+                name, line = f"{key}.{fault.key}", line_of_key(text, fault.key) or line
+            problems.append(TomlProblem(line=line, text=f"{name}: {reason}"))
     settings = ConfigFile(**values)
     problems += _mistakes(text, settings, dict(upstreams))
     return settings, sorted(problems, key=lambda problem: problem.line or 0)
@@ -114,18 +125,6 @@ def _is_address(text: str) -> bool:
     """Whether this is HOST:PORT, with both."""
     host, port = listen_address(text) or ("", 0)
     return bool(host and port)
-
-
-def _problem_of(text: str, key: str, error: msgspec.ValidationError) -> TomlProblem:
-    kinds: dict[str, type[msgspec.Struct]] = {"metrics": MetricsSettings, "otlp": OtlpSettings}
-    kind = kinds.get(key, ConfigFile)
-    fault = fault_of(error, kind)
-    name = "" if fault.key == "the table" else f".{fault.key}"
-    line = line_of_key(text, fault.key) if name else None
-    reason = str(fault).partition(": ")[2]
-    if key == "tags":  # msgspec does not name the key
-        return TomlProblem(line=line_of_key(text, key), text='tags: write every value as text: "…"')
-    return TomlProblem(line=line or line_of_key(text, key), text=f"{key}{name}: {reason}")
 
 
 def _mistakes(
@@ -158,24 +157,21 @@ def _mistakes(
     if settings.metrics is not None:
         taken[settings.metrics.listen] = "metrics"
     for place, upstream in upstreams.items():
-        for fault in _faults_of(upstream, taken):
+        faults = []
+        if not _is_origin(upstream.url, with_path=False):
+            shown = without_credentials(upstream.url)
+            reason = f"{shown!r} is not http(s)://HOST[:PORT]; it takes no path"
+            faults.append(FaultError("url", reason))
+        if not _is_address(upstream.listen):
+            faults.append(FaultError("listen", f"{upstream.listen!r} is not HOST:PORT"))
+        for key, value in (("name", f"name {upstream.name}"), ("listen", upstream.listen)):
+            if value in taken:
+                reason = f"{getattr(upstream, key)!r} is taken by {taken[value]}"
+                faults.append(FaultError(key, reason))
+            taken.setdefault(value, f"upstream {upstream.name!r}")
+        for fault in faults:
             line = line_in_table(text, "upstream", place, fault.key)
             yield TomlProblem(line=line, text=f"upstream {place + 1}: {fault}")
-
-
-def _faults_of(upstream: UpstreamSettings, taken: dict[str, str]) -> Iterator[FaultError]:
-    """The mistakes of one upstream; records its name and address as taken."""
-    if not _is_origin(upstream.url, with_path=False):
-        yield FaultError(
-            "url",
-            f"{without_credentials(upstream.url)!r} is not http(s)://HOST[:PORT]; it takes no path",
-        )
-    if not _is_address(upstream.listen):
-        yield FaultError("listen", f"{upstream.listen!r} is not HOST:PORT")
-    for key, value in (("name", f"name {upstream.name}"), ("listen", upstream.listen)):
-        if value in taken:
-            yield FaultError(key, f"{getattr(upstream, key)!r} is taken by {taken[value]}")
-        taken.setdefault(value, f"upstream {upstream.name!r}")
 
 
 def _is_origin(url: str, *, with_path: bool) -> bool:

@@ -95,7 +95,11 @@ async def run_command(
     try:
         code = await process.wait()
     except asyncio.CancelledError:  # the proxy has stopped
-        await _end(process)
+        _send(process, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), END_SECONDS_MAX)
+        except TimeoutError:
+            _send(process, signal.SIGKILL)
         raise
     return code if code >= 0 else 128 - code
 
@@ -103,14 +107,6 @@ async def run_command(
 def _send(process: asyncio.subprocess.Process, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    _send(process, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), END_SECONDS_MAX)
-        return
-    _send(process, signal.SIGKILL)
 
 
 def environment_for(
@@ -171,26 +167,20 @@ def workspace_of(folder: Path | None = None) -> tuple[str | None, str | None]:
     except FileNotFoundError:
         return None, None
     for place in (folder, *folder.parents):
-        head = _head_of(place / ".git")
-        if head is not None:
-            branch = head.partition("ref: refs/heads/")[2].strip()
-            return place.name[:NAME_CHARACTERS_MAX] or None, branch[:NAME_CHARACTERS_MAX] or None
+        git = place / ".git"
+        try:
+            if git.is_file():  # of a worktree: it names the folder
+                text = first_bytes(git, HEAD_BYTES_MAX).decode("utf-8", "replace")
+                named = text.partition("gitdir:")[2].strip()
+                git = git.parent / named if named else git
+            if not (git / "HEAD").is_file():  # a pipe would be waited for
+                continue
+            head = first_bytes(git / "HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace")
+        except (OSError, ValueError):  # ValueError: a worktree's file names a path with a zero byte
+            continue
+        branch = head.partition("ref: refs/heads/")[2].strip()
+        return place.name[:NAME_CHARACTERS_MAX] or None, branch[:NAME_CHARACTERS_MAX] or None
     return folder.name[:NAME_CHARACTERS_MAX] or None, None
-
-
-def _head_of(git: Path) -> str | None:
-    """The text of HEAD; None if this is not a repository. In a worktree, `.git` is a file that
-    names the folder."""
-    try:
-        if git.is_file():
-            text = first_bytes(git, HEAD_BYTES_MAX).decode("utf-8", "replace")
-            named = text.partition("gitdir:")[2].strip()
-            git = git.parent / named if named else git
-        if not (git / "HEAD").is_file():  # a pipe would be waited for
-            return None
-        return first_bytes(git / "HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace")
-    except (OSError, ValueError):  # ValueError: a worktree's file names a path with a zero byte
-        return None
 
 
 PERIOD_SECONDS = 0.2
@@ -228,46 +218,30 @@ class Watch:
 
     def sample(self) -> None:
         """Take one sample."""
+        # The remote addresses of connections that could be LLM calls, by inode.
         candidates = {}
         for name in ("tcp", "tcp6"):
+            lines: list[str] = []
             path = self._proc / str(self._pid) / "net" / name
             with contextlib.suppress(FileNotFoundError), path.open() as table:
-                candidates.update(self._candidates(table.read(TABLE_BYTES_MAX)))
+                lines = table.read(TABLE_BYTES_MAX).splitlines()[1:]
+            for words in map(str.split, lines):
+                if len(words) < 10 or words[3] not in (_ESTABLISHED, _CONNECTING):
+                    continue
+                host, port = _address(words[2])
+                is_local = ipaddress.ip_address(host).is_loopback
+                if words[9] in self._counted or (is_local and port == self._own_port):
+                    continue
+                if port == 443 or (is_local and port < LOCAL_PORT_MAX):
+                    candidates[words[9]] = (host, port)
         if not candidates:
             return
         for inode in self._sockets() & candidates.keys():
             self._counted.add(inode)
             self.seen[candidates[inode]] += 1
 
-    def _candidates(self, table: str) -> dict[str, Address]:
-        """Inode -> remote address of the connections that could be LLM calls."""
-        found = {}
-        for line in table.splitlines()[1:]:
-            words = line.split()
-            if len(words) < 10 or words[3] not in (_ESTABLISHED, _CONNECTING):
-                continue
-            host, port = _address(words[2])
-            inode = words[9]
-            is_local = ipaddress.ip_address(host).is_loopback
-            if inode in self._counted or (is_local and port == self._own_port):
-                continue
-            if port == 443 or (is_local and port < LOCAL_PORT_MAX):
-                found[inode] = (host, port)
-        return found
-
     def _sockets(self) -> set[str]:
         """Inodes of the sockets that the tree of processes has open."""
-        found = set()
-        for pid in self._tree():
-            with contextlib.suppress(OSError):
-                for link in (self._proc / pid / "fd").iterdir():
-                    with contextlib.suppress(OSError):
-                        target = str(link.readlink())
-                        if target.startswith("socket:["):
-                            found.add(target[8:-1])
-        return found
-
-    def _tree(self) -> list[str]:
         pids = [str(self._pid)]
         for pid in pids:
             if len(pids) >= PROCESSES_MAX:
@@ -275,7 +249,15 @@ class Watch:
             with contextlib.suppress(OSError):
                 for task in (self._proc / pid / "task").iterdir():
                     pids += (task / "children").read_text().split()
-        return pids[:PROCESSES_MAX]
+        found = set()
+        for pid in pids[:PROCESSES_MAX]:
+            with contextlib.suppress(OSError):
+                for link in (self._proc / pid / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        target = str(link.readlink())
+                        if target.startswith("socket:["):
+                            found.add(target[8:-1])
+        return found
 
 
 async def resolve(hosts: Iterable[str]) -> dict[str, str]:

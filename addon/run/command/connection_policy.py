@@ -41,7 +41,7 @@ UNREAD_MAX = 1_000
 _CREDENTIAL = re.compile(rb"^proxy-authorization:[ \t]*basic[ \t]+(\S+)[ \t]*\r?$", re.I | re.M)
 HEAD_BYTES_MAX = 64 * 2**10
 """The head of a connection's first request: enough for the longest cookies and tokens."""
-REFUSAL = (
+REFUSAL_HEAD = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\n"
     b'Proxy-Authenticate: Basic realm="tokentee"\r\n'
     b"Content-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
@@ -91,7 +91,20 @@ class ConnectionPolicy(NextLayer):
         spec = context.client.proxy_mode.full_spec
         if nextlayer.layer is None and spec == self._proxy:
             if len(context.layers) == 1:
-                self._first_of_proxy(nextlayer)
+                head = _head(nextlayer.data_client())
+                if head is None:
+                    return
+                if not shows(head, self._secret):
+                    answer = REFUSAL_HEAD % (len(REFUSAL_TEXT), REFUSAL_TEXT)
+                    nextlayer.layer = RefusedConnection(context, answer)
+                    return
+                scheme, host, port = _origin_of(head)
+                via = self._outbound.proxy_for(scheme, host, port)
+                # In mitmproxy's upstream mode a plain request is no tunnel, in its regular one it
+                # is one.
+                is_tunnel = via is not None and via.only_tunnels and scheme == "http"
+                mode = HTTPMode.regular if via is None or is_tunnel else HTTPMode.upstream
+                nextlayer.layer = layers.HttpLayer(context, mode)
                 return
             is_llm = self._is_llm(nextlayer)
             if is_llm is None:
@@ -107,7 +120,8 @@ class ConnectionPolicy(NextLayer):
             head = _head(nextlayer.data_client())
             if head is None:
                 return
-            if not _path_of(head).startswith(f"/{self._secret}/".encode()):
+            words = head.split(b"\r\n", 1)[0].split(b" ")
+            if len(words) != 3 or not words[1].startswith(f"/{self._secret}/".encode()):
                 nextlayer.layer = RefusedConnection(context, NOT_HERE)
                 return
         super().next_layer(nextlayer)
@@ -127,7 +141,15 @@ class ConnectionPolicy(NextLayer):
             flow.request.headers.pop("proxy-authorization", None)
             flow.request.headers.pop("proxy-connection", None)
             if flow.request.scheme == "http" and self._outbound.any_proxy is not None:
-                self._send_plain(flow)
+                # A connection may carry requests to many hosts.
+                request = flow.request
+                via = self._outbound.proxy_for("http", request.host, request.port)
+                if via is None:
+                    flow.server_conn = Server(address=(request.host, request.port))
+                    return
+                flow.server_conn.via = (via.scheme, via.address)  # type: ignore[assignment]
+                if via.authorization and request.is_http11 and not via.only_tunnels:
+                    request.headers["Proxy-Authorization"] = via.authorization
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
         """Choose the route of a tunnel."""
@@ -147,44 +169,23 @@ class ConnectionPolicy(NextLayer):
 
     # Decisions
 
-    def _first_of_proxy(self, nextlayer: layer.NextLayer) -> None:
-        context = nextlayer.context
-        head = _head(nextlayer.data_client())
-        if head is None:
-            return
-        if not shows(head, self._secret):
-            answer = REFUSAL % (len(REFUSAL_TEXT), REFUSAL_TEXT)
-            nextlayer.layer = RefusedConnection(context, answer)
-            return
-        scheme, host, port = _origin_of(head)
-        via = self._outbound.proxy_for(scheme, host, port)
-        # In mitmproxy's upstream mode a plain request is no tunnel, in its regular mode it is one.
-        is_tunnel = via is not None and via.only_tunnels and scheme == "http"
-        mode = HTTPMode.regular if via is None or is_tunnel else HTTPMode.upstream
-        nextlayer.layer = layers.HttpLayer(context, mode)
-
     def _is_llm(self, nextlayer: layer.NextLayer) -> bool | None:
         """Whether a tunnel goes to an LLM host, also one that only its TLS names; None: the
         ClientHello is incomplete."""
         address = nextlayer.context.server.address
         if address is None or (address[0], address[1]) in self.hosts:
             return True
-        name = _name_in_hello(nextlayer)
-        if name == "":
+        data = nextlayer.data_client()
+        if not starts_like_tls_record(data):
+            return False
+        try:
+            ipaddress.ip_address(address[0])
+            hello = parse_client_hello(data)
+        except ValueError:  # a name, or no ClientHello
+            return False
+        if hello is None:
             return None
-        return name is not None and (name, address[1]) in self.hosts
-
-    def _send_plain(self, flow: http.HTTPFlow) -> None:
-        """Choose the route of a plain HTTP request; a connection may carry requests to many
-        hosts."""
-        request = flow.request
-        via = self._outbound.proxy_for("http", request.host, request.port)
-        if via is None:
-            flow.server_conn = Server(address=(request.host, request.port))
-            return
-        flow.server_conn.via = (via.scheme, via.address)  # type: ignore[assignment]
-        if via.authorization and request.is_http11 and not via.only_tunnels:
-            request.headers["Proxy-Authorization"] = via.authorization
+        return hello.sni is not None and (hello.sni, address[1]) in self.hosts
 
 
 def shows(head: bytes, secret: str) -> bool:
@@ -207,11 +208,6 @@ def _head(data: bytes) -> bytes | None:
     return data[: end + 2] if end >= 0 else b""
 
 
-def _path_of(head: bytes) -> bytes:
-    words = head.split(b"\r\n", 1)[0].split(b" ")
-    return words[1] if len(words) == 3 else b""
-
-
 def _origin_of(head: bytes) -> tuple[str, str, int]:
     """Scheme, host and port of a request to a proxy."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
@@ -223,20 +219,3 @@ def _origin_of(head: bytes) -> tuple[str, str, int]:
         return scheme, parts.hostname or "", parts.port or (443 if scheme == "https" else 80)
     except ValueError:
         return scheme, "", 0
-
-
-def _name_in_hello(nextlayer: layer.NextLayer) -> str | None:
-    """The host name in a TLS ClientHello to a bare address; None if there is none, "" while it is
-    incomplete."""
-    address = nextlayer.context.server.address
-    data = nextlayer.data_client()
-    if address is None or not starts_like_tls_record(data):
-        return None
-    try:
-        ipaddress.ip_address(address[0])
-        hello = parse_client_hello(data)
-    except ValueError:
-        return None
-    if hello is None:
-        return ""
-    return hello.sni

@@ -95,7 +95,16 @@ class Bridge:
             writer.write(_status(503, f"{CONNECTIONS_MAX} connections are open"))
             return
         try:
-            beyond = await self._connect(*target)
+            user, colon, password = (self._beyond.credentials or "").partition(":")
+            socks = SocksProxy(
+                ProxyType.SOCKS5,
+                self._beyond.host,
+                self._beyond.port,
+                username=user if colon else None,
+                password=password if colon else None,
+                rdns=self._beyond.scheme == "socks5h",
+            )
+            beyond = await socks.connect(*target, timeout=CONNECT_SECONDS_MAX)
         except (OSError, ProxyError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             writer.write(_status(502, f"{self._beyond.url}: {reason}"))
@@ -116,18 +125,6 @@ class Bridge:
                 each.transport.abort()
         finally:
             there_writer.close()
-
-    async def _connect(self, host: str, port: int) -> socket.socket:
-        user, colon, password = (self._beyond.credentials or "").partition(":")
-        proxy = SocksProxy(
-            ProxyType.SOCKS5,
-            self._beyond.host,
-            self._beyond.port,
-            username=user if colon else None,
-            password=password if colon else None,
-            rdns=self._beyond.scheme == "socks5h",
-        )
-        return await proxy.connect(host, port, timeout=CONNECT_SECONDS_MAX)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
