@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ledger.commands.options import LedgerOption
+
+if TYPE_CHECKING:
+    from ledger.sync.serving import Place
 
 db_commands = typer.Typer(
     no_args_is_help=True, help="The ledger's schema, and dropping old exchanges."
@@ -175,6 +178,14 @@ def sync(
         typer.Argument(metavar="TARGET", help="The ledger to add to.", show_default=False),
     ] = None,
     *,
+    stdio: Annotated[
+        bool,
+        typer.Option(
+            "--stdio",
+            help="Be the far side of `tokentee sync` on another machine, over standard input and "
+            "output.",
+        ),
+    ] = False,
     status: Annotated[
         bool, typer.Option("--status", help="Show the state of the spools of shared ledgers.")
     ] = False,
@@ -191,14 +202,29 @@ def sync(
 
     tokentee sync sqlite:///laptop.sqlite3 postgresql+psycopg://team@db/ledger
 
+    tokentee sync ssh://me@laptop ledger.sqlite3
+
+    ssh://[user@]host[:port][/path] is a ledger of another machine, over your own ssh. Without a
+    path it is that machine's own. tokentee has to be installed there, in the same version.
+
     With --status: the waiting and refused exchanges in the spools of this machine; exit code 1 if
     anything is wrong.
     """
+    if stdio and source is None and not status:
+        import sys
+
+        from ledger.sync import serving
+
+        added_to = serving.serve(sys.stdin.fileno(), sys.stdout.fileno())
+        if added_to is not None:
+            _sum_up(added_to)
+        return
     if status and source is None:
         raise typer.Exit(_show_spools())
-    if status or source is None or target is None:
+    if status or stdio or source is None or target is None:
         _print("give SOURCE and TARGET, or --status")
         raise typer.Exit(2)
+    from ledger.sync import far
     from ledger.sync import merging as syncing
 
     with _progress("exchanges") as show:
@@ -211,13 +237,14 @@ def sync(
             "record with one secret file (TOKENTEE_SECRET_FILE), or sync into an empty ledger "
             "--with-secret"
         )
-    _sum_up(target)
+    if not far.is_far(target):  # else the far side does
+        _sum_up(target)
     for refused in merged.refused:
         typer.echo(f"{refused.key[1]}\t{refused.error}")
     raise typer.Exit(1 if merged.refused else 0)
 
 
-def _sum_up(url: str) -> None:
+def _sum_up(url: "str | Place") -> None:
     """Store the sums of the days that are over."""
     from ledger.maintenance import rollup
     from ledger.store import db

@@ -72,7 +72,7 @@ def disposing(engine: Engine) -> Iterator[Engine]:
         engine.dispose()
 
 
-def open_existing(url: str) -> Engine:
+def open_existing(url: str | URL) -> Engine:
     """An engine on an existing ledger, of this schema or an older one; it is not changed."""
     parsed = parse_url(url)
     if (path := file_of(parsed)) and not path.is_file():

@@ -30,7 +30,7 @@ LINK_LOCK = 0x746F6B656E6C6E6B
 """`tokenlnk` as a number: the advisory lock that a process holds while it links on PostgreSQL, so
 that two processes agree on a group."""
 
-_SENT = {
+SENT = {
     exchanges: batch_insert.EXCHANGE_COLUMNS,
     readings: tuple(readings.c.keys()),
     pricings: tuple(pricings.c.keys()),
@@ -45,7 +45,7 @@ type Bundle = list[tuple[sa.Table, tuple[str, ...], str]]
 def read(connection: Connection, keys: Sequence[Key]) -> Bundle:
     """Everything that a ledger knows of these exchanges."""
     bundle: Bundle = []
-    for table, names in _SENT.items():
+    for table, names in SENT.items():
         statement = _reading(connection.dialect.name, table, names)
         rows = connection.execute(statement, parameters(keys)).scalar_one()
         if rows != "[]":
@@ -67,14 +67,14 @@ class Known:
     def covers(self, other: "Known") -> bool:
         """Whether merging the other one would change nothing."""
         return self == other or (
-            _STATES.index(self.state) >= _STATES.index(other.state)
+            STATES.index(self.state) >= STATES.index(other.state)
             and _are_in(other.readings, self.readings)
             and _are_in(other.pricings, self.pricings)
             and _are_in(other.quotas, self.quotas)
         )
 
 
-_STATES = ("open", "lost", "settled")
+STATES = ("open", "lost", "settled")
 """In the order in which they replace each other."""
 
 

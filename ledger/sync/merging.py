@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db, retention, secret
@@ -20,7 +20,8 @@ from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.keys import Key
 from ledger.store.tables import exchanges
-from ledger.sync import bundles
+from ledger.sync import bundles, far
+from ledger.sync.bundles import Bundle, Known
 from ledger.text.printable import without_passwords
 
 BUNDLE_EXCHANGES_MAX = 500
@@ -57,6 +58,99 @@ class Merged:
     """One key has one fingerprint in the source and another in the target."""
 
 
+class LocalSource:
+    """A ledger to read from."""
+
+    def __init__(self, engine: Engine, reader: Connection) -> None:
+        self._engine = engine
+        self._reader = reader
+        """To the ledger, or to a migrated copy of it."""
+        self.secret_id = secret.id_in(engine)
+
+    def count(self) -> int:
+        """How many exchanges it has."""
+        count = sa.select(sa.func.count()).select_from(exchanges)
+        return self._reader.execute(count).scalar_one()
+
+    def secret(self) -> bytes:
+        """The secret that its keys are hashed with."""
+        found = secret.known(self._engine)
+        if found is None or secret.id_of(found) != self.secret_id:
+            raise LedgerError(
+                f"the secret of key fingerprints of {urls.shown(self._engine.url)} cannot be read "
+                "here; name its file (TOKENTEE_SECRET_FILE), or leave out --with-secret"
+            )
+        return found
+
+    def known_after(self, last: Key | None) -> dict[Key, Known]:
+        """The exchanges that follow in the order of keys."""
+        return bundles.known_after(self._reader, last, BUNDLE_EXCHANGES_MAX)
+
+    def read(self, keys: Sequence[Key]) -> Bundle:
+        """Everything that it knows of these exchanges."""
+        return bundles.read(self._reader, keys)
+
+
+class LocalTarget:
+    """A ledger to add to."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._months: set[date] = set()
+
+    @property
+    def secret_id(self) -> str | None:
+        """The id of the secret that its keys are hashed with."""
+        return secret.id_in(self._engine)
+
+    def take_secret(self, carried: bytes) -> None:
+        """Hash keys with this secret, if it is empty."""
+        with self._engine.connect() as connection:
+            is_empty = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is None
+        if secret.known(self._engine) == carried:
+            return
+        if not is_empty or not secret.store(self._engine, carried):
+            raise LedgerError(
+                f"{urls.shown(self._engine.url)} has exchanges or a secret of its own already; "
+                "--with-secret is for an empty target"
+            )
+
+    def known_of(self, keys: Sequence[Key]) -> dict[Key, Known]:
+        """These exchanges, as far as it has them."""
+        with self._engine.connect() as connection:
+            return bundles.known_of(connection, keys)
+
+    def relink(self, keys: Sequence[Key]) -> None:
+        """Link what an interrupted merge may have written without linking it."""
+        if self._engine.dialect.name == "postgresql":
+            _link(self._engine, keys)
+
+    def add(
+        self, keys: Sequence[Key], read: Callable[[Sequence[Key]], Bundle]
+    ) -> list[tuple[Key, str]]:
+        """Add these exchanges; the ones that it refuses, and why."""
+        refused = deliver(read, self._engine, keys, self._months)
+        return [(one.key, one.error) for one in refused]
+
+
+@contextmanager
+def source_at(url: str | URL) -> Iterator[LocalSource]:
+    """A ledger of this machine to read from, for a `with` block."""
+    with (
+        db.disposing(db.open_existing(url)) as engine,
+        _of_this_schema(engine) as current,
+        current.connect() as reader,
+    ):
+        yield LocalSource(engine, reader)
+
+
+@contextmanager
+def target_at(url: str | URL) -> Iterator[LocalTarget]:
+    """A ledger of this machine to add to, for a `with` block."""
+    with db.disposing(db.ensure(url, answer_seconds_max=ANSWER_SECONDS_MAX)) as engine:
+        yield LocalTarget(engine)
+
+
 def sync(
     source_url: str,
     target_url: str,
@@ -64,47 +158,45 @@ def sync(
     with_secret: bool = False,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Merged:
-    """Merge a ledger into another; `on_progress` gets the number done and the total.
+    """Merge a ledger into another, one of which may be on another machine (`ssh://…`);
+    `on_progress` gets the number done and the total.
 
     `with_secret` lets an empty target hash keys as the source does.
     """
-    if urls.parse_url(source_url) == urls.parse_url(target_url):
+    is_far = far.is_far(source_url), far.is_far(target_url)
+    if all(is_far):
+        raise LedgerError("one of SOURCE and TARGET has to be on this machine")
+    if not any(is_far) and urls.parse_url(source_url) == urls.parse_url(target_url):
         raise LedgerError(f"source and target are the same ledger: {urls.shown(source_url)}")
-    source = db.open_existing(source_url)
-    target = db.ensure(target_url, answer_seconds_max=ANSWER_SECONDS_MAX)
     done = 0
     refused: list[RefusedExchange] = []
     try:
-        if with_secret:
-            _carry_secret(source, target)
-        ids = secret.id_in(source), secret.id_in(target)
-        with _of_this_schema(source) as current, current.connect() as reader:
-            total = reader.execute(sa.select(sa.func.count()).select_from(exchanges)).scalar_one()
-            months: set[date] = set()
+        with (
+            far.connect(source_url, "source") if is_far[0] else source_at(source_url) as source,
+            far.connect(target_url, "target") if is_far[1] else target_at(target_url) as target,
+        ):
+            if with_secret:
+                target.take_secret(source.secret())
+            ids = source.secret_id, target.secret_id
+            total = source.count()
             last: Key | None = None
-            while batch := bundles.known_after(reader, last, BUNDLE_EXCHANGES_MAX):
-                with target.connect() as connection:
-                    known = bundles.known_of(connection, [*batch])
-                is_new = {
-                    key: key not in known or not known[key].covers(ours)
-                    for key, ours in batch.items()
-                }
-                if target.dialect.name == "postgresql" and not all(is_new.values()):
-                    # An interrupted merge may have written them without linking them.
-                    _link(target, [key for key in batch if not is_new[key]])
-                if new := [key for key in batch if is_new[key]]:
-                    refused += deliver(reader, target, new, months)
-                last = [*batch][-1]
+            while batch := source.known_after(last):
+                known = target.known_of([*batch])
+                new = [
+                    key for key in batch if key not in known or not known[key].covers(batch[key])
+                ]
+                if len(new) < len(batch):
+                    target.relink([*(batch.keys() - {*new})])
+                for key, why in target.add(new, source.read) if new else ():
+                    refused.append(RefusedExchange(key, why))
                 done += len(batch)
+                last = [*batch][-1]
                 on_progress(done, max(total, done))
-    except sa.exc.DBAPIError as error:
+    except (sa.exc.DBAPIError, ConnectionError) as error:
         raise LedgerError(
             f"interrupted after {done} exchanges: {reason_of(error)}; run it again, "
             "what is done is not done twice"
         ) from error
-    finally:
-        source.dispose()
-        target.dispose()
     return Merged(
         exchanges=done,
         refused=tuple(refused),
@@ -133,29 +225,10 @@ def _of_this_schema(source: Engine) -> Iterator[Engine]:
                 yield engine
 
 
-def _carry_secret(source: Engine, target: Engine) -> None:
-    """Let an empty target hash keys as the source does."""
-    carried = secret.known(source)
-    if carried is None or secret.id_of(carried) != secret.id_in(source):
-        raise LedgerError(
-            f"the secret of key fingerprints of {urls.shown(source.url)} cannot be read here; "
-            "name its file (TOKENTEE_SECRET_FILE), or leave out --with-secret"
-        )
-    with target.connect() as connection:
-        is_empty = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is None
-    if secret.known(target) == carried:
-        return
-    if not is_empty or not secret.store(target, carried):
-        raise LedgerError(
-            f"{urls.shown(target.url)} has exchanges or a secret of its own already; "
-            "--with-secret is for an empty target"
-        )
-
-
 def deliver(
-    source: Connection, target: Engine, keys: Sequence[Key], months: set[date]
+    read: Callable[[Sequence[Key]], Bundle], target: Engine, keys: Sequence[Key], months: set[date]
 ) -> list[RefusedExchange]:
-    """Copy these exchanges into the target; the exchanges that it refuses.
+    """Copy these exchanges, as `read` gives them, into the target; the exchanges that it refuses.
 
     `months` holds the months for which the target has made partitions; this function adds to it.
     """
@@ -164,7 +237,7 @@ def deliver(
         retention.make_partitions(target, new, datetime.now(UTC).date())
         months |= new
     try:
-        bundle = bundles.read(source, keys)
+        bundle = read(keys)
         with db.writing(target) as connection:
             _bound(connection)
             bundles.write(connection, bundle)
@@ -177,8 +250,8 @@ def deliver(
             return [RefusedExchange(keys[0], reason_of(error))]
         half = len(keys) // 2
         return [
-            *deliver(source, target, keys[:half], months),
-            *deliver(source, target, keys[half:], months),
+            *deliver(read, target, keys[:half], months),
+            *deliver(read, target, keys[half:], months),
         ]
     if target.dialect.name == "postgresql":
         # In a transaction of its own, so that of two writers the later one sees both.

@@ -18,6 +18,7 @@ import sqlite3
 import threading
 import time
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -30,7 +31,7 @@ from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery
 from ledger.store.processes.supervision import Companion, Log, pause_after
 from ledger.store.tables import exchanges
-from ledger.sync import spool
+from ledger.sync import bundles, spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
 from ledger.text.figures import seconds_text
 
@@ -137,7 +138,7 @@ class Shipper(Companion):
                 keys, last = spool.pending(connection, BUNDLE_EXCHANGES_MAX)
                 if last is None:
                     return True
-                refused = deliver(connection, target, keys, self._months)
+                refused = deliver(partial(bundles.read, connection), target, keys, self._months)
             for one in refused:
                 self._log("error", f"the shared ledger refuses exchange {one.key[1]}: {one.error}")
             with db.writing(self._spool) as connection:

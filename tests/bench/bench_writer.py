@@ -26,6 +26,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from ledger.store.writing.batches import Batches
 from ledger.store.writing.jobs import Job
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.trouble import Trouble
-from ledger.sync import merging, spool
+from ledger.sync import bundles, merging, spool
 from tests.ledger.written import opened, reading
 
 SIZES = (1, 4, 16, ROWS_MAX)
@@ -215,7 +216,8 @@ def postgresql(folder: Path, url: str) -> Figures:
             keys, last = spool.pending(connection, count)
             assert last is not None
             assert len(keys) == count, len(keys)
-            assert not merging.deliver(connection, target, keys, months)
+            read = partial(bundles.read, connection)
+            assert not merging.deliver(read, target, keys, months)
         with db.writing(writing.engine) as connection:
             spool.settle_outbox(connection, last, [], now=datetime.now(UTC))
 
