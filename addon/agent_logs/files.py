@@ -145,22 +145,25 @@ def read(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dic
 
 def _rows(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
     """The rows of a database, which the agent may be writing, by all statements that it answers."""
-    answered = 0
-    with suppress(sqlite3.Error):
-        url = f"file:{quote(str(path.absolute()))}?mode=ro"
+    answers = []
+    url = f"file:{quote(str(path.absolute()))}?mode=ro"
+    try:
         with closing(sqlite3.connect(url, uri=True, timeout=BUSY_SECONDS)) as database:
+            database.text_factory = lambda text: text.decode("utf-8", "replace")
             database.execute("PRAGMA trusted_schema = OFF")  # its views call nothing
             for statement in agent.statements:
                 with suppress(sqlite3.OperationalError):  # a table of another version
-                    found = database.execute(statement)
-                    answered += 1
-                    names = [column for column, *_ in found.description]
-                    for values in found:
-                        row = dict(zip(names, values, strict=True))
-                        data = row.get("data")
-                        if isinstance(data, str):
-                            row["data"] = json_values.loads(data.encode("utf-8", "replace"))
-                            skipped.lines[path] += row["data"] is None
-                        yield row
-    if not answered:
+                    answers.append(database.execute(statement))
+            for answer in answers:
+                names = [column for column, *_ in answer.description]
+                for values in answer:
+                    row = dict(zip(names, values, strict=True))
+                    data = row.get("data")
+                    if isinstance(data, str):
+                        row["data"] = json_values.loads(data.encode("utf-8", "replace"))
+                        skipped.lines[path] += row["data"] is None
+                    yield row
+    except sqlite3.Error:  # damaged, or locked: the rest is not read
+        answers = []
+    if not answers:
         skipped.files.append(path)

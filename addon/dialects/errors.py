@@ -224,7 +224,8 @@ def kept_message(message: str | None, context: AnswerContext) -> str | None:
         return None
     if any(secret in message for secret in context.secrets):
         return None
-    return _KEY_SHAPED.sub(MASKED, clean(message, MESSAGE_LENGTH_MAX))
+    # Before it is cut: of a key that the bound cuts, the rest would have no form.
+    return clean(_KEY_SHAPED.sub(MASKED, message[: 4 * MESSAGE_LENGTH_MAX]), MESSAGE_LENGTH_MAX)
 
 
 def broken_connection(kind: str, cause: str, context: AnswerContext) -> AnswerError:

@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 from ledger.model.exchange import DEFAULT_PORTS
 
-PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy")
 SOCKS = ("socks5", "socks5h")
 """Names are resolved by this machine, or by the proxy."""
 PORTS = {**{name: DEFAULT_PORTS[name] for name in ("http", "https")}, **dict.fromkeys(SOCKS, 1080)}

@@ -147,9 +147,11 @@ def _addresses_of(opts: Options) -> tuple[str, ...]:
 
 
 class WorkerState(Enum):
-    """Of a process: STARTING until its first report, RETIRING from SIGHUP."""
+    """Of a process: STARTING until its first report, LATE if it was killed for want of one,
+    RETIRING from SIGHUP."""
 
     STARTING = auto()
+    LATE = auto()
     ACCEPTING = auto()
     RETIRING = auto()
 
@@ -306,7 +308,7 @@ class Supervisor:
             text = "tokentee: worker %d is not ready after %s and is killed"
             logger.warning(text, worker.number, late)
             worker.process.kill()
-            self._unready[worker.number] += 1
+            worker.state = WorkerState.LATE
 
     def _handle_ready(self, worker: Worker, report: WorkerReport) -> None:
         """A worker accepts; the one before it retires."""
@@ -369,7 +371,8 @@ class Supervisor:
             return
         else:
             self._deaths[number] += 1
-            self._unready[number] += code not in FROM_OUTSIDE
+            is_late = worker.state is WorkerState.LATE
+            self._unready[number] += is_late or code not in FROM_OUTSIDE
             if self._unready[number] == UNREADY_ENDS_MAX:
                 reason += f", {UNREADY_ENDS_MAX} times in turn. All workers are stopped"
                 self._exit_code = 1

@@ -200,7 +200,8 @@ class WorkerAddon:
         folder, index = Path(self._job.folder), self._job.index
         while True:
             # It reads files and other processes' lessons, so it must not run on the event loop.
-            await asyncio.to_thread(lambda: write_report(folder, index, self._report()))
+            with contextlib.suppress(OSError):  # a full disk; the next report may be written
+                await asyncio.to_thread(lambda: write_report(folder, index, self._report()))
             await asyncio.sleep(REPORT_SECONDS)
 
     def _report(self) -> WorkerReport:

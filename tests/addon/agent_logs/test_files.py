@@ -1,6 +1,8 @@
 """Finding agents' logs, whatever is in them."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -89,6 +91,42 @@ def test_the_rows_of_all_versions_of_a_database(tmp_path):
     rows = list(read(OPENCODE, path, skipped))
     assert [row["id"] for row in rows] == ["msg_1", "msg_2"] * 2
     assert skipped.lines == {path: 2}
+
+
+def test_a_text_that_is_not_utf_8_ends_nothing(tmp_path):
+    path = tmp_path / "opencode.db"
+    write_database(path, TABLES["opencode"])
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE message SET data = CAST(X'FF7B' AS TEXT) WHERE id = 'msg_1'")
+    skipped = SkippedCounts()
+    assert [row["id"] for row in read(OPENCODE, path, skipped)] == ["msg_1", "msg_2"]
+    assert skipped.files == []
+
+
+def test_a_database_that_is_locked_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "BUSY_SECONDS", 0.01)
+    path = tmp_path / "opencode.db"
+    write_database(path, TABLES["opencode"])
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        skipped = SkippedCounts()
+        assert list(read(OPENCODE, path, skipped)) == []
+    assert skipped.files == [path]
+
+
+def test_a_database_that_is_damaged_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "opencode.db"
+    write_database(path, TABLES["opencode"])
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executemany(
+            "INSERT INTO message SELECT ? || id, session_id, data FROM message WHERE id = 'msg_1'",
+            [(str(number),) for number in range(300)],
+        )
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] + b"\xff" * (len(whole) // 2))
+    skipped = SkippedCounts()
+    assert len(list(read(OPENCODE, path, skipped))) < 300
+    assert skipped.files == [path]
 
 
 def test_the_home_folder(monkeypatch, tmp_path):

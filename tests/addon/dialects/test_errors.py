@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from addon.dialects.dialect import Dialect, SessionProtocol
 from addon.dialects.errors import (
     KNOWN_MESSAGES,
+    MASKED,
     MESSAGE_LENGTH_MAX,
     broken_connection,
     record_error,
@@ -154,6 +155,14 @@ def test_a_text_that_is_wanted_is_bounded_and_without_keys() -> None:
     facts.error = None
     record_error(facts, "the-key-of-the-request-1 is unknown")
     assert facts.error == AnswerError()
+
+
+@pytest.mark.parametrize("before", range(MESSAGE_LENGTH_MAX - 28, MESSAGE_LENGTH_MAX))
+def test_no_key_is_cut_instead_of_masked(before: int) -> None:
+    facts = Facts(of=AnswerContext(keeps_error_text=True))
+    record_error(facts, " " * before + "sk-proj-abcdefghijklmnop1234")
+    assert facts.error is not None
+    assert facts.error.message == (" " * before + MASKED)[:MESSAGE_LENGTH_MAX]
 
 
 def test_an_error_that_is_no_json() -> None:

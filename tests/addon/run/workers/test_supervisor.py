@@ -227,6 +227,24 @@ def test_one_that_cannot_start_again_ends_everything(played: Played):
     assert "worker 2 does not start: it ended before it was ready (exit code 3), 3" in played.log
 
 
+def test_a_late_one_is_killed_once_each_time(played: Played, monkeypatch: pytest.MonkeyPatch):
+    """Also where its end takes longer than a look at it."""
+    kill = module.subprocess.Popen.kill
+
+    def kill_later(process: Any) -> None:
+        threading.Timer(0.3, kill, [process]).start()
+
+    def play(played: Played) -> None:
+        played.does.write_text("hang")
+        monkeypatch.setattr(module, "START_SECONDS_MAX", 0.2)
+        monkeypatch.setattr(module.subprocess.Popen, "kill", kill_later)
+        os.kill(played.pids()[1], signal.SIGKILL)
+
+    assert played.run(play, stops=False) == 1
+    assert played.log.count("worker 2 is not ready after 200 ms and is killed") == 3
+    assert "ended before it was ready (SIGKILL), 3 times in turn" in played.log
+
+
 def test_workers_that_do_not_stop_are_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "STOP_SECONDS_MAX", 0.2)
     played.does.write_text("stubborn")
