@@ -259,23 +259,33 @@ class MeteredExchange:
         )
         if is_certain or self.rules.billing is None:
             return billing
-        return self.rules.billing(exchange) or billing
+        try:
+            return self.rules.billing(exchange) or billing
+        except Exception as failure:  # noqa: BLE001  # the operator's rule costs nothing else
+            self.troubles.add_failure(failure, "a rule of billing is left out")
+            return billing
 
     def beside(
         self, settled: Settled, event: object, arrived_at: datetime, *, in_headers: bool = True
     ) -> Settled:
         """The result with how it is billed, and with what its answer's headers, and an event of its
         stream, say of limits and of the account that has them. Headers of a handshake belong to its
-        first response."""
+        first response. Never raises."""
         headers = self._answer_headers if in_headers else {}
-        limits = limits_of(headers, status=self.status, event=event, arrived_at=arrived_at)
-        return with_figures(
-            settled,
-            billing=self.billing_of(settled.exchange),
-            quotas=limits.quotas,
-            retry_after_ms=limits.retry_after_ms,
-            account=opening.account_of(self._answer_headers, self.asked, self.opened, self.rules),
-        )
+        try:
+            limits = limits_of(headers, status=self.status, event=event, arrived_at=arrived_at)
+            return with_figures(
+                settled,
+                billing=self.billing_of(settled.exchange),
+                quotas=limits.quotas,
+                retry_after_ms=limits.retry_after_ms,
+                account=opening.account_of(
+                    self._answer_headers, self.asked, self.opened, self.rules
+                ),
+            )
+        except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
+            self.troubles.add_failure(failure, "its limits are not read")
+            return settled
 
     def settle(
         self, end: End, *, cause: str | None, now: datetime, times: RecordedTimes | None = None
@@ -291,23 +301,19 @@ class MeteredExchange:
             self.troubles.add_failure(failure, "its answer is not read")
             settled = result_unread(self.opened, end=end, status=self.status, now=now)
         began_at = settled.exchange.first_byte_at
-        try:
-            if times is not None:
-                opened_at = now = self.opened.opened_at
-                began_at = times.first_byte_at
-                began_at = began_at if began_at is not None and began_at > opened_at else None
-                exchange = replace(
-                    settled.exchange,
-                    first_byte_at=began_at,
-                    first_token_at=None,
-                    settled_at=times.ended_at or opened_at,
-                )
-                settled = Settled(exchange, settled.reading)
-            event = tap.meter.facts.rare.rate_limits if tap is not None else None
-            settled = self.beside(settled, event, began_at or now)
-        except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
-            self.troubles.add_failure(failure, "its limits are not read")
-        return self.noted(settled)
+        if times is not None:
+            opened_at = now = self.opened.opened_at
+            began_at = times.first_byte_at
+            began_at = began_at if began_at is not None and began_at > opened_at else None
+            exchange = replace(
+                settled.exchange,
+                first_byte_at=began_at,
+                first_token_at=None,
+                settled_at=times.ended_at or opened_at,
+            )
+            settled = Settled(exchange, settled.reading)
+        event = tap.meter.facts.rare.rate_limits if tap is not None else None
+        return self.noted(self.beside(settled, event, began_at or now))
 
     def noted(self, settled: Settled) -> Settled:
         """The result, with what went wrong up to now."""

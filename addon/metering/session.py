@@ -110,8 +110,7 @@ class MeteredSession:
                 estimate_input=lambda: inputs,
                 now=at,
             )
-            settled = handshake.beside(settled, event, at, in_headers=in_headers)
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             handshake.troubles.add_failure(failure, "a response of the session is not read")
             settled = result_unread(opened, end=how, status=handshake.status, now=at)
-        return handshake.noted(settled)
+        return handshake.noted(handshake.beside(settled, event, at, in_headers=in_headers))

@@ -24,9 +24,11 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layers.http import HttpStream, SendHttp
-from mitmproxy.proxy.layers.http._events import (
+from mitmproxy.proxy.layers.http import (
     ErrorCode,
+    HttpErrorHook,
+    HttpResponseHook,
+    HttpStream,
     RequestData,
     RequestEndOfMessage,
     RequestHeaders,
@@ -34,8 +36,8 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseData,
     ResponseEndOfMessage,
     ResponseProtocolError,
+    SendHttp,
 )
-from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
 
 from addon.proxy.host import sources
 from addon.proxy.stream_events import StreamEvents

@@ -23,10 +23,13 @@ from typing import Any
 from h11._readers import ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.layers.http._base import ReceiveHttp
-from mitmproxy.proxy.layers.http._events import ResponseData
-from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
+from mitmproxy.proxy.layers.http import (
+    Http1Client,
+    Http1Server,
+    HttpStream,
+    ReceiveHttp,
+    ResponseData,
+)
 
 from addon.proxy.host.chunk_run import ChunkRun
 from addon.proxy.host.mechanisms import Place

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.framing import document
+from addon.framing import document, long_json
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream
@@ -65,7 +65,7 @@ def test_of_a_body_of_any_length_little_is_held() -> None:
     framing.feed(b'{"a":"')
     for _ in range(1_000):
         framing.feed(b"x" * 65_536)
-        assert len(framing._held) <= document.WHOLE_BYTES_MAX
+        assert len(framing._held) <= long_json.WHOLE_BYTES_MAX
     assert framing.held_bytes == len(framing._held)
 
 

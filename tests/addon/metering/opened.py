@@ -11,7 +11,7 @@ from addon.metering.opening import RunRules
 from addon.metering.requests.messages import Body, Request, Response
 from addon.metering.session import MeteredSession
 from addon.metering.tap import Tap
-from ledger.model.exchange import Source
+from ledger.model.exchange import Billing, Exchange, Source
 
 BODY = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'
 REQUEST = Request(
@@ -25,6 +25,11 @@ REQUEST = Request(
     began_at=datetime(2026, 11, 20, tzinfo=UTC),
 )
 RULES = RunRules(node="here", secret=b"secret", tags={"team": "search"})
+
+
+def failing_rule(_: Exchange) -> Billing:
+    """A rule of the operator with a fault."""
+    raise ZeroDivisionError
 
 
 def maybe_opened(
@@ -63,9 +68,11 @@ def tapped(
     return tap
 
 
-def session_of(request: Request, path: str = "/v1/responses") -> MeteredSession:
+def session_of(
+    request: Request, path: str = "/v1/responses", rules: RunRules = RULES
+) -> MeteredSession:
     """The session of a handshake that upstream has accepted."""
     headers = {**request.headers, "upgrade": "websocket"}
-    handshake = opened(replace(request, path=path, headers=headers))
+    handshake = opened(replace(request, path=path, headers=headers), rules)
     handshake.status = 101
     return MeteredSession(handshake)

@@ -29,7 +29,7 @@ from addon.metering.settlement import outcome_of, result_of
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
-from tests.addon.metering.opened import REQUEST, RULES, opened, tapped
+from tests.addon.metering.opened import REQUEST, RULES, failing_rule, opened, tapped
 from tests.ledger.written import opened as opened_row
 from tests.named import named
 
@@ -234,7 +234,20 @@ def test_how_it_is_billed_is_told_by_request_answer_and_operator():
     assert billed(key, {}, lambda _: Billing.FREE) is Billing.FREE
     assert billed(key, {}, lambda _: None) is Billing.METERED
     assert billed(key, spent, lambda _: Billing.PLAN) is Billing.METERED
-    assert billed(key, {}, lambda _: 1 / 0) is None
+    assert billed(key, {}, lambda _: 1 / 0) is Billing.METERED
+
+
+def test_a_rule_of_the_operator_that_fails_costs_no_limit():
+    exchange = opened(rules=replace(RULES, billing=failing_rule))
+    told = {
+        "retry-after": "7",
+        "x-ratelimit-remaining-tokens": "5",
+        "x-ratelimit-limit-tokens": "9",
+    }
+    passed(exchange, replace(SSE, headers={**SSE.headers, **told}))
+    settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert settled.quotas
+    assert "ZeroDivisionError" in (settled.degraded or "")
 
 
 def test_a_recorded_answer_is_read_whole():

@@ -1,5 +1,6 @@
 """The responses of a WebSocket connection: each is settled once, however it ends, and says no key and no prompt."""
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 
@@ -8,8 +9,8 @@ from msgspec.structs import replace
 
 from addon.metering.requests.messages import Body, End, Request
 from addon.metering.settlement import Settled
-from ledger.model.exchange import Exchange, Outcome
-from tests.addon.metering.opened import REQUEST, opened, session_of, tapped
+from ledger.model.exchange import Billing, Exchange, Outcome
+from tests.addon.metering.opened import REQUEST, RULES, failing_rule, opened, session_of, tapped
 
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
@@ -44,6 +45,21 @@ def test_a_response_whose_reading_fails_is_settled_all_the_same(monkeypatch: pyt
     assert isinstance(settled, Settled)
     assert settled.exchange.outcome is Outcome.CLIENT_LEFT
     assert "RuntimeError" in (settled.exchange.degraded or "")
+
+
+def test_a_rule_of_the_operator_that_fails_costs_no_figure_of_a_session():
+    session = session_of(asked(), rules=dataclasses.replace(RULES, billing=failing_rule))
+    session.message(create(), from_client=True, at=AT)
+    usage = {"input_tokens": 200, "output_tokens": 3}
+    response = {"id": "r1", "status": "completed", "usage": usage}
+    for kind, status in (("created", "in_progress"), ("completed", "completed")):
+        event = {"type": f"response.{kind}", "response": {**response, "status": status}}
+        settled = session.message(json.dumps(event).encode(), from_client=False, at=AT)
+    (one,) = settled
+    assert isinstance(one, Settled)
+    assert one.reading.usage.input_tokens == 200
+    assert one.reading.billing is Billing.METERED
+    assert "ZeroDivisionError" in (one.exchange.degraded or "")
 
 
 def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():

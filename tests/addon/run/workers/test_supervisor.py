@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -229,7 +230,7 @@ def test_one_that_cannot_start_again_ends_everything(played: Played):
 
 def test_a_late_one_is_killed_once_each_time(played: Played, monkeypatch: pytest.MonkeyPatch):
     """Also where its end takes longer than a look at it."""
-    kill = module.subprocess.Popen.kill
+    kill = subprocess.Popen.kill
 
     def kill_later(process: Any) -> None:
         threading.Timer(0.3, kill, [process]).start()
@@ -237,7 +238,7 @@ def test_a_late_one_is_killed_once_each_time(played: Played, monkeypatch: pytest
     def play(played: Played) -> None:
         played.does.write_text("hang")
         monkeypatch.setattr(module, "START_SECONDS_MAX", 0.2)
-        monkeypatch.setattr(module.subprocess.Popen, "kill", kill_later)
+        monkeypatch.setattr(subprocess.Popen, "kill", kill_later)
         os.kill(played.pids()[1], signal.SIGKILL)
 
     assert played.run(play, stops=False) == 1
