@@ -258,7 +258,8 @@ def test_the_clients_own_mistake_comes_back_to_it(known: Pair) -> None:
     assert set(ours.headers) == set(control.headers)
     row = known.row(tag)
     assert row["outcome"] == "http_error"
-    assert row["error_message"] is None
+    errors = row["error_type"], row["error_code"], row["error_message"]
+    assert errors == ("invalid_request_error", "model_not_found", None)
 
 
 def test_an_unknown_upstream_is_watched_first(unknown: Pair) -> None:

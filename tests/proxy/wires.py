@@ -81,8 +81,12 @@ def _openai() -> Wire:
         },
         cut_after=3,
         figures_cut={"response_id": "chatcmpl-w1", "finish_reason": None, **ESTIMATED},
-        error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":null}}\n\n',
-        error_figures={"error_type": "server_error", "error_code": None, "error_message": None},
+        error_frame=b'data: {"error":{"message":"Overloaded","type":"server_error","code":null}}\n\n',
+        error_figures={
+            "error_type": "server_error",
+            "error_code": "overloaded",
+            "error_message": None,
+        },
     )
 
 
@@ -125,8 +129,8 @@ def _azure() -> Wire:
         },
         cut_after=2,
         figures_cut={"response_id": "chatcmpl-w2", **ESTIMATED},
-        error_frame=b'data: {"error": {"message": "boom", "code": "500"}}\n\n',
-        error_figures={"error_type": None, "error_code": "500", "error_message": None},
+        error_frame=b'data: {"error": {"message": "Overloaded", "code": "500"}}\n\n',
+        error_figures={"error_type": "overloaded", "error_code": "500", "error_message": None},
     )
 
 
@@ -200,8 +204,12 @@ def _completions() -> Wire:
         },
         cut_after=2,
         figures_cut={"response_id": "cmpl-w4", **ESTIMATED},
-        error_frame=b'data: {"error":{"message":"boom","type":"server_error"}}\n\n',
-        error_figures={"error_type": "server_error", "error_message": None},
+        error_frame=b'data: {"error":{"message":"Overloaded","type":"server_error"}}\n\n',
+        error_figures={
+            "error_type": "server_error",
+            "error_code": "overloaded",
+            "error_message": None,
+        },
     )
 
 
@@ -238,7 +246,7 @@ def _opentoken() -> Wire:
         },
         cut_after=3,
         figures_cut={"response_id": "chatcmpl-w5", **ESTIMATED},
-        error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":"x"}}\n\n',
+        error_frame=b'data: {"error":{"message":"Overloaded","type":"server_error","code":"x"}}\n\n',
         error_figures={"error_type": "server_error", "error_code": "x", "error_message": None},
     )
 
@@ -267,8 +275,8 @@ def _stream_chat() -> Wire:
         },
         cut_after=2,
         figures_cut={"response_id": "stream:chat:w6", **ESTIMATED},
-        error_frame=b'data: {"id":"stream:chat:w6","choices":[],"error":{"message":"boom"}}\n\n',
-        error_figures={"error_message": None},
+        error_frame=b'data: {"id":"stream:chat:w6","choices":[],"error":{"message":"Overloaded"}}\n\n',
+        error_figures={"error_code": "overloaded", "error_message": None},
     )
 
 
@@ -429,7 +437,7 @@ def _responses() -> Wire:
         },
         cut_after=3,
         figures_cut={"response_id": "resp_w10", **ESTIMATED},
-        error_frame=event("error", '"code":"server_error","message":"boom","param":null'),
+        error_frame=event("error", '"code":"server_error","message":"Overloaded","param":null'),
         error_figures={"error_code": "server_error", "error_message": None},
         error_body=b'{"error":{"message":"slow down","type":"tokens","code":"rate_limit"}}',
         http_error_figures={
@@ -472,8 +480,12 @@ def _cohere() -> Wire:
         cut_after=3,
         figures_cut={"response_id": "cohere-w11", **ESTIMATED},
         error_frame=b'event: message-end\ndata: {"type":"message-end","delta":{"finish_reason":'
-        b'"ERROR","error":"boom"}}\n\n',
-        error_figures={"error_message": None, "finish_reason": "ERROR"},
+        b'"ERROR","error":"Overloaded"}}\n\n',
+        error_figures={
+            "error_code": "overloaded",
+            "error_message": None,
+            "finish_reason": "ERROR",
+        },
         error_body=b'{"id":"x","message":"too many requests"}',
         http_error_figures={"error_code": "rate_limited"},
     )
@@ -507,8 +519,8 @@ def _ollama() -> Wire:
         },
         cut_after=2,
         figures_cut={"response_model": "llama3.2", **ESTIMATED},
-        error_frame=b'{"error":"boom"}\n',
-        error_figures={"error_message": None},
+        error_frame=b'{"error":"Overloaded"}\n',
+        error_figures={"error_code": "overloaded", "error_message": None},
         error_body=b'{"error":"model not found"}',
         http_error_figures={"error_code": "model_not_found"},
     )

@@ -76,6 +76,29 @@ def test_the_first_answer_of_each_agent(tmp_path, agent):
     assert "PRIVATE" not in str((exchange, reading))
 
 
+def test_what_a_line_of_claude_code_says_beside_its_usage():
+    (call,) = calls("claude-code", {"type": "user", "message": {"id": "x"}}, claude())
+    exchange, _ = booked_of(call)
+    assert (exchange.response_id, exchange.session_id) == ("msg_1", SESSION)
+    assert (exchange.user_agent, exchange.service_tier) == ("claude-cli/2.0.31", "standard")
+    assert (exchange.agent, exchange.source) == ("claude-code", "import")
+    (call,) = calls("claude-code", claude(version=None, message_more={"content": "text"}))
+    assert (booked_of(call)[0].user_agent, call.tool_calls) == (None, 0)
+
+
+def test_a_usage_of_codex_without_details():
+    lines = codex_lines()
+    for line in lines:
+        if line["type"] == "event_msg" and line["payload"]["info"]:
+            last = line["payload"]["info"]["last_token_usage"]
+            last.pop("cached_input_tokens", None)
+            last.pop("reasoning_output_tokens", None)
+    call, _ = calls("codex", *lines)
+    usage = booked_of(call)[1].usage
+    assert (usage.input_tokens, usage.output_tokens) == (1_000, 50)
+    assert (usage.cache_read_tokens, usage.reasoning_tokens) == (None, None)
+
+
 def test_every_agent_has_an_example_and_its_paths_lead_somewhere():
     assert set(EXAMPLES) == set(AGENTS) == set(PATHS)
     for agent in AGENTS.values():

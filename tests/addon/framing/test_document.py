@@ -88,7 +88,10 @@ LONG_BODIES: dict[str, tuple[type[Framing], Callable[[int], bytes]]] = {
 @pytest.mark.large
 @pytest.mark.parametrize("name", LONG_BODIES)
 @pytest.mark.parametrize("size", [1, 50])
-def test_the_work_on_small_chunks_is_linear(name: str, size: int) -> None:
+def test_the_work_on_small_chunks_is_linear(
+    name: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "LONG_BYTES", 64)  # from which on lines are told
     make, body = LONG_BODIES[name]
 
     def feed(length: int) -> None:

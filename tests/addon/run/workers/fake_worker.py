@@ -1,7 +1,8 @@
 """A worker that proxies nothing: `python -m tests.addon.run.workers.fake_worker`.
 
 What it does stands in the file that TOKENTEE_FAKE names: `fine`, `die` (before it is ready),
-`hang` (never ready), `stubborn` (does not stop when asked), or the port for metrics.
+`hang` (never ready), `stubborn` (does not stop when asked), `json` (logs as JSON), or the port for
+metrics.
 """
 
 import os
@@ -29,7 +30,11 @@ def main() -> None:
     metrics = ("127.0.0.1", int(does)) if does.isdigit() else None
     health = Health(writer_alive=True, dropped=1) if metrics else None
     report = WorkerReport(
-        monotonic=time.monotonic(), metrics=metrics, health=health, dropped_observations=2
+        monotonic=time.monotonic(),
+        metrics=metrics,
+        log_as_json=does == "json",
+        health=health,
+        dropped_observations=2,
     )
     write_report(Path(job.folder), job.index, report)
     sys.stdin.read()

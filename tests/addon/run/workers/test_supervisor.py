@@ -178,6 +178,8 @@ def test_another_address_after_a_replacement(played: Played):
         hang_up(played)
         played.until("2 workers were replaced")
         played.until("of a=b", 2)
+        held = [mode.removeprefix("regular@") for mode in modes]
+        assert played.supervisor._plan.addresses == tuple(held)
 
     assert played.run(play) == 0
 
@@ -292,6 +294,32 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
         assert any("worker 2 has not reported for" in each for each in found["problems"])
 
     assert played.run(play) == 0
+
+
+def test_its_lines_are_json_if_those_of_its_workers_are(played: Played):
+    def play(played: Played) -> None:
+        os.kill(played.pids()[0], signal.SIGKILL)
+        played.until("is started again")
+
+    played.does.write_text("json")
+    assert played.run(play) == 0
+    lines = [json.loads(line) for line in played.log.splitlines() if line.startswith("{")]
+    said = [(line["level"], line["message"]) for line in lines]
+    assert ("info", f"tokentee: 2 workers listening at 127.0.0.1:{played.port}") in said
+    assert [level for level, text in said if "ended with SIGKILL" in text] == ["warning"]
+    rest = [line for line in played.log.splitlines() if not line.startswith("{")]
+    assert all(line.startswith("index ") for line in rest), rest
+
+
+def test_quiet_keeps_warnings(played: Played):
+    def play(played: Played) -> None:
+        played.until_accepting(2)
+        os.kill(played.pids()[0], signal.SIGKILL)
+        played.until("is started again")
+
+    played.call = lambda: parse([*played.listening(played.port).options, "-q"])
+    assert played.run(play, after="index 1 of") == 0
+    assert "listening at" not in played.log
 
 
 def test_a_terminal_that_closes_stops_all(played: Played, monkeypatch: pytest.MonkeyPatch):

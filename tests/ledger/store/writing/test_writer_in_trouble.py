@@ -272,6 +272,7 @@ def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
         (line,) = written.lines("error")
         assert "overwritten in place" in line
         assert written.ledger.health().problems()
+        assert written.ledger.dropped == 0
     path.unlink()
     with writing(written.url):
         assert totals(written.url)[0] == 20
