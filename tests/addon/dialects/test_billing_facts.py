@@ -320,6 +320,22 @@ def answer_of(input_tokens, **usage):
     }
 
 
+def test_attempts_of_a_batch_that_were_declined_are_groups_of_their_category():
+    """A model that gave up, and the one that answered in its place."""
+    attempt = {"type": "message", "model": "claude-opus-5", "input_tokens": 1_000}
+    answered = {"type": "fallback_message", "model": "claude-haiku-5-5", "input_tokens": 1_000}
+    iterations = [{**attempt, "output_tokens": 0}, {**answered, "output_tokens": 10}]
+    usage = metered(
+        "anthropic.batch_results",
+        batch_of(answer_of(1_000, iterations=iterations), answer_of(1_000)),
+        content_type="application/x-jsonl",
+    ).usage()
+    assert (usage.input_tokens, usage.output_tokens) == (2_000, 20)
+    assert [(one.kind, one.model, one.usage.input_tokens) for one in usage.further] == [
+        ("refusal_none", "claude-opus-5", 1_000)
+    ]
+
+
 def priced(lines):
     meter = metered("anthropic.batch_results", lines, content_type="application/x-jsonl")
     usage = meter.usage()

@@ -354,3 +354,14 @@ def test_a_usage_object_that_echoes_a_credential_is_kept_without_it() -> None:
     assert facts.usage["prompt_tokens"] == 3
     assert facts.usage["region"] == "eu"
     assert secret not in str(facts.usage)
+
+
+def test_a_response_that_is_a_document_is_read_as_the_one_that_an_event_holds() -> None:
+    response = {"id": "r", "model": "m", "status": "completed", "usage": {"input_tokens": 3}}
+    document, event = Facts(is_document=True), Facts()
+    responses.RESPONSES.read(document, "", response)
+    responses.RESPONSES.read(event, "", {"type": "response.completed", "response": response})
+    for facts in (document, event):
+        assert (facts.response_id, facts.response_model) == ("r", "m")
+        assert (facts.usage, facts.usage_final) == ({"input_tokens": 3}, True)
+    assert event.ended

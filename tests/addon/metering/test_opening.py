@@ -1,6 +1,7 @@
 """A request becomes the exchange that is to be metered, or none: on an unknown host, request or answer must
 confirm what a path says."""
 
+import base64
 import gzip
 import json
 import time
@@ -70,6 +71,21 @@ def test_an_encoded_request_is_read():
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
     exchange = opened(structs.replace(REQUEST, headers=headers, body=Body(gzip.compress(BODY))))
     assert exchange.opened.request_model == "gpt-4o"
+
+
+@pytest.mark.parametrize("encoding", ["identity", " Identity ", ""])
+def test_an_encoding_that_is_none_is_no_trouble(encoding: str):
+    headers = {**REQUEST.headers, "content-encoding": encoding}
+    exchange = opened(structs.replace(REQUEST, headers=headers))
+    assert exchange.opened.request_model == "gpt-4o"
+    assert exchange.troubles.text is None
+
+
+def test_no_character_of_a_password_is_shown():
+    word = base64.b64encode(b"me:a-long-password-0123456789").decode()
+    exchange = row(structs.replace(REQUEST, headers={"authorization": f"Basic {word}"}))
+    assert exchange.key_hint is None
+    assert exchange.key_fingerprint is not None
 
 
 def test_a_broken_encoding_is_noted():

@@ -127,6 +127,11 @@ def test_a_complete_event_goes_on_as_the_object_it_came_in():
     assert Answer(CHAT, edits=True).feed(data) is data
 
 
+def test_a_block_without_data_goes_on_whatever_it_says():
+    data = b': "usage":null\n\nevent: "usage"\n\n' + chunk(WORD)
+    assert stripped(data, []) == data
+
+
 def test_only_an_incomplete_tail_is_held():
     answer = Answer(CHAT, edits=True)
     whole, tail = chunk(ROLE), b'data: {"id":"chatcm'
