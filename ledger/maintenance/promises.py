@@ -198,6 +198,7 @@ WHERE p.opened_at >= :since AND NOT EXISTS (
         "the token lines of a reading add up to its totals, so no token is billed twice",
         # Cohere bills other totals than the model counted. Where a provider priced the whole, no
         # token is charged; pricing again left lines of none. Without lines it is in `unpriced`.
+        # Citations are billed beside the output tokens.
         f"""
 SELECT exchange_id AS id, 'input ' || input || ', charged ' || charged_input || '; output '
   || output || ', charged ' || charged_output AS detail
@@ -210,7 +211,7 @@ FROM (
     c.charged_input, c.charged_output, c.priced_output
   FROM {CURRENT_READINGS} r JOIN (
     SELECT opened_at, exchange_id, reading_id,
-      MAX(CASE WHEN line = 'reported_cost' THEN 0 END) AS whole,
+      MAX(CASE WHEN line IN ('reported_cost', 'upstream_cost') THEN 0 END) AS whole,
       COALESCE(SUM(CASE WHEN line IN ({_listed(INPUT_LINES)}) THEN quantity END), 0)
         AS charged_input,
       COALESCE(SUM(CASE WHEN line IN ({_listed(OUTPUT_LINES)}) THEN quantity END), 0)

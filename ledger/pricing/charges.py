@@ -15,7 +15,14 @@ from ledger.model.charge import DIFFERS, PROVIDER, Charge
 from ledger.model.exchange import COVERED, Exchange, Reading
 from ledger.model.money import AMOUNT_MAX, usd_text
 from ledger.model.usage import REFUSAL, REFUSED, Usage
-from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
+from ledger.pricing.price_lines import (
+    OUTPUT_LINES,
+    Quantity,
+    Sheet,
+    billed_output_tokens,
+    input_tokens_of_one_request,
+    quantities,
+)
 from ledger.pricing.rules import REPORTED_BILL
 
 NO_SOURCE = "none"
@@ -198,6 +205,9 @@ def _charge(
     if rate is None or rate.is_unknown:
         reason: str | None = rate.note if rate else sheet.absent
         rate = None
+    elif line in OUTPUT_LINES and billed_output_tokens(usage) is None:
+        # The rest may hold the same tokens again.
+        reason = "a part of the output tokens, whose total is not reported"
     elif rate.above and input_tokens is None:
         # The price depends on the size of the request, which is unknown here.
         reason = "the price depends on the input tokens, which are not reported"

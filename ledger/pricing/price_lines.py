@@ -28,13 +28,13 @@ INPUT_LINES = (
 OUTPUT_LINES = (
     "output",
     "reasoning",
-    "citation",
     "output_audio",
     "output_image",
     "output_video",
     "output_decision",
 )
-TOKEN_LINES = INPUT_LINES + OUTPUT_LINES
+TOKEN_LINES = (*INPUT_LINES, *OUTPUT_LINES, "citation")
+"""Citations are no part of the output tokens: Perplexity bills them beside."""
 
 
 def is_token_line(line: str) -> bool:
@@ -171,7 +171,7 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     lines = _split(whole, parts, "uncached_input")
     if parts and whole is not None and lines[-1][0] != "uncached_input":
         lines.append(("uncached_input", 0, None))
-    whole = units.get("billed_output_tokens", usage.output_tokens)
+    whole = billed_output_tokens(usage)
     parts = _reported(
         ("reasoning", usage.reasoning_tokens if "reasoning" in rates else None),
         ("output_audio", usage.output_audio_tokens),
@@ -187,6 +187,11 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
         if line is None or line in rates:
             lines.append((line or unit, count, None))
     return lines
+
+
+def billed_output_tokens(usage: Usage) -> int | None:
+    """The output tokens that are billed: Cohere bills another total than the model counted."""
+    return usage.tool_units.get("billed_output_tokens", usage.output_tokens)
 
 
 def _input_parts(usage: Usage) -> list[Quantity]:

@@ -194,6 +194,19 @@ def test_of_an_unreported_total_nothing_is_billed(engine):
     assert broken(engine) == {"lines": [("billed", "input 10, charged 10; output -1, charged 5")]}
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (charge("upstream_cost", 1, None),),
+        (charge("reported_cost", 1, 7), charge("upstream_cost", 1, None)),
+        (charge("uncached_input", 10, 1), charge("output", 4, 1), charge("citation", 90, 1)),
+    ],
+)
+def test_what_is_billed_beside_the_tokens_breaks_no_promise(engine, lines):
+    put(engine, whole(settled("a"), lines, usage=Usage(input_tokens=10, output_tokens=4)))
+    assert broken(engine) == {}
+
+
 @pytest.mark.parametrize(("quantity", "unit"), [(-3, 5), (3, -5), (-3, -5)])
 def test_nothing_negative_is_charged(engine, quantity, unit):
     with pytest.raises(sa.exc.IntegrityError, match="quantity times its unit price"):

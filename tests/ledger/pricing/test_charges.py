@@ -70,6 +70,21 @@ def test_charges_are_worked_out_when_the_reading_was_made_unless_said_otherwise(
     assert repriced[0].priced_at == later
 
 
+@pytest.mark.parametrize("line", ["output_audio", "reasoning", "output_image"])
+def test_a_part_of_unreported_output_has_no_price(line):
+    """The same part of a reported total has its own."""
+    book = Book(own=Sheet({**RATES, line: Rate(5, "list")}, "not in the list"))
+    part = {
+        "output_audio": {"output_audio_tokens": 7},
+        "reasoning": {"reasoning_tokens": 7},
+        "output_image": {"tool_units": {"output_image_tokens": 7}},
+    }[line]
+    (charged,) = charge(exchange(), reading(**part), book)
+    assert (charged.line, charged.quantity, charged.amount_picousd) == (line, 7, None)
+    assert charged.reason == "a part of the output tokens, whose total is not reported"
+    assert amounts(charge(exchange(), reading(output_tokens=9, **part), book))[line] == (7, 5, 35)
+
+
 def test_a_line_without_a_price_has_no_amount_and_a_reason():
     """latitude-dev/latitude-llm#4297: 6.5 billion tokens at $0 over three days."""
     (line,) = charge(exchange(), reading(tool_units={"code_executions": 4}), Book())
