@@ -246,7 +246,9 @@ def _values(form: Form, key: str | None, provider: str | None, ledger: str | Non
     from ledger.reports import limits_text
 
     with existing_ledger(ledger) as engine:
-        found = limit_values(engine, datetime.now(UTC), key=key, provider=provider)
+        found = limit_values(
+            engine, datetime.now(UTC), key=key, provider=provider, has_full_at=True
+        )
     document = [row for each in found for row in each.as_json()]
     write(form, limits_text.value_table(found), document, "What a percent buys")
     if form == "table":

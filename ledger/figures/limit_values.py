@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures import limits, percent_value
 from ledger.figures.percent_value import KINDS, Estimate, Use, Value
+from ledger.model.money import PICOUSD_PER_USD
 from ledger.store.adding_up import charged
 from ledger.store.schema.charged import sum_of
 from ledger.store.scope import requests, snapshot
@@ -24,7 +25,9 @@ _KIND_OF = {
     "cache_write": 2,
     "cache_write_5m": 2,
     "cache_write_1h": 2,
+    "cache_write_12h": 2,
     "output": 3,
+    "reasoning": 3,
 }
 """Line of a charge -> its place in `KINDS`; uncached input is 0. Other lines are of no kind."""
 
@@ -41,7 +44,7 @@ class LimitValue:
     estimate: Estimate
     uses: tuple[Use, ...]
     full_at: datetime | None
-    """As `limits` has it."""
+    """As `limits` has it; None: not asked for, either."""
 
     def as_json(self) -> list[dict[str, object]]:
         """The rows of `tokentee limits --value --format json`: over all models, then of each."""
@@ -60,7 +63,7 @@ class LimitValue:
                 {"at": _text(each.at), "before": _round(each.before), "after": _round(each.after)}
                 for each in known.changes
             ],
-            "full_at": self.full_at and _text(self.full_at.timestamp()),
+            "full_at": self.full_at and limits.moment_text(self.full_at),
         }
         by_model = sorted(known.models.items(), key=lambda item: -known.percent_of_model[item[0]])
         return [over_all] + [
@@ -110,13 +113,19 @@ class LimitValue:
 
 
 def limit_values(
-    engine: Engine, now: datetime, *, key: str | None = None, provider: str | None = None
+    engine: Engine,
+    now: datetime,
+    *,
+    key: str | None = None,
+    provider: str | None = None,
+    has_full_at: bool = False,
 ) -> list[LimitValue]:
     """The limits of plans whose answers stated a used share in the last month, by provider, account
     and window. `key`: as `limits` takes it."""
+    shown = limits.limits(engine, now, key=key, provider=provider) if has_full_at else []
     full = {
         (each.provider, each.holder, each.window): each.full_at
-        for each in limits.limits(engine, now, key=key, provider=provider)
+        for each in shown
         if each.kind == "plan"
     }
     found: list[LimitValue] = []
@@ -129,9 +138,12 @@ def limit_values(
             if last.kind != "plan" or not windows or len(found) == LIMITS_MAX:
                 continue
             since = windows[0][0].observed_at - timedelta(minutes=last.window_minutes or 0)
-            kinds = _kinds(connection, last, since)
-            beside = limits.requests_beside(connection, last, since, kinds)
-            uses = tuple(each.use for each in beside)
+            beside = limits.requests_beside(connection, last, since)
+            kinds = _kinds(connection, last, beside[0].spent.at) if beside else {}
+            uses = tuple(
+                each.use._replace(usd_of_kind=kinds.get(each.spent.exchange_id, limits.NO_AMOUNTS))
+                for each in beside
+            )
             label = limits.label_of(last.window, last.window_minutes)
             found.append(
                 LimitValue(
@@ -149,22 +161,25 @@ def limit_values(
     return sorted(found, key=lambda each: (each.provider, each.holder, each.window))
 
 
-def _kinds(connection: Connection, last: Any, since: datetime) -> dict[str, list[int]]:
-    """The list value of each request of a limit's holder, by kind of token."""
+def _kinds(connection: Connection, last: Any, since: datetime) -> dict[str, tuple[float, ...]]:
+    """The list value in USD of each request of a limit's holder from then until its last figure, by
+    kind of token."""
     r, c = requests.c, current_charges.c
     amount = sa.literal_column(sum_of("current_charges.amount_picousd"), sa.BigInteger)
     rows = connection.execute(
         sa.select(r.id, c.line, amount)
         .select_from(charged())
         .where(r.provider == last.provider, r.opened_at > since - timedelta(days=1))
+        .where(r.opened_at <= last.observed_at)
         .where(sa.func.coalesce(r.account, r.key_fingerprint, "") == last.holder)
         .where(c.line.in_([*_KIND_OF, "uncached_input"]), c.amount_picousd.is_not(None))
         .group_by(r.id, c.line)
     )
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[float]] = {}
     for name, line, amount in rows:
-        found.setdefault(name, [0] * len(KINDS))[_KIND_OF.get(line, 0)] += int(amount or 0)
-    return found
+        kinds = found.setdefault(name, [0.0] * len(KINDS))
+        kinds[_KIND_OF.get(line, 0)] += int(amount or 0) / PICOUSD_PER_USD
+    return {name: tuple(kinds) for name, kinds in found.items()}
 
 
 def _round(number: float | None) -> float | None:
@@ -173,5 +188,4 @@ def _round(number: float | None) -> float | None:
 
 
 def _text(moment: float) -> str:
-    at = datetime.fromtimestamp(round(moment), UTC)
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return limits.moment_text(datetime.fromtimestamp(round(moment), UTC))

@@ -48,7 +48,6 @@ RECENT = 200
 and more take more time than `tokentee limits` has."""
 PERCENT = PPM // 100
 NO_AMOUNTS = (0,) * len(percent_value.KINDS)
-NO_KINDS: Mapping[str, Sequence[int]] = {}
 
 
 class Figure(NamedTuple):
@@ -111,10 +110,10 @@ class Limit:
             "used_percent": None if self.used_ppm is None else self.used_ppm / 10_000,
             "limit": self.limit,
             "remaining": self.remaining,
-            "resets_at": _text(self.resets_at),
+            "resets_at": self.resets_at and moment_text(self.resets_at),
             "status": self.status,
-            "observed_at": _text(self.observed_at),
-            "full_at": _text(self.full_at),
+            "observed_at": moment_text(self.observed_at),
+            "full_at": self.full_at and moment_text(self.full_at),
             "sessions": [
                 {"session_id": session, "percent_points": share / 10_000}
                 for session, share in self.shares_ppm.items()
@@ -139,7 +138,8 @@ def limits(
     with snapshot(engine) as connection:
         if not sa.inspect(connection).has_table(quotas.name):
             return []
-        groups = groups_of(connection, now, key, provider)
+        since = PLANS_SHOWN if are_shared else None
+        groups = groups_of(connection, now, key, provider, since=since)
         limits = [_limit(connection, rows, now, are_shared=are_shared) for rows in groups]
     return sorted(
         limits, key=lambda one: (one.kind, one.provider, one.window_minutes or 0, one.window)
@@ -165,10 +165,10 @@ def groups_of(
     key: str | None,
     provider: str | None,
     *,
-    since: timedelta = PLANS_SHOWN,
+    since: timedelta | None,
 ) -> Iterator[list[Any]]:
-    """Rows of each limit that is shown, the earliest first: of a plan those `since`, of a rate the
-    last one. Each limit is read for itself, so that none pushes out another."""
+    """Rows of each limit that is shown, the earliest first: of a plan those `since` (None: the last
+    one), of a rate the last one. Each limit is read for itself, so that none pushes out another."""
     q = quotas.c
     # A key states its rates with every answer: only the last ones are read.
     is_shown = sa.or_(
@@ -200,7 +200,7 @@ def groups_of(
         label = label_of(row.window, row.window_minutes)
         lasts[row.provider, row.holder, row.kind, label].append(row)
     for (its_provider, holder, kind, _), rows in lasts.items():
-        if kind != "plan":
+        if kind != "plan" or since is None:
             yield rows[:1]
             continue
         stored = connection.execute(
@@ -222,16 +222,13 @@ def _limit(
     is_reset = last.resets_at is not None and last.resets_at <= now
     full, shared = None, {}
     if are_shared and last.kind == "plan" and not is_reset and len(figures) > 1:
-        requests_of = requests_beside(
-            connection,
-            last,
-            rows[-RECENT].observed_at if len(rows) > RECENT else rows[0].observed_at,
-        )
+        recent = rows[-RECENT:][0].observed_at
         begin, end = figures[0].observed_at, figures[-1].observed_at
+        requests_of = requests_beside(connection, last, min(recent, begin))
         spent = [each.spent for each in requests_of if begin < each.spent.at <= end]
         estimate = percent_value.estimate(
             percents_of(windows, last.window_minutes)[-RECENT:],
-            [each.use for each in requests_of],
+            [each.use for each in requests_of if each.spent.at >= recent],
         )
         bought = bought_ppm(estimate, spent)
         full = full_at(figures, last.resets_at, now, recorded_ppm=sum(bought.values()))
@@ -407,14 +404,9 @@ class Beside(NamedTuple):
     use: Use
 
 
-def requests_beside(
-    connection: Connection,
-    last: Any,
-    since: datetime,
-    kinds: Mapping[str, Sequence[int]] = NO_KINDS,
-) -> list[Beside]:
+def requests_beside(connection: Connection, last: Any, since: datetime) -> list[Beside]:
     """The requests of a limit's holder that arrived from then until its last figure, the earliest
-    first. `kinds`: the list value of each by `percent_value.KINDS`."""
+    first; without their list value by kind of token."""
     r = requests.c
     arrived = sa.func.coalesce(r.first_byte_at, r.settled_at, r.opened_at)
     holder = sa.func.coalesce(r.account, r.key_fingerprint, "")
@@ -452,7 +444,7 @@ def requests_beside(
             ended_at=row.ended.timestamp(),
             model=row.model or "",
             usd=int(value or 0) / PICOUSD_PER_USD if value is not None or not is_used else None,
-            usd_of_kind=tuple(each / PICOUSD_PER_USD for each in kinds.get(row.id, NO_AMOUNTS)),
+            usd_of_kind=NO_AMOUNTS,
             tokens=tuple(row)[-len(tokens) :],
             is_answered=is_answered,
         )
@@ -460,5 +452,6 @@ def requests_beside(
     return found
 
 
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+def moment_text(moment: datetime) -> str:
+    """A moment in UTC as JSON has it."""
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

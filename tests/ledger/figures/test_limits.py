@@ -1,5 +1,6 @@
 """A simulated day of limits, on both databases; and that shares add up, whatever the figures."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -143,6 +144,26 @@ def test_shares_of_the_first_window(sqlite_engine):
             {"session_id": "s3", "percent_points": 1.0},
         ],
     }
+
+
+def test_a_session_keeps_its_share_however_many_figures_came_since(sqlite_engine, monkeypatch):
+    monkeypatch.setattr(limits, "RECENT", 3)
+    play(
+        sqlite_engine,
+        [
+            answered(f"{at}", at, "s1" if at < 5 else "s2", "k1", [stated(10 + at, FIRST_RESET)])
+            for at in range(10)
+        ],
+    )
+    assert dict(of(sqlite_engine, 15).shares_ppm) == {"s2": 50_000, "s1": 40_000}
+
+
+def test_without_shares_one_figure_of_a_limit_is_read(sqlite_engine, monkeypatch):
+    play(sqlite_engine, DAY[:6])
+    shared, alone = (of(sqlite_engine, 90, are_shared=each) for each in (True, False))
+    assert alone == replace(shared, shares_ppm={}, full_at=None)
+    monkeypatch.setattr(limits, "ROWS_MAX", 0)
+    assert of(sqlite_engine, 90, are_shared=False) == alone
 
 
 def rate_of(limit, left):

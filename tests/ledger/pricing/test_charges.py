@@ -2,6 +2,7 @@
 totals, whatever was reported."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -74,11 +75,12 @@ def test_charges_are_worked_out_when_the_reading_was_made_unless_said_otherwise(
 def test_a_part_of_unreported_output_has_no_price(line):
     """The same part of a reported total has its own."""
     book = Book(own=Sheet({**RATES, line: Rate(5, "list")}, "not in the list"))
-    part = {
+    parts: dict[str, dict[str, Any]] = {
         "output_audio": {"output_audio_tokens": 7},
         "reasoning": {"reasoning_tokens": 7},
         "output_image": {"tool_units": {"output_image_tokens": 7}},
-    }[line]
+    }
+    part = parts[line]
     (charged,) = charge(exchange(), reading(**part), book)
     assert (charged.line, charged.quantity, charged.amount_picousd) == (line, 7, None)
     assert charged.reason == "a part of the output tokens, whose total is not reported"
