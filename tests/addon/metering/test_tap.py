@@ -416,6 +416,37 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
     assert metered.facts.usage == {"prompt_tokens": 7}
 
 
+def test_ordinary_events_are_counted_and_not_framed(monkeypatch: pytest.MonkeyPatch):
+    framed: list[bytes] = []
+    feed = SSE.feed
+
+    def noted(framing: SSE, data: bytes) -> bytes:
+        framed.append(data)
+        return feed(framing, data)
+
+    monkeypatch.setattr(SSE, "feed", noted)
+    tap = tap_of(strips=False)
+    words = [
+        b'data: {"id":"c1","choices":[{"delta":{"content":"%d"}}]}\n\n' % n for n in range(2_000)
+    ]
+    assert drink(tap, [*words, LAST, DONE]) == b"".join([*words, LAST, DONE])
+    tap.end()
+    assert tap.meter.frames == 2_002
+    assert tap.meter.usage().output_tokens == 2
+    assert 0 < len(b"".join(framed)) < len(b"".join(words)) / 10
+
+
+def test_what_is_framed_of_a_long_stream_is_held_within_the_budget():
+    troubles = Troubles()
+    tap = tap_of(strips=False, troubles=troubles, budget=MemoryBudget(1_000))
+    begun = b'data: {"id":"c1","choices":[{"delta":{"content":"'
+    assert tap.callable(begun) is begun
+    for _ in range(200):
+        assert tap.callable(b"x" * 1_000) == b"x" * 1_000
+    assert tap.has_stopped
+    assert "as much in memory as they may" in str(troubles.text)
+
+
 def test_steps_are_shorter_while_frames_must_be_parsed():
     """An odd frame costs far more than an ordinary one."""
     tap = tap_of(strips=False)

@@ -1,8 +1,8 @@
 """A worker that proxies nothing: `python -m tests.addon.run.workers.fake_worker`.
 
 What it does stands in the file that TOKENTEE_FAKE names: `fine`, `die` (before it is ready),
-`hang` (never ready), `stubborn` (does not stop when asked), `json` (logs as JSON), or the port for
-metrics.
+`hang` (never ready), `stubborn` (does not stop when asked), `json` (logs as JSON), `retire`
+(retires for long), or the port for metrics.
 """
 
 import os
@@ -26,7 +26,8 @@ def main() -> None:
     if does == "hang":
         time.sleep(600)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN if does == "stubborn" else lambda *_: sys.exit(0))
+        stays = does == "stubborn" or (does == "retire" and number == signal.SIGHUP)
+        signal.signal(number, signal.SIG_IGN if stays else lambda *_: sys.exit(0))
     metrics = ("127.0.0.1", int(does)) if does.isdigit() else None
     health = Health(writer_alive=True, dropped=1) if metrics else None
     report = WorkerReport(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,26 @@ def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played
 
     assert played.run(play) == 0
     assert "index 2 of" in played.log, "a new worker is there before the old one goes"
+
+
+def test_workers_that_retire_for_long_are_ended_by_the_next_replacement(played: Played):
+    """Of each number one accepts, one retires and one is being started, whatever SIGHUP asks for."""
+    most = 0
+
+    def play(played: Played) -> None:
+        nonlocal most
+        for replaced in range(1, 5):
+            hang_up(played)
+            while played.log.count("2 workers were replaced") < replaced:
+                counts = Counter(each.number for each in list(played.supervisor._workers))
+                most = max(most, *counts.values())
+                time.sleep(0.001)
+            played.until("has finished", 2 * (replaced - 1))
+        assert len(played.pids()) == 4
+
+    played.does.write_text("retire")
+    assert played.run(play) == 0
+    assert most == 3
 
 
 def test_bad_settings_leave_the_workers_as_they_are(played: Played):
