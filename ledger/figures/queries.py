@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,6 +49,8 @@ from ledger.store.scope import (
 )
 from ledger.store.tables import exchanges
 
+DIFFERING = timedelta(days=31)
+"""Remarks are looked for in requests of so many days: they are in no sum, and have no index."""
 FIGURE_NAMES = tuple(each.name for each in fields(Figures))
 
 
@@ -79,7 +81,9 @@ def report(
         # Remarks are in no sum, and only where providers state figures is there one to look for.
         reported = (group.figures.reported_cost_picousd for group in by_key.values())
         differing = (
-            _differing(connection, scope) if any(each is not None for each in reported) else 0
+            _differing(connection, scope, last)
+            if last and any(each is not None for each in reported)
+            else 0
         )
     rows = [
         ReportRow(
@@ -152,9 +156,11 @@ def other_models(connection: Connection, scope: Scope) -> dict[tuple[str, str], 
     return dict(found)
 
 
-def _differing(connection: Connection, scope: Scope) -> int:
-    """The requests with the remark that the provider's own figure differs from the list value."""
+def _differing(connection: Connection, scope: Scope, last: datetime) -> int:
+    """The requests of the last days with the remark that the provider's own figure differs from the
+    list value."""
     where = (
+        requests.c.opened_at > last - DIFFERING,
         sa.cast(requests.c.remarks, sa.String).contains(DIFFERS),
         *conditions(scope, connection.dialect.name, requests),
     )

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.figures.figures import Figures, Report, ReportRow, Times, plus
+from ledger.figures.queries import DIFFERING
 from ledger.model.money import usd
 from ledger.reports.layout import Amount, Cell, Table, TableColumn, amount_of, key_text, with_sign
 from ledger.store.scope import NO_VALUE
@@ -219,7 +220,10 @@ def notes(report: Report) -> Iterator[str]:
         yield f"our cost less the providers' own figures: {difference}"
     if report.differing:
         differing = counted(report.differing, "request")
-        yield f"providers' own figures differ in {differing}; the column `remarks` says how"
+        yield (
+            f"providers' own figures differ in {differing} of the last {DIFFERING.days} days; the "
+            "column `remarks` says how"
+        )
     for (asked, answered), requests in report.other_models.items():
         answers = counted(requests, "request")
         yield printable(f"another model: {answered} answered {answers} for {asked}")

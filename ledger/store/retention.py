@@ -98,23 +98,33 @@ def forget_error_texts(engine: Engine) -> int:
     those = (
         sa.select(exchanges.c.opened_at, exchanges.c.id)
         .where(sa.or_(exchanges.c.error_message.is_not(None), *free.values()))
+        .order_by(exchanges.c.opened_at, exchanges.c.id)
         .limit(FORGET_EXCHANGES_MAX)
     )
     values = {
         name: sa.case((is_free, None), else_=exchanges.c[name]) for name, is_free in free.items()
     }
-    forgotten, count = 0, FORGET_EXCHANGES_MAX
-    while count == FORGET_EXCHANGES_MAX:
+    forgotten, chosen = 0, those
+    while True:
         with db.writing(engine) as connection:
-            if is_sqlite:
-                connection.exec_driver_sql("PRAGMA secure_delete = ON")
-            trigger = connection.exec_driver_sql(guard).scalar_one()
-            on_table = "" if is_sqlite else " ON exchanges"
-            connection.exec_driver_sql(f"DROP TRIGGER exchanges_settled{on_table}")
-            chosen_rows = sa.update(exchanges).where(keys.in_(those))
-            count = connection.execute(chosen_rows.values(error_message=None, **values)).rowcount
-            connection.exec_driver_sql(trigger)
-        forgotten += count
+            rows = connection.execute(chosen).all()
+            if rows:
+                if is_sqlite:
+                    connection.exec_driver_sql("PRAGMA secure_delete = ON")
+                trigger = connection.exec_driver_sql(guard).scalar_one()
+                on_table = "" if is_sqlite else " ON exchanges"
+                connection.exec_driver_sql(f"DROP TRIGGER exchanges_settled{on_table}")
+                # Without the span, SQLite searches the whole table for the rows.
+                span = exchanges.c.opened_at.between(rows[0].opened_at, rows[-1].opened_at)
+                update = sa.update(exchanges).where(span, keys.in_([tuple(row) for row in rows]))
+                connection.execute(update.values(error_message=None, **values))
+                connection.exec_driver_sql(trigger)
+        forgotten += len(rows)
+        if len(rows) < FORGET_EXCHANGES_MAX:
+            break
+        at, name = rows[-1]
+        is_later = keys > sa.tuple_(sa.literal(at, exchanges.c.opened_at.type), sa.literal(name))
+        chosen = those.where(exchanges.c.opened_at >= at, is_later)
     if is_sqlite:
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -344,6 +344,10 @@ def test_figures_of_providers_that_differ_are_counted(sqlite_engine):
         sqlite_engine, "SELECT id FROM requests WHERE remarks <> '[]' ORDER BY id"
     )
     assert remarked == [("other",), ("third",)]
+    late = settled(exchange(id="late", opened_at=NOVEMBER + timedelta(days=31)))
+    fill(sqlite_engine, [(late, reading(output_tokens=10, reported_cost_picousd=2))])
+    assert report(sqlite_engine, (), Scope()).differing == 1, "of the last 31 days"
+    assert report(sqlite_engine, (), Scope(until=late.opened_at)).differing == 2
 
 
 def test_a_ledger_of_nothing(sqlite_engine):

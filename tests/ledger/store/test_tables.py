@@ -2,6 +2,7 @@
 Dropping old exchanges: whole ones, ended ones, and nothing else. What the databases themselves refuse."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -226,6 +227,42 @@ def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
     assert rows(engine, "SELECT * FROM meta WHERE key = 'retention'") == []
     with pytest.raises(sa.exc.DBAPIError):
         alter(engine, "DELETE FROM exchanges")
+
+
+def test_the_work_to_forget_texts_is_linear(sqlite_engine, monkeypatch):
+    """In steps of SQLite's machine; a search from the beginning for each batch takes 16 times as
+    many for four times the texts."""
+    monkeypatch.setattr(retention, "FORGET_EXCHANGES_MAX", 5)
+    steps = [0]
+
+    def count() -> None:
+        steps[0] += 1
+
+    def steps_of(texts: range) -> int:
+        put(
+            sqlite_engine,
+            *(
+                whole(
+                    settled(
+                        f"e{number}", at=NOON + timedelta(seconds=number), error_message="secret"
+                    )
+                )
+                for number in texts
+            ),
+        )
+        steps[0] = 0
+        assert retention.forget_error_texts(sqlite_engine) == len(texts)
+        return steps[0]
+
+    @sa.event.listens_for(sqlite_engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.set_progress_handler(count, 10)
+
+    few = steps_of(range(100))
+    retention.forget_error_texts(sqlite_engine)
+    many = steps_of(range(100, 500))
+    assert many < 7 * few, (few, many)
 
 
 def test_free_texts_of_errors_are_forgotten_on_request_and_nothing_else(engine, monkeypatch):
