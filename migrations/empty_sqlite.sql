@@ -51,11 +51,11 @@ CREATE TABLE exchanges (
 	session_id TEXT, 
 	tags TEXT NOT NULL, 
 	node TEXT, 
-	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), purpose TEXT, cache_diagnosis TEXT, account TEXT, retry_after_ms BIGINT CONSTRAINT ck_exchanges_retry_after_ms_not_negative CHECK (retry_after_ms >= 0), 
+	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), purpose TEXT, cache_diagnosis TEXT, account TEXT, retry_after_ms BIGINT CONSTRAINT ck_exchanges_retry_after_ms_not_negative CHECK (retry_after_ms >= 0), hold_picousd BIGINT CONSTRAINT ck_exchanges_hold_picousd_not_negative CHECK (hold_picousd >= 0), hold_list_value_picousd BIGINT CONSTRAINT ck_exchanges_hold_list_value_picousd_not_negative CHECK (hold_list_value_picousd >= 0), hold_tokens BIGINT CONSTRAINT ck_exchanges_hold_tokens_not_negative CHECK (hold_tokens >= 0), 
 	CONSTRAINT pk_exchanges PRIMARY KEY (opened_at, id), 
 	CONSTRAINT ck_exchanges_state CHECK (state IN ('open', 'settled', 'lost')), 
 	CONSTRAINT ck_exchanges_source CHECK (source IN ('live', 'replay', 'import')), 
-	CONSTRAINT ck_exchanges_outcome CHECK (outcome IN ('complete', 'client_left', 'upstream_cut', 'error_frame', 'http_error', 'lost')), 
+	CONSTRAINT ck_exchanges_outcome CHECK (outcome IN ('complete', 'client_left', 'upstream_cut', 'error_frame', 'http_error', 'lost', 'refused')), 
 	CONSTRAINT ck_exchanges_outcome_when_ended CHECK ((state = 'open') = (outcome IS NULL)), 
 	CONSTRAINT ck_exchanges_settled_at_when_ended CHECK ((state = 'open') = (settled_at IS NULL)), 
 	CONSTRAINT ck_exchanges_lost_is_lost CHECK (state = 'open' OR (state = 'lost') = (outcome = 'lost')), 
@@ -343,9 +343,9 @@ CREATE TABLE sums (
 	lost BIGINT, 
 	degraded BIGINT, 
 	duplicates BIGINT
-);
+, refused BIGINT);
 --
 CREATE INDEX ix_sums_summed_by_opened_at ON sums (summed_by, opened_at);
 --
-INSERT INTO alembic_version (version_num) VALUES ('0019');
+INSERT INTO alembic_version (version_num) VALUES ('0020');
 --

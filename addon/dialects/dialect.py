@@ -77,6 +77,26 @@ class SessionProtocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostLimits:
+    """Where a request says what bounds its cost: paths of members."""
+
+    output: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
+    """The most tokens of one answer, reasoning included; of several the largest counts."""
+    answers: tuple[str, ...] = ("n", "best_of")
+    """How many answers are asked for."""
+    inputs: str = ""
+    """A list of which each member is a request of its own."""
+    kept: tuple[str, ...] = ("previous_response_id", "conversation")
+    """Refer to input that the provider keeps."""
+    unbounded: tuple[str, ...] = ("web_search_options", "search_parameters", "plugins")
+    """Let the provider do more than the request says."""
+    tool_uses: tuple[str, ...] = ()
+    """The most uses of the provider's own tools, all together."""
+    clients_tools: tuple[str, ...] = ("function", "custom")
+    """Beginnings of the types of tools that the client runs; any other is the provider's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One wire format.
 
@@ -124,6 +144,8 @@ class Dialect:
     """The body of an answer of ours that refuses a request: its message, the name of the cap."""
     refused_event: Callable[[str, str], dict[str, Any]] = openai_refused_event
     """The same as the message of a WebSocket session."""
+    cost_limits: CostLimits | None = None
+    """None: nothing in a request bounds its cost."""
     quota_event: bytes = b""
     """Type of the message that states quotas; empty: there is none."""
     request_shapes: tuple[Shape, ...] = ()

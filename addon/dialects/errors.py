@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.facts import AnswerContext, AnswerError, Facts, clean
+from ledger.model.exchange import CAP_ERROR
 
 MESSAGE_LENGTH_MAX = 1000
 """Characters of a message that are looked at, and kept if the operator wants them."""
@@ -203,8 +204,6 @@ _KEY_SHAPED = re.compile(
     re.VERBOSE,
 )
 MASKED = "<redacted>"
-CAP = "tokentee_cap"
-"""The type or code of an error of ours: a cap of the operator refused the request."""
 
 
 def code_of_message(message: str) -> str | None:
@@ -293,7 +292,7 @@ def record_error_text(facts: Facts, body: bytes) -> None:
 def plain_refusal(message: str, cap: str) -> dict[str, Any]:
     """The body of an error of ours, a refused request, in a format without a word for it. `cap` is
     the name of the cap that the request would have passed."""
-    return {"error": {"message": message, "type": CAP, "code": cap}}
+    return {"error": {"message": message, "type": CAP_ERROR, "code": cap}}
 
 
 def anthropic_refusal(message: str, _cap: str) -> dict[str, Any]:
@@ -303,7 +302,7 @@ def anthropic_refusal(message: str, _cap: str) -> dict[str, Any]:
 
 def openai_refusal(message: str, _cap: str) -> dict[str, Any]:
     """As `plain_refusal`, as OpenAI words it."""
-    error = {"message": message, "type": "insufficient_quota", "param": None, "code": CAP}
+    error = {"message": message, "type": "insufficient_quota", "param": None, "code": CAP_ERROR}
     return {"error": error}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
@@ -14,9 +15,11 @@ from msgspec.structs import replace
 from addon.dialects import billing, limits
 from addon.dialects import routes as table
 from addon.dialects.agents import agent_of, purpose_of
+from addon.dialects.dialect import Dialect
 from addon.dialects.facts import AnswerContext, text_of
-from addon.dialects.request import RequestFacts, read_request
+from addon.dialects.request import PARSED_BYTES_MAX, RequestFacts, read_request
 from addon.dialects.routes import Route
+from addon.framing import json_values
 from addon.metering.answers import estimate
 from addon.metering.answers.decoding import decoder_of
 from addon.metering.memory_budget import MemoryBudget
@@ -75,6 +78,8 @@ class RunRules:
     upstreams: tuple[Upstream, ...] = ()
     billing: Callable[[Exchange], Billing | None] | None = None
     """The operator's own word on how an exchange is billed; None: what the wire says counts."""
+    limits_of: Callable[[Dialect, dict[str, Any], bytes], object] | None = None
+    """Reads of a request what bounds its cost; None: no cap asks."""
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     """The memory that all exchanges of the run may keep."""
 
@@ -122,6 +127,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     """As the request says it."""
     account: str | None = None
     """The account that the request names."""
+    limits: object = None
+    """What bounds its cost; None: nobody asked."""
     context: AnswerContext
     """What is known of the answer before it comes, but for its headers."""
 
@@ -216,7 +223,10 @@ def read(
     if rules.keeps_segments and route.dialect.operation in OPERATIONS:
         chat = yield from read_in_steps(body.data, rules.secret)
     secrets = attribution.credentials_of(headers, request.path)
-    facts = read_request(route, body.data, headers, chat.values, secrets)
+    values = chat.values
+    if rules.limits_of is not None and values is None and len(body.data) <= PARSED_BYTES_MAX:
+        values = json_values.loads(body.data)
+    facts = read_request(route, body.data, headers, values, secrets)
     # Whose it is.
     key = attribution.api_key_of(headers, request.path)
     fingerprint, hint = attribution.fingerprint_of(key, rules.secret) if key else (None, None)
@@ -265,6 +275,7 @@ def read(
             redacted=request.redacted,
         ),
         account=headers.get(limits.ASKED_ACCOUNT_HEADER),
+        limits=rules.limits_of(route.dialect, values or {}, body.data) if rules.limits_of else None,
         context=replace(nothing_asked(routes, rules).context, secrets=secrets),
     )
     return opened, asked

@@ -17,7 +17,9 @@ from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import End
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import (
+    CAP_ERROR,
     ERROR_STATUS_MIN,
+    REFUSED_STATUS,
     Billing,
     Exchange,
     Outcome,
@@ -156,6 +158,30 @@ def result_of(
             read_at=now,
         ),
     )
+
+
+def refused(opened: Exchange, cap: str, *, now: datetime) -> Settled:
+    """The result of a request that a cap refused: nothing of it went upstream."""
+    exchange = replace(
+        opened,
+        state=State.SETTLED,
+        outcome=Outcome.REFUSED,
+        http_status=REFUSED_STATUS,
+        error_type=CAP_ERROR,
+        error_code=cap,
+        settled_at=now,
+        hold_picousd=None,
+        hold_list_value_picousd=None,
+        hold_tokens=None,
+    )
+    reading = Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=UsageSource.NONE,
+        read_at=now,
+    )
+    return Settled(exchange, reading)
 
 
 def result_unread(opened: Exchange, *, end: End, status: int | None, now: datetime) -> Settled:

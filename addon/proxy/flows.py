@@ -11,10 +11,12 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
+from addon.framing import json_values
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import (
     NOT_KNOWN,
@@ -29,7 +31,11 @@ from addon.metering.requests.messages import (
 from addon.recordings.formats import har
 from addon.recordings.formats.flow_files import end_of_error
 from addon.recordings.formats.recorded import Origin, derived_id, known_time
+from ledger.caps.book import Refusal
+from ledger.model.exchange import REFUSED_STATUS
 
+CAP_HEADER = "x-tokentee-cap"
+"""The header of an answer of ours, with the cap's name."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 """A host name; anything else in SNI or a Host header is not taken over. Labels and dots share no
 character, so that the search is linear."""
@@ -158,6 +164,15 @@ def with_headers(headers: http.Headers, values: Mapping[bytes, bytes]) -> Fields
         elif key in left:
             fields.append((name, left.pop(key)))
     return (*fields, *left.items())
+
+
+def refusal(body: dict[str, Any], refused: Refusal) -> http.Response:
+    """The answer to a request that a cap refused. No SDK repeats a 402."""
+    headers = {"content-type": "application/json", "x-should-retry": "false"}
+    content = json_values.dumps(body).encode()
+    return http.Response.make(
+        REFUSED_STATUS, content, headers | {CAP_HEADER: refused.cap or "tokentee"}
+    )
 
 
 def now() -> datetime:

@@ -21,6 +21,7 @@ gets every byte and an exchange its row, whatever the script does meanwhile.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Awaitable
@@ -32,7 +33,9 @@ from mitmproxy.log import MitmLogHandler
 from mitmproxy.master import Master
 from mitmproxy.utils import asyncio_utils
 
+from addon.caps.limits import read_limits
 from addon.proxy import options
+from addon.proxy.caps import gate_of
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.display.watching import Watching
 from addon.proxy.event_loop import notifier
@@ -42,6 +45,7 @@ from addon.proxy.traffic import Traffic
 from addon.recordings.capture import CaptureFiles
 from addon.telemetry.health import MetricFiles
 from addon.telemetry.json_log import JsonFormatter
+from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.recording import open_ledger
@@ -112,10 +116,17 @@ class Leaving(Traffic):
         logger.info("tokentee: the ledger is closed")
 
 
-def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = None) -> Recording:
+def start(
+    settings: Settings,
+    *,
+    node: str,
+    metric_files: MetricFiles | None = None,
+    caps: tuple[Cap, ...] = (),
+) -> Recording:
     """Open the ledger, or take the state that a reload left. Raises LedgerError.
 
-    `metric_files`: where this process counts its metrics if it is one of several workers.
+    `metric_files`: where this process counts its metrics if it is one of several workers; `caps`:
+    beside those of the budgets file.
     """
     loop = asyncio.get_running_loop()
     on_commit = notifier(loop)
@@ -146,10 +157,28 @@ def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = N
         if watching is not None:
             watching.stop(0.0)
         raise
+    try:
+        gate = gate_of(
+            settings.ledger_url,
+            caps,
+            book,
+            is_written=lambda: not ledger.health().queued_rows,
+            is_worker=metric_files is not None,
+        )
+    except LedgerError:
+        ledger.close(CLOSE_SECONDS_MAX)
+        if watching is not None:
+            watching.stop(0.0)
+        raise
     rules = settings.rules(
         node=node, secret=ledger.secret, billing=names_file.load_valid(_log).billing_of
     )
-    recording = Recording(settings, rules, ledger=ledger, price=book.price, node=node)
+    recording = Recording(settings, rules, ledger=ledger, price=book.price, node=node, gate=gate)
+    gate.on_change = lambda: _read_limits(recording)
+    _read_limits(recording)
+    recording.watching_caps = asyncio_utils.create_task(
+        gate.watch(), name="tokentee: caps", keep_ref=True
+    )
     recording.notes, recording.watching = notes, watching
     if watching is not None:
         watching.start(
@@ -168,6 +197,12 @@ def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = N
         _tell_what_is_answered(recording), name="tokentee: answered", keep_ref=True
     )
     return recording
+
+
+def _read_limits(recording: Recording) -> None:
+    """Read of each request what bounds its cost, if there is a cap."""
+    reads = read_limits if recording.gate.is_active else None
+    recording.rules = dataclasses.replace(recording.rules, limits_of=reads)
 
 
 async def _tell_what_is_answered(recording: Recording) -> None:
@@ -198,6 +233,7 @@ def apply(settings: Settings, recording: Recording) -> None:
         budget=recording.rules.budget,
         billing=names_file.load_valid(_log).billing_of,
     )
+    _read_limits(recording)
     set_captures(recording)
 
 
@@ -226,8 +262,9 @@ def abandon(recording: Recording, master: Master) -> None:
 
 def give_back(recording: Recording) -> None:
     """Leave mitmproxy as it was."""
-    if recording.telling is not None:
-        recording.telling.cancel()
+    for task in (recording.telling, recording.watching_caps):
+        if task is not None:
+            task.cancel()
     recording.process.give_back()
 
 
@@ -267,6 +304,7 @@ def _close(recording: Recording) -> None:
         problems += recording.captures.problems()
     if problems:
         logger.warning("tokentee: recording ended with problems: %s", "; ".join(problems))
+    recording.gate.file.release()
     if recording.watching is not None:
         recording.watching.stop(TELEMETRY_SECONDS_MAX)
     while recording.process.undo_last:

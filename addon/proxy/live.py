@@ -16,6 +16,7 @@ from addon.metering.exchange import MeteredExchange, State
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.recordings.capture import Capture
+from ledger.caps.book import Held
 
 type StreamCallable = Callable[[bytes], bytes | list[bytes]]
 
@@ -37,8 +38,10 @@ class Live(MeteredExchange):
         "end",
         "flow",
         "held_length",
+        "held_responses",
         "messages_under_way",
         "original",
+        "responses_asked",
         "session",
         "stream",
     )
@@ -59,6 +62,10 @@ class Live(MeteredExchange):
         """What ended it, and the error's text; None while it runs."""
         self.session: MeteredSession | None = None
         """Of an open WebSocket."""
+        self.held_responses: list[Held] = []
+        """Of a WebSocket: what its caps hold for responses that are asked for and not open yet."""
+        self.responses_asked = 0
+        """Of a WebSocket, of the caps."""
         self.messages_under_way = 0
         """Messages of it that are read, or wait for the commit of the response that they end."""
 

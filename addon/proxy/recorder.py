@@ -23,6 +23,7 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
+from addon.metering.opening import routes_of
 from addon.proxy import flows, lifecycle, options
 from addon.proxy.display.first_lines import say_what_is_next
 from addon.proxy.event_loop import guarded
@@ -31,6 +32,7 @@ from addon.proxy.recording import Recording
 from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
 from addon.telemetry.health import MetricFiles
+from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
 
 logger = logging.getLogger(__name__)
@@ -48,15 +50,17 @@ class Recorder(Traffic):
         project: str | None = None,
         git_branch: str | None = None,
         metric_files: MetricFiles | None = None,
+        caps: tuple[Cap, ...] = (),
     ) -> None:
         """`tags`: for every exchange, beside those of the options; `project` and `git_branch`: what
         every exchange is made for, where it is known; `metric_files`: where a worker counts its
-        metrics."""
+        metrics; `caps`: beside those of the budgets file."""
         super().__init__()
         self._tags = dict(tags or {})
         self._project = project
         self._git_branch = git_branch
         self._metric_files = metric_files
+        self._caps = caps
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
         self._skipped = 0
         """Saved flows without an answer, in `mitmdump -nr`."""
@@ -154,6 +158,8 @@ class Recorder(Traffic):
             return None
         if own := flows.take_own_headers(flow.request.headers):
             recording.own_headers[flow.id] = own
+        if recording.gate.is_active and routes_of(flows.request_of(flow, own), recording.rules):
+            flow.request.stream = False  # its caps need the whole request
         return self.request(flow) if flow.request.stream else None
 
     @guarded
@@ -224,7 +230,7 @@ class Recorder(Traffic):
         )
         if self._recording is None:
             self._recording = lifecycle.start(
-                settings, node=self._node, metric_files=self._metric_files
+                settings, node=self._node, metric_files=self._metric_files, caps=self._caps
             )
         else:
             options.refuse_late(settings, self._recording.settings)

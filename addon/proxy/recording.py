@@ -18,16 +18,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mitmproxy import http, websocket
+from mitmproxy.connection import ConnectionState
 from msgspec.structs import replace
 
+from addon.caps.limits import read_limits, response_asked
 from addon.dialects.dialect import Asking
-from addon.dialects.facts import Ending
+from addon.dialects.facts import Ending, text_of
+from addon.dialects.request import read_request
+from addon.framing import json_values
 from addon.framing.long_json import without_pauses
 from addon.metering.exchange import Event, State, exchange_of
 from addon.metering.opening import RunRules, is_read_in_steps
 from addon.metering.requests.messages import End, Request
-from addon.metering.settlement import Settled, result_unread
+from addon.metering.settlement import Settled, refused, result_unread
 from addon.proxy import capturing, flows, opt_in
+from addon.proxy.caps import Gate, with_hold
 from addon.proxy.display import exchange_log
 from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.display.watching import Watching
@@ -39,6 +44,7 @@ from addon.proxy.wanted_bodies import Bodies
 from addon.recordings.capture import CaptureFiles
 from addon.recordings.metered import without_upstream_bytes
 from addon.usage_opt_in import policy
+from ledger.caps.book import Held, Refusal, Waiting
 from ledger.model.exchange import Exchange, Outcome, Source, UsageSource
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Receipt
@@ -87,7 +93,14 @@ class Recording:
     """The ledger, and what is under way."""
 
     def __init__(
-        self, settings: Settings, rules: RunRules, *, ledger: Ledger, price: Price, node: str
+        self,
+        settings: Settings,
+        rules: RunRules,
+        *,
+        ledger: Ledger,
+        price: Price,
+        node: str,
+        gate: Gate,
     ) -> None:
         """`price`: for log lines; the ledger prices on its own thread. `node`: this process."""
         self.settings = settings
@@ -113,6 +126,8 @@ class Recording:
         self.is_over = False
         """Everything was settled: what has not opened yet must not go upstream without a row."""
         self.seen = Seen()
+        self.gate = gate
+        self.watching_caps: asyncio.Task[None] | None = None
 
     @property
     def under_way(self) -> int:
@@ -142,14 +157,67 @@ class Recording:
         if flow.live and is_read_in_steps(request):
             return self._begin_in_turns(live, request)
         without_pauses(live.read_request(request))
-        self.send(live)
+        return self._admit(live)
+
+    def _admit(self, live: Live) -> Awaitable[None] | None:
+        """Send a request upstream, or refuse it; what comes back waits for its caps."""
+        found = self._ask(live)
+        if isinstance(found, Waiting):
+            return self._wait(live, found)
+        self._go(live, found)
         return None
+
+    def _ask(self, live: Live) -> Held | Waiting | Refusal | None:
+        """Whether the caps let a request go upstream; None: they are not asked."""
+        if not self.gate.is_active or live.is_recorded or not live.is_confirmed:
+            return None
+        dialect = (live.routes.session or live.route).dialect
+        if live.is_handshake and dialect.cost_limits is not None:
+            return None  # each of its responses asks
+        return self.gate.ask(
+            live.opened,
+            live.asked.limits,
+            fields=live.request.billing,
+            billing=live.billing_of(live.opened),
+        )
+
+    async def _wait(self, live: Live, waiting: Waiting) -> None:
+        found = await self.gate.wait(waiting)
+        is_gone = not live.flow.client_conn.state & ConnectionState.CAN_READ
+        if not (self.is_over or is_gone):
+            self._go(live, found)
+            return
+        if isinstance(found, Held):
+            self.gate.leave(found)
+        live.flow.kill()
+        live.moves(Event.STOPPED)
+        self.live.pop(live.flow.id, None)
+
+    def _go(self, live: Live, found: Held | Refusal | None) -> None:
+        if isinstance(found, Refusal):
+            self.refuse(live, found)
+            return
+        if isinstance(found, Held):
+            if live.is_handshake:
+                self.gate.leave(found)
+            else:
+                live.opened = with_hold(live.opened, found)
+        self.send(live)
+
+    def refuse(self, live: Live, refusal: Refusal) -> None:
+        """Answer a request ourselves; nothing of it goes upstream."""
+        dialect = (live.routes.session or live.route).dialect
+        live.flow.response = flows.refusal(dialect.refusal(refusal.message, refusal.cap), refusal)
+        live.moves(Event.STOPPED)
+        self.live.pop(live.flow.id, None)
+        self.ledger.settle(*refused(live.opened, refusal.cap, now=flows.now()))
 
     async def _begin_in_turns(self, live: Live, request: Request) -> None:
         """Read a request with turns of other connections between its steps."""
         await in_turns(live.read_request(request))
         if not self.is_over:
-            self.send(live)
+            if (waiting := self._admit(live)) is not None:
+                await waiting
             return
         live.flow.kill()
         live.moves(Event.STOPPED)
@@ -187,10 +255,9 @@ class Recording:
             return self._settle(live, end, cause)
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             live.troubles.add_failure(failure, "its row is without figures")
-        if not live.is_confirmed:
-            return None
         settled = result_unread(live.opened, end=end, status=live.status, now=flows.now())
-        return self.ledger.settle(*live.noted(settled))
+        self.gate.settled(settled.exchange, settled.reading if live.is_confirmed else None)
+        return self.ledger.settle(*live.noted(settled)) if live.is_confirmed else None
 
     def _settle(self, live: Live, end: End, cause: str | None) -> Receipt | None:
         times = flows.times_of(live.flow) if live.is_recorded else None
@@ -199,6 +266,8 @@ class Recording:
         if live.route.is_fetch and self.seen.is_booked(settled.exchange):
             has_row = False  # the request that ordered it has one, or an earlier fetch
         try:
+            if not live.is_recorded:
+                settled = self._counted(settled, has_row=has_row)
             if self.notes is not None:
                 self.notes.settled(live.flow)
             if not has_row:
@@ -217,6 +286,15 @@ class Recording:
             live.troubles.add_failure(failure, "the traffic goes on")
             settled = live.noted(settled)
         return self.ledger.settle(*settled) if has_row else None
+
+    def _counted(self, settled: Settled, *, has_row: bool = True) -> Settled:
+        """The result, with what its caps remark."""
+        remarks = self.gate.settled(settled.exchange, settled.reading if has_row else None)
+        if not remarks:
+            return settled
+        usage = settled.reading.usage
+        usage = replace(usage, remarks=(*usage.remarks, *remarks))
+        return Settled(settled.exchange, replace(settled.reading, usage=usage))
 
     def _learn(self, live: Live, settled: Settled) -> None:
         """Remember whether the upstream of an exchange reports usage unasked, asked, or refuses."""
@@ -272,13 +350,53 @@ class Recording:
                 message.content, from_client=message.from_client, is_text=message.is_text, at=at
             )
         exchanges = live.session.message(message.content, from_client=message.from_client, at=at)
+        held = live.held_responses
+        for place, each in enumerate(exchanges):
+            if held and isinstance(each, Exchange):
+                one = held.pop(0)
+                exchanges[place] = self.gate.held_as(one, with_hold(each, one))
         return self._write(exchanges)
+
+    def refusal_of(self, live: Live, message: websocket.WebSocketMessage) -> bytes | None:
+        """The message that refuses a response which a client's message asks for; None: it goes on.
+        It does not wait: the messages of both sides would, and with them what it waits for."""
+        if not self.gate.is_active or live.is_recorded or not message.from_client:
+            return None
+        dialect = (live.routes.session or live.route).dialect
+        asked = response_asked(message.content)
+        if asked is None or dialect.cost_limits is None:
+            return None
+        at = datetime.fromtimestamp(message.timestamp, UTC)
+        live.responses_asked += 1
+        exchange = replace(
+            live.opened,
+            id=f"{live.opened.id}/asked-{live.responses_asked}",
+            opened_at=at,
+            request_model=text_of(asked.get("model")) or live.opened.request_model,
+            streamed=True,
+        )
+        found = self.gate.ask(
+            exchange,
+            read_limits(dialect, asked, message.content),
+            fields=read_request(live.route, b"", parsed=asked).billing,
+            billing=live.billing_of(exchange),
+        )
+        if isinstance(found, Waiting):
+            found = self.gate.book.give_up(found)
+        if isinstance(found, Held):
+            live.held_responses.append(found)
+            return None
+        self.ledger.settle(*refused(exchange, found.cap, now=flows.now()))
+        return json_values.dumps(dialect.refused_event(found.message, found.cap)).encode()
 
     def end_session(self, live: Live, how: End, at: datetime) -> None:
         """Settle the open responses of a WebSocket that has ended, and write its capture."""
         session, live.session = live.session, None
         assert session is not None
         self._write(session.end(how, at=at))
+        for held in live.held_responses:  # what became of them is not known
+            self.gate.lost(held)
+        live.held_responses.clear()
         if self.captures is not None and live.capture is not None:
             capturing.finish(self.captures, live, end=how, cause=None, at=at)
 
@@ -286,7 +404,7 @@ class Recording:
         receipts = []
         for each in exchanges:
             if isinstance(each, Settled):
-                receipts.append(self.ledger.settle(*each))
+                receipts.append(self.ledger.settle(*self._counted(each)))
             else:
                 self.ledger.open(each)
         return receipts

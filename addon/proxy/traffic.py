@@ -14,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Generator
 from datetime import UTC, datetime
 
-from mitmproxy import http
+from mitmproxy import ctx, http
 
 from addon.metering.exchange import Event, State
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.metering.troubles import Troubles
 from addon.proxy import answers, capturing, flows
+from addon.proxy.caps import OURS
 from addon.proxy.event_loop import guarded, in_turns, wait_for_commit
 from addon.proxy.live import Live
 from addon.proxy.recording import Recording
+from ledger.caps.book import Refusal
+from ledger.model.exchange import CAP_ERROR
 
 
 class Traffic:
@@ -41,6 +44,9 @@ class Traffic:
         if recording is None or live is None:
             return
         if live.state is State.OPENING:
+            if recording.gate.is_active and not live.is_recorded:
+                recording.refuse(live, Refusal("", OURS))
+                return
             recording.send(live)
         is_over = flow.error is not None or (flow.response and flow.response.timestamp_end)
         if is_over and live.session is None:
@@ -136,9 +142,17 @@ class Traffic:
         live = recording.live.get(flow.id) if recording else None
         if recording is None or live is None or live.session is None or flow.websocket is None:
             return
+        message = flow.websocket.messages[-1]
+        if message.injected and CAP_ERROR.encode() in message.content:
+            return  # our own
+        refusal = recording.refusal_of(live, message)
+        if refusal is not None:
+            message.drop()
+            ctx.master.commands.call("inject.websocket", flow, True, refusal, True)
+            return
         live.messages_under_way += 1
         try:
-            receipts = recording.message(live, flow.websocket.messages[-1])
+            receipts = recording.message(live, message)
             has_reader = not recording.process.is_ours or recording.bodies.are_wanted
             if not live.is_recorded and not has_reader:
                 # mitmproxy keeps every message until the connection ends (#6620): hours of audio.

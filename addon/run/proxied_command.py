@@ -67,9 +67,13 @@ def run_proxied(call: Call) -> int:
     except LedgerError as error:
         _print(str(error))
         return _without_recorder(call)
+    if any(cap.usd is not None and cap.list_value_usd is None for cap in call.caps):
+        _print("--max-usd counts what is billed by tokens; --max-list-usd also what a plan covers")
     run_id = secrets.token_hex(4)
     project, git_branch = child.workspace_of()
-    recorder = Recorder(tags={"run": run_id}, project=project, git_branch=git_branch)
+    recorder = Recorder(
+        tags={"run": run_id}, project=project, git_branch=git_branch, caps=call.caps
+    )
     with run_folder() as folder:
         trusted, troubles = authorities.write_trusted(folder.path, os.environ)
         for trouble in troubles:

@@ -13,6 +13,11 @@
     above = [80, 95]             # per cent used; 80 and 95 if absent
     # provider = "anthropic"     # of every provider if absent
 
+    [[cap]]                      # a limit that stops: `ledger/caps/caps.py`
+    name = "nightly"
+    usd = 20
+    period = "day"
+
     [[alert]]                    # where alerts go; any number of them
     webhook = "https://hooks.slack.com/services/…"   # Slack-compatible JSON; a secret
     # webhook_env = "TOKENTEE_WEBHOOK"               # or a variable that holds the URL
@@ -28,6 +33,7 @@ Conditions take `*` and `?`; a list means any of its values.
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -36,6 +42,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ledger.caps.caps import CAPS_MAX, Cap
 from ledger.model.errors import WrongCallError
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.settings import toml_tables
@@ -176,6 +183,7 @@ class Budgets:
     budgets: tuple[Budget, ...] = ()
     quotas: tuple[QuotaRule, ...] = ()
     destinations: tuple[Destination, ...] = ()
+    caps: tuple[Cap, ...] = ()
 
 
 NO_BUDGETS = Budgets()
@@ -184,20 +192,24 @@ NO_BUDGETS = Budgets()
 def read(text: str) -> tuple[Budgets, list[TomlProblem]]:
     """The valid budgets of a TOML text, and each problem."""
     document, problems = toml_tables.parse(text)
-    problems += toml_tables.unknown_tables(text, document, ("budget", "quota", "alert"))
+    problems += toml_tables.unknown_tables(text, document, ("budget", "cap", "quota", "alert"))
     budgets, wrong = toml_tables.converted(text, document, "budget", Budget)
     destinations, wrong_too = toml_tables.converted(text, document, "alert", Destination)
     quotas, wrong_quotas = toml_tables.converted(text, document, "quota", QuotaRule)
-    problems += [*wrong, *wrong_quotas, *wrong_too]
-    counts = Counter(budget.name for _, budget in budgets)
-    for place, budget in budgets:
-        if counts[budget.name] > 1:
-            fault = FaultError("name", f"{budget.name!r} is the name of several budgets")
-            problems.append(toml_tables.problem_of(text, "budget", place, fault))
+    caps, wrong_caps = toml_tables.converted(text, document, "cap", Cap)
+    problems += [*wrong, *wrong_quotas, *wrong_too, *wrong_caps]
+    named: Mapping[str, Sequence[tuple[int, Budget | Cap]]] = {"budget": budgets, "cap": caps}
+    for table, entries in named.items():
+        counts = Counter(entry.name for _, entry in entries)
+        for place, entry in entries:
+            if counts[entry.name] > 1:
+                fault = FaultError("name", f"{entry.name!r} is the name of several {table}s")
+                problems.append(toml_tables.problem_of(text, table, place, fault))
     for kind, count, most in (
         ("budgets", len(budgets), BUDGETS_MAX),
         ("quotas", len(quotas), QUOTA_RULES_MAX),
         ("alerts", len(destinations), ALERTS_MAX),
+        ("caps", len(caps), CAPS_MAX),
     ):
         if count > most:
             problems.append(TomlProblem(line=None, text=f"more than {most} {kind}"))
@@ -206,6 +218,7 @@ def read(text: str) -> tuple[Budgets, list[TomlProblem]]:
             budgets=tuple(budget for _, budget in budgets[:BUDGETS_MAX]),
             quotas=tuple(each for _, each in quotas[:QUOTA_RULES_MAX]),
             destinations=tuple(each for _, each in destinations[:ALERTS_MAX]),
+            caps=tuple(each for _, each in caps[:CAPS_MAX]),
         ),
         problems,
     )

@@ -2,16 +2,20 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 from ledger.budgets.budgets import NO_BUDGETS, Budgets, Destination, is_webhook, read
+from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
-from ledger.settings import toml_tables
+from ledger.settings import names_file, toml_tables
 from ledger.settings.small_files import file_in_force, read_text
 
 DIGEST_VARIABLE = "TOKENTEE_BUDGETS_DIGEST"
 """Digest of the file that `tokentee run` checked: alerts run commands, and a file that was found
 may change while a proxy runs."""
+
+_CAP = re.compile(r"""^\s*(?:\[+\s*["']?cap\b|["']?cap["']?\s*=)""", re.MULTILINE)
 
 
 def path_of(named: str | None) -> Path | None:
@@ -30,6 +34,24 @@ def load(named: str | None) -> Budgets:
     if checked is not None and hashlib.sha256(text.encode()).hexdigest() != checked:
         raise LedgerError(f"{path} has changed since it was checked; start again to use it")
     return toml_tables.valid(path, read(text), "tokentee budget check")
+
+
+def load_caps() -> tuple[Cap, ...]:
+    """The caps in force; none without a file. LedgerError for a wrong file that has caps.
+
+    A cap can only refuse, so no digest guards it.
+    """
+    path = path_of(None)
+    if path is None:
+        return ()
+    text = read_text(path, "budgets file")
+    if _CAP.search(text) is None:
+        return ()
+    caps = toml_tables.valid(path, read(text), "tokentee budget check").caps
+    for cap in caps:
+        if cap.person and names_file.path_of(None) is None:
+            raise LedgerError(f"{path}: the cap {cap.name} is for a person: there is no names file")
+    return caps
 
 
 def webhook_of(destination: Destination) -> str:

@@ -21,6 +21,8 @@ class Figures:
     """The figures of a set of requests. None: not reported by any of them."""
 
     requests: int = 0
+    refused: int = 0
+    """By a cap; in no other figure."""
     errors: int = 0
     without_usage: int = 0
     """Neither reported nor estimated, errors included."""

@@ -11,6 +11,7 @@ from ledger.model.money import PICOUSD_PER_USD
 NUMBER_MAX = 1_000_000
 type Kind = Literal[
     "errors",
+    "refused",
     "without_usage",
     "complete_without_usage",
     "unpriced",

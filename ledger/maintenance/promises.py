@@ -55,7 +55,8 @@ PARTS_BEYOND_TOTALS = " ".join(
 """Of a reading `r`: the branches of a CASE, each with a text for a part that exceeds its total."""
 
 _DAILY = {
-    "requests": "COUNT(*)",
+    "requests": "SUM(CASE v.outcome WHEN 'refused' THEN 0 ELSE 1 END)",
+    "refused": "SUM(CASE v.outcome WHEN 'refused' THEN 1 ELSE 0 END)",
     "errors": "COUNT(CASE WHEN v.outcome IN ('error_frame', 'http_error') THEN 1 END)",
     "unpriced": "COUNT(CASE WHEN v.cost_state IN ('unpriced', 'partial') "
     "AND v.usage_source <> 'estimated' AND v.billing IN ('metered', 'unknown') THEN 1 END)",

@@ -90,6 +90,14 @@ class Outcome(StrEnum):
     HTTP_ERROR = "http_error"
     LOST = "lost"
     """The recording process died first."""
+    REFUSED = "refused"
+    """By a cap of the operator's: nothing went upstream."""
+
+
+REFUSED_STATUS = 402
+"""Of the answer that a refused request gets: no client repeats it."""
+CAP_ERROR = "tokentee_cap"
+"""The error type of a request that a cap refused; its error code is the cap's name."""
 
 
 class Source(StrEnum):
@@ -172,6 +180,16 @@ class Exchange(Struct, frozen=True, kw_only=True):
         str | None,
         Column("Keyed hash of the account or organization that the wire names; NULL: none"),
     ] = None
+    hold_picousd: Annotated[
+        int | None,
+        Column("What a cap held for it: the most that it can be billed; NULL: no cap, no bound"),
+    ] = None
+    hold_list_value_picousd: Annotated[
+        int | None, Column("The most that it can cost at list prices; NULL: no cap, no bound")
+    ] = None
+    hold_tokens: Annotated[
+        int | None, Column("The most tokens that it can use; NULL: no cap, no bound")
+    ] = None
     segments: str | None = None
     """The packed segments of the request (`segments.py`); a table of their own keeps them."""
 
@@ -190,7 +208,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         Outcome | None,
         Column(
             "complete, client_left, upstream_cut, error_frame (an error inside HTTP 200), "
-            "http_error, lost; NULL while open"
+            "http_error, lost, refused (by a cap: nothing went upstream); NULL while open"
         ),
     ] = None
     http_status: Annotated[int | None, Column("The upstream's status; NULL: no answer")] = None

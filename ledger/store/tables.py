@@ -123,7 +123,7 @@ exchanges = sa.Table(
     _check("source IN ('live', 'replay', 'import')", "source"),
     _check(
         "outcome IN ('complete', 'client_left', 'upstream_cut', 'error_frame', 'http_error', "
-        "'lost')",
+        "'lost', 'refused')",
         "outcome",
     ),
     _check("(state = 'open') = (outcome IS NULL)", "outcome_when_ended"),

@@ -40,6 +40,7 @@ def read_cloudflare(facts: Facts, event: str, body: dict[str, Any]) -> None:
 CLOUDFLARE = replace(
     chat.CHAT,
     name="cloudflare.run",
+    cost_limits=None,
     read=read_cloudflare,
     text_marks=(*chat.CHAT.text_marks, b'"response"'),
     id_in_frames=False,
@@ -65,6 +66,7 @@ def read_sap(facts: Facts, event: str, body: dict[str, Any]) -> None:
 SAP = replace(
     chat.CHAT,
     name="sap.orchestration",
+    cost_limits=None,
     read=read_sap,
     marks=(*chat.CHAT.marks, Mark(b'"code"')),
     id_in_frames=False,

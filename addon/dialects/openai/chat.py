@@ -18,7 +18,7 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.counts import lookup, object_at, objects_at
-from addon.dialects.dialect import Asking, Dialect, Mark
+from addon.dialects.dialect import Asking, CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error, record_error_in
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
@@ -142,6 +142,7 @@ CHAT = Dialect(
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     refusal=openai_refusal,
+    cost_limits=CostLimits(),
     marks=(
         Mark(b'"finish_reason"', (b'"finish_reason":null', b'"finish_reason": null')),
         Mark(b'"usage"', (b'"usage":null', b'"usage": null')),
@@ -170,6 +171,7 @@ COMPLETIONS = replace(
     CHAT,
     name="openai.completions",
     operation="text_completion",
+    cost_limits=CostLimits(inputs="prompt"),
     read=read_completion,
     request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
     answer_shapes=(

@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_fields
 
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
-from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.dialect import CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error, record_error_in
 from addon.dialects.facts import Facts
 from addon.dialects.openai import responses
@@ -74,6 +74,7 @@ EMBEDDINGS = Dialect(
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     refusal=openai_refusal,
+    cost_limits=CostLimits(),
     marks=(Mark(b'"usage"'), Mark(b".done"), Mark(b".completed"), Mark(b'"error"')),
     request_shapes=(
         {"model": shapes.text, "input": shapes.prompt},

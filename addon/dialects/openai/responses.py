@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
-from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.dialect import CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
@@ -175,6 +175,16 @@ RESPONSES = Dialect(
     usage_of=usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     refusal=openai_refusal,
+    cost_limits=CostLimits(
+        output=("max_output_tokens",),
+        answers=(),
+        kept=("previous_response_id", "conversation", "prompt"),
+        unbounded=("context_management",),
+        tool_uses=("max_tool_calls",),
+        clients_tools=(
+            *("function", "custom", "local_shell", "apply_patch", "computer", "namespace"),
+        ),
+    ),
     marks=(
         Mark(b'"response"'),
         Mark(b'"error"', (b'"error":null', b'"error": null')),

@@ -16,7 +16,7 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at, unit_name
-from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.dialect import CostLimits, Dialect, Mark
 from addon.dialects.errors import anthropic_refusal, record_error, record_error_in
 from addon.dialects.facts import Facts, name_of, token_of
 from addon.dialects.openai.usage import costs_of
@@ -220,6 +220,14 @@ MESSAGES = Dialect(
     usage_of=usage_of,
     known_keys=KNOWN_KEYS,
     refusal=anthropic_refusal,
+    cost_limits=CostLimits(
+        output=("max_tokens", "max_tokens_to_sample"),
+        answers=(),
+        kept=("container",),
+        # Compaction, tools and other models that the provider runs are billed beside the answer.
+        unbounded=("context_management", "mcp_servers", "fallbacks"),
+        clients_tools=("custom", "bash_", "text_editor_", "computer_", "memory_"),
+    ),
     marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"'), Mark(b'"cost"')),
     text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
     call_marks=(Mark(b'"tool_use"'),),

@@ -24,7 +24,7 @@ from addon.dialects.counts import (
     objects_at,
     unit_name,
 )
-from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.dialect import CostLimits, Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat as openai_chat
@@ -224,6 +224,13 @@ CONVERSE = Dialect(
         | {"cacheReadInputTokens", "cacheReadInputTokenCount"}
         | {"cacheWriteInputTokens", "cacheWriteInputTokenCount"}
     ),
+    cost_limits=CostLimits(
+        output=("inferenceConfig.maxTokens",),
+        answers=(),
+        kept=("promptVariables",),
+        unbounded=("additionalModelRequestFields",),
+        clients_tools=("toolSpec", "cachePoint"),
+    ),
     marks=(Mark(b"messageStop"), Mark(b"metadata"), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(b'"text"', b'"input"'),
     call_marks=(Mark(b'"toolUseId"'),),
@@ -239,6 +246,18 @@ INVOKE = replace(
     CONVERSE,
     name="bedrock.invoke",
     read=read_invoke,
+    cost_limits=CostLimits(
+        output=(
+            *("max_tokens", "max_completion_tokens", "max_tokens_to_sample", "max_gen_len"),
+            *("maxTokens", "textGenerationConfig.maxTokenCount", "inferenceConfig.maxTokens"),
+            *("inferenceConfig.max_new_tokens",),
+        ),
+        answers=("n", "num_generations", "numResults"),
+        unbounded=("context_management", "mcp_servers"),
+        clients_tools=(
+            *("function", "custom", "bash_", "text_editor_", "computer_", "memory_", "toolSpec"),
+        ),
+    ),
     known_keys=CONVERSE.known_keys
     | anthropic.KNOWN_KEYS
     | openai_usage.KNOWN_KEYS
@@ -276,6 +295,7 @@ AGENT = replace(
     CONVERSE,
     name="bedrock.agent",
     operation="invoke_agent",
+    cost_limits=None,
     read=read_agent,
     marks=(Mark(b'"bytes"'), Mark(b'"trace"'), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(),

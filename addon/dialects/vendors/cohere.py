@@ -12,7 +12,7 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
-from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.dialect import CostLimits, Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import UsagePaths
@@ -83,6 +83,7 @@ CHAT = Dialect(
         {"tokens", "tokens.*", "billed_units", "billed_units.*", "cached_tokens"}
         | {"api_version", "api_version.*", "warnings"}
     ),
+    cost_limits=CostLimits(unbounded=("connectors", "search_queries_only")),
     marks=(Mark(b"message-end"), Mark(b"stream-end"), Mark(b'"error"')),
     text_marks=(b'"text"', b'"tool_plan"', b'"arguments"'),
     call_marks=(Mark(b'"tool-call-start"'),),

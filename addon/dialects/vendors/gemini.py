@@ -16,7 +16,7 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
-from addon.dialects.dialect import Dialect, Mark, SessionProtocol
+from addon.dialects.dialect import CostLimits, Dialect, Mark, SessionProtocol
 from addon.dialects.errors import google_refusal, record_error, record_error_in
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai.usage import added
@@ -179,6 +179,13 @@ GENERATE_CONTENT = Dialect(
     usage_of=usage_of,
     known_keys=KNOWN_KEYS,
     refusal=google_refusal,
+    cost_limits=CostLimits(
+        output=("generationConfig.maxOutputTokens", "generation_config.max_output_tokens"),
+        answers=("generationConfig.candidateCount", "generation_config.candidate_count"),
+        kept=("cachedContent", "cached_content"),
+        unbounded=(),
+        clients_tools=("functionDeclarations", "function_declarations"),
+    ),
     marks=(
         Mark(b'"usageMetadata"', latest=True),
         Mark(b'"finishReason"'),
@@ -422,6 +429,7 @@ LIVE = replace(
     marks=(Mark(b'"usageMetadata"'), Mark(b'"turnComplete"'), Mark(b'"error"')),
     hidden_marks=(Mark(b'"inlineData"'),),
     session=SessionProtocol.TURNS,
+    cost_limits=None,
     refused_event=google_refusal,
     ending=Ending.MARK,
 )

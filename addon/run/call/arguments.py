@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import Any
 
+from ledger.caps.caps import RUN, Cap
 from ledger.model.errors import WrongCallError
+from ledger.model.money import decimal_of
+from ledger.settings.toml_tables import FaultError
 from ledger.text.origins import listen_address
 
 FLAGS = frozenset(
@@ -39,7 +43,14 @@ SHORT_FOR = {
     "--tag": "tee_tags",
 }
 """Options as other commands name them -> options of the recorder."""
-OUR_VALUES = frozenset({"--listen", "--config", "--workers", "--expect", *SHORT_FOR})
+LIMITS = {
+    "--max-usd": "usd",
+    "--max-list-usd": "list_value_usd",
+    "--max-tokens": "tokens",
+    "--max-requests": "requests",
+}
+"""Options that cap what the command spends -> limits of a cap."""
+OUR_VALUES = frozenset({"--listen", "--config", "--workers", "--expect", *SHORT_FOR, *LIMITS})
 OUR_FLAGS = frozenset({"--everything", "--unrecorded-ok", "--expect-update", "--help", "-h"})
 OURS = OUR_VALUES | OUR_FLAGS
 FILTER_SIGNS = "~!("
@@ -73,6 +84,8 @@ class Call:
     """The file with what the command is expected to use; None: nothing is expected."""
     expect_update: bool = False
     """Write that file."""
+    caps: tuple[Cap, ...] = ()
+    """What the command may spend at most."""
     is_help: bool = False
 
 
@@ -124,6 +137,7 @@ def parse(words: Sequence[str]) -> Call:
         unrecorded_ok="--unrecorded-ok" in flags,
         expect=ours.get("--expect"),
         expect_update="--expect-update" in flags,
+        caps=_cap_of({LIMITS[name]: value for name, value in ours.items() if name in LIMITS}),
         is_help=bool({"--help", "-h"} & flags),
     )
     _refuse_contradictions(call)
@@ -135,6 +149,8 @@ def _refuse_contradictions(call: Call) -> None:
         raise WrongCallError("--listen is for a proxy without a command")
     if call.unrecorded_ok and not call.command:
         raise WrongCallError("--unrecorded-ok is for a command: tokentee run -- COMMAND ...")
+    if call.caps and not call.command:
+        raise WrongCallError("--max-... is for a command: tokentee run --max-usd 5 -- COMMAND ...")
     if call.expect and not call.command:
         raise WrongCallError("--expect is for a command: tokentee run --expect FILE -- COMMAND ...")
     if call.expect_update and not call.expect:
@@ -144,6 +160,25 @@ def _refuse_contradictions(call: Call) -> None:
             "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "
             "and then point the command at it"
         )
+
+
+def _cap_of(limits: dict[str, str]) -> tuple[Cap, ...]:
+    """The cap of these limits. Raises WrongCallError for one that is none."""
+    if not limits:
+        return ()
+    cap: dict[str, Any] = {"name": RUN, "period": RUN}
+    for word, text in limits.items():
+        value = text if word in ("tokens", "requests") else decimal_of(text)
+        option = next(each for each, of in LIMITS.items() if of == word)
+        one: dict[str, Any] = {"name": RUN, "period": RUN, word: value}
+        try:
+            Cap(**one)
+        except FaultError:
+            example = "5 or 0.50" if word.endswith("usd") else "200, 500k or 2M"
+            reason = f"{option}: {text[:40]!r} is not a limit; write {example}"
+            raise WrongCallError(reason) from None
+        cap[word] = value
+    return (Cap(**cap),)
 
 
 def workers_of(text: str, name: str) -> int:

@@ -47,6 +47,8 @@ PARTS_MAX = 9 * 10**9
 NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 """Neither reported nor estimated; {0} names what has the column."""
 IS_ERROR = "{0}.outcome IN ('error_frame', 'http_error')"
+IS_REFUSED = "{0}.outcome = 'refused'"
+"""By a cap: it is no answer, and counts in `refused` alone."""
 IS_ESTIMATED = "{0}.usage_source = 'estimated'"
 BILLING = "COALESCE({0}.billing, 'unknown')"
 _COVERED = ", ".join(f"'{each.value}'" for each in COVERED)
@@ -169,7 +171,8 @@ def sum_of(term: str) -> str:
 
 def without_usage(exchange: str, reading: str) -> str:
     """An answer whose usage is unknown. Of an error none is expected: it counts as an error."""
-    return f"{NO_USAGE.format(reading)} AND NOT {IS_ERROR.format(exchange)}"
+    others = f"{IS_ERROR.format(exchange)} OR {IS_REFUSED.format(exchange)}"
+    return f"{NO_USAGE.format(reading)} AND NOT ({others})"
 
 
 def reported(figure: str, name: str) -> str:

@@ -68,6 +68,7 @@ _DERIVED: dict[str, dict[str, str]] = {
         "estimated_cost_picousd": "Cost of estimated usage, in pico-USD; beside cost_picousd",
         "unpriced": "Requests with reported usage, billed by tokens, of which a line, or every "
         "line, has no price",
+        "refused": "Requests that a cap refused; in no other column",
         "covered": "Requests that a plan covers, or that are free: their cost is NULL",
         "list_value_picousd": "What the reported tokens cost at list prices, in pico-USD; beside "
         "cost_picousd, never to be added to it",
@@ -91,6 +92,7 @@ _DERIVED: dict[str, dict[str, str]] = {
         "errors": "Ended in an HTTP error or an error frame",
         "degraded": "Exchanges that were not read or edited to the end",
         "duplicates": "The same billed response seen again; in no total",
+        "refused": "Requests that a cap refused; in no other column",
     },
 }
 _SUMMED = {

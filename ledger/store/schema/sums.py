@@ -16,6 +16,7 @@ from ledger.store.schema.charged import (
     IS_COVERED,
     IS_ERROR,
     IS_ESTIMATED,
+    IS_REFUSED,
     IS_REPORTED,
     NO_USAGE,
     without_usage,
@@ -44,7 +45,8 @@ REPORTED_COST = f"""CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0
 IS_TIMED = "e.output_tokens IS NOT NULL AND e.duration_ms > e.first_token_ms"
 
 COUNT_CONDITIONS: Mapping[str, str] = {
-    "requests": "true",
+    "requests": f"NOT {IS_REFUSED.format('e')}",
+    "refused": IS_REFUSED.format("e"),
     "errors": IS_ERROR.format("e"),
     "without_usage": without_usage("e", "e"),
     "complete_without_usage": f"e.outcome = 'complete' AND {NO_USAGE.format('e')}",
@@ -60,8 +62,7 @@ COUNT_CONDITIONS: Mapping[str, str] = {
 """Name of a count -> the requests that it counts. `unpriced` includes `partial`. `covered`: by a
 plan, or free; `unlisted` of these have no list value, or one that is a lower bound."""
 COUNT_TERMS: Mapping[str, str] = {
-    name: f"COUNT(CASE WHEN {condition} THEN 1 END)" if name != "requests" else "COUNT(*)"
-    for name, condition in COUNT_CONDITIONS.items()
+    name: f"COUNT(CASE WHEN {condition} THEN 1 END)" for name, condition in COUNT_CONDITIONS.items()
 }
 
 _SUMMED_TOKENS = tuple(name for name in usage.TOKENS if "audio" not in name)

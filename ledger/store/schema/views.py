@@ -20,6 +20,7 @@ from ledger.store.schema.charged import (
     FURTHER_PRICING,
     IS_ERROR,
     IS_ESTIMATED,
+    IS_REFUSED,
     joined_reading,
     sum_of,
 )
@@ -100,16 +101,18 @@ def _counted(condition: str) -> str:
     return f"COUNT(CASE WHEN {IS_COUNTED} AND {condition} THEN 1 END)"
 
 
+_IS_REFUSED = IS_REFUSED.format("e")
 HOURLY = {
-    "opened": "COUNT(*)",
+    "opened": f"COUNT(CASE WHEN ({_IS_REFUSED}) IS NOT TRUE THEN 1 END)",
     "still_open": "COUNT(CASE WHEN e.state = 'open' THEN 1 END)",
-    "settled": "COUNT(CASE WHEN e.state = 'settled' THEN 1 END)",
+    "settled": f"COUNT(CASE WHEN e.state = 'settled' AND NOT {_IS_REFUSED} THEN 1 END)",
     "lost": "COUNT(CASE WHEN e.state = 'lost' THEN 1 END)",
     "without_usage": _counted(charged.without_usage("e", "r")),
     "estimated": _counted(IS_ESTIMATED.format("r")),
     "errors": _counted(IS_ERROR.format("e")),
     "degraded": _counted("e.degraded IS NOT NULL"),
     "duplicates": "COUNT(e.duplicate_of)",
+    "refused": f"COUNT(CASE WHEN {_IS_REFUSED} THEN 1 END)",
 }
 
 _SHOWN_COUNTS = (
@@ -120,6 +123,7 @@ _SHOWN_COUNTS = (
     "complete_without_usage",
     "estimated",
     "covered",
+    "refused",
 )
 _SHOWN_ELSEWHERE = (
     "cacheable_input_tokens",
@@ -210,7 +214,9 @@ def _computed(spelling: Spelling) -> dict[str, str]:
         "model": MODEL,
         "first_token_ms": _duration(spelling, "e.first_token_at"),
         "duration_ms": _duration(
-            spelling, "e.settled_at", "e.settled_at > e.opened_at OR e.source = 'live'"
+            spelling,
+            "e.settled_at",
+            f"(e.settled_at > e.opened_at OR e.source = 'live') AND NOT {_IS_REFUSED}",
         ),
         **{name: charged.reported(f"r.{name}", "r") for name in usage.TOKENS},
         "uncached_input_tokens": f"CASE WHEN {is_estimate} THEN NULL WHEN {UNCACHED} < 0 THEN 0 "
@@ -304,7 +310,8 @@ SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, withou
   cost_picousd, {spelling.usd.format("cost_picousd")} AS cost_usd, unpriced,
   complete_without_usage, estimated,
   estimated_cost_picousd, {spelling.usd.format("estimated_cost_picousd")} AS estimated_cost_usd,
-  covered, list_value_picousd, {spelling.usd.format("list_value_picousd")} AS list_value_usd
+  covered, list_value_picousd, {spelling.usd.format("list_value_picousd")} AS list_value_usd,
+  refused
 FROM (
 SELECT {spelling.day.replace("e.", "d.")} AS day, {columns} FROM sums d
   WHERE d.summed_by = 'day' AND {_FRESH}

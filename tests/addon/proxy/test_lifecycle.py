@@ -12,6 +12,7 @@ from collections.abc import Generator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from mitmproxy import http
@@ -88,6 +89,7 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     captures = SimpleNamespace(close=lambda _: None, problems=lambda: of_captures)
     parts: dict[str, Any] = {"watching": None, "process": Process(), "telling": None}
+    parts |= {"watching_caps": None, "gate": Mock()}
     running: Any = SimpleNamespace(captures=captures, ledger=ledger, **parts)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
@@ -98,7 +100,7 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
 def new_running() -> Recording:
     """One that nothing is recorded with."""
     nothing: Any = None
-    return Recording(nothing, nothing, ledger=nothing, price=nothing, node="n")
+    return Recording(nothing, nothing, ledger=nothing, price=nothing, node="n", gate=nothing)
 
 
 def running_in(recorder: Recorder) -> Recording:

@@ -65,6 +65,7 @@ def test_a_kind_lists_what_its_figure_counts(engine, kind):
         "unpriced": total.unpriced + total.partial,
         "estimated": total.estimated,
         "covered": total.covered,
+        "refused": total.refused,
     }
     assert len(listed) == counts[kind]
     assert len({one.id for one in listed}) == len(listed)

@@ -1,0 +1,5 @@
+"""What a request can cost at most.
+
+In: the members of a request, prices, limits of models. Out: the amounts that a cap holds for it.
+Uses: dialects, ledger.caps, ledger.model, ledger.pricing.
+"""

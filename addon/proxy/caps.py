@@ -1,0 +1,409 @@
+"""Edge (the event loop). Keeps caps: asks before a request goes upstream, and counts what it cost.
+
+    ask          `Held`: it goes; `Refusal`; `Waiting`: `wait` resolves it
+    settled      an exchange is over, whatever ended it
+    watch        reads the budgets file again when it changes
+
+Asking takes memory and prices that are read; no disk and no database. An error of ours refuses: the
+operator asked for a cap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from addon.caps.bound import hold_of
+from addon.caps.limits import Limits, limits_of_model
+from ledger.budgets import budgets_file
+from ledger.caps.book import Book, Held, Prior, Refusal, Waiting
+from ledger.caps.caps import NOTHING, Amounts, Cap
+from ledger.model.charge import amounts_of
+from ledger.model.errors import LedgerError
+from ledger.model.exchange import COVERED, Billing, Exchange, Outcome, Reading, UsageSource
+from ledger.model.usage import SERVICE_TIER, sum_of
+from ledger.pricing.price_lists import PriceQuestion
+from ledger.pricing.prices import PriceBook
+from ledger.settings import names_file
+from ledger.settings.names import NO_NAMES, Names
+from ledger.store.engines import urls
+from ledger.store.processes import nodes
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""How often the budgets file is looked at; a change counts within 3 s."""
+ANSWERED_MAX = 10_000
+"""Keys, upstreams and models of which it is remembered how they answered."""
+ANSWERS_MAX = 16
+"""Ways of each; further ones are dearer or cheaper by a tier that was seen before, as a rule."""
+OURS = "tokentee: refused: an error of Tokentee's, while a cap is set; see its log"
+
+type _Answer = tuple[str | None, str | None, frozenset[tuple[str, str]]]
+"""Model, tier and billing fields of an answer."""
+
+
+class Gate:
+    """The caps of one recording."""
+
+    def __init__(
+        self,
+        *,
+        own: tuple[Cap, ...],
+        prices: PriceBook,
+        file: CapFile,
+        is_written: Callable[[], bool],
+    ) -> None:
+        """`own`: the caps of the command line; `is_written`: whether the ledger has all that was
+        settled."""
+        self.book = Book()
+        self._own = own
+        self._prices = prices
+        self.file = file
+        self._is_written = is_written
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when other caps are in force."""
+        self._trouble = ""
+        """Why the file is not in force, if it is not."""
+        self._cut = datetime.now(UTC)
+        """What was settled before this is read from the ledger, what is settled since counts as
+        it comes."""
+        self._held: dict[str, Held] = {}
+        """Under way, by the id of the exchange."""
+        self._futures: dict[Waiting, asyncio.Future[Held | Refusal]] = {}
+        self._answers: dict[tuple[str, str | None, str | None], dict[_Answer, None]] = {}
+        self._billings: dict[str | None, Billing | None] = {}
+        """Key -> how its last answer was billed: a plan that is used up bills by tokens."""
+        self.refused: Counter[str] = Counter()
+        """Cap -> requests that it refused."""
+
+    # Asking
+
+    def ask(
+        self,
+        exchange: Exchange,
+        limits: object,
+        *,
+        fields: Mapping[str, str],
+        billing: Billing | None,
+    ) -> Held | Waiting | Refusal:
+        """Whether a request may go upstream; `fields`: the billing fields that it states."""
+        try:
+            if limits is None:  # it was read before there was a cap
+                return Held(exchange, NOTHING, ())
+            assert isinstance(limits, Limits), limits
+            hold, why = self._hold(exchange, limits, fields, billing)
+            found = self.book.ask(exchange, hold, why)
+        except Exception:  # the guard between our bugs and the operator's money
+            logger.exception("tokentee: a cap could not be asked")
+            found = Refusal("", OURS)
+        return self._noted(found)
+
+    def _hold(
+        self,
+        exchange: Exchange,
+        limits: Limits,
+        fields: Mapping[str, str],
+        billing: Billing | None,
+    ) -> tuple[Amounts, str]:
+        last = self._billings.get(exchange.key_fingerprint)
+        is_covered = billing in COVERED and last is not Billing.METERED
+        stated = {name: value for name, value in fields.items() if name != SERVICE_TIER}
+        ways: dict[_Answer, None] = {
+            (None, tier, frozenset(stated.items())): None
+            for tier in (None, fields.get(SERVICE_TIER))
+        }
+        ways |= self._answers.get(_asked_as(exchange), {})
+        sheets = [
+            self._prices.sheet(
+                replace(exchange, response_model=model, service_tier=tier),
+                dict(answered),
+                is_covered=is_covered,
+            )
+            for model, tier, answered in ways
+        ]
+        return hold_of(
+            limits,
+            limits_of_model(exchange.request_model or ""),
+            sheets,
+            provider=exchange.provider,
+            is_embedding=exchange.operation == "embeddings",
+            is_covered=is_covered,
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is a cap."""
+        return bool(self.book.caps)
+
+    def held_as(self, held: Held, exchange: Exchange) -> Exchange:
+        """The exchange of a response, which has its own id, takes its hold over."""
+        self._held.pop(held.exchange.id, None)
+        held.exchange = exchange
+        self._held[exchange.id] = held
+        return exchange
+
+    def lost(self, held: Held) -> None:
+        """A request went upstream, and nothing is known of its end."""
+        self._held.pop(held.exchange.id, None)
+        self.book.settle(held, Amounts())
+
+    async def wait(self, one: Waiting) -> Held | Refusal:
+        """Wait for requests under way, in order."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Held | Refusal] = loop.create_future()
+        self._futures[one] = future
+        bound = loop.call_later(one.wait_seconds, self._give_up, one)
+        try:
+            return self._noted(await future)
+        finally:
+            bound.cancel()
+            self._futures.pop(one, None)
+
+    def _give_up(self, one: Waiting) -> None:
+        future = self._futures.get(one)
+        if future is not None and not future.done():
+            future.set_result(self.book.give_up(one))
+            self._free()
+
+    def leave(self, held: Held) -> None:
+        """A client has left before its request went upstream."""
+        self._held.pop(held.exchange.id, None)
+        self.book.settle(held, NOTHING)
+        self._free()
+
+    def _free(self) -> None:
+        for one, found in self.book.freed():
+            future = self._futures.get(one)
+            if future is not None and not future.done():
+                future.set_result(found)
+            elif isinstance(found, Held):  # its client is gone
+                self.book.settle(found, NOTHING)
+        for line in self.book.news:
+            logger.warning("tokentee: %s", line)
+        self.book.news.clear()
+
+    def _noted[F: Held | Waiting | Refusal](self, found: F) -> F:
+        if isinstance(found, Held):
+            self._held[found.exchange.id] = found
+        elif isinstance(found, Refusal):
+            self.refused[found.cap] += 1
+        for line in self.book.news:
+            logger.warning("tokentee: %s", line)
+        self.book.news.clear()
+        return found
+
+    # The end
+
+    def settled(self, exchange: Exchange, reading: Reading | None) -> tuple[str, ...]:
+        """An exchange is over; `reading`: None if it was no call after all. What its caps remark."""
+        if not (self.is_active or self._held):
+            return ()
+        try:
+            held = self._held.pop(exchange.id, None)
+            if reading is None:
+                if held is not None:
+                    self.book.settle(held, NOTHING)
+            elif held is not None:
+                self.book.settle(held, self._cost(exchange, reading))
+            elif reading.usage_source is UsageSource.REPORTED:
+                cost = self._cost(exchange, reading)
+                self.book.count(exchange, Amounts(*(amount or 0 for amount in cost)))
+            self._free()
+        except Exception:
+            logger.exception("tokentee: what a request cost could not be counted for its caps")
+            return ()
+        return held.remarks if held is not None else ()
+
+    def _cost(self, exchange: Exchange, reading: Reading) -> Amounts:
+        """What a request did cost; None: not known, and its hold counts."""
+        if reading.usage_source is not UsageSource.REPORTED:
+            is_answered = exchange.outcome is Outcome.HTTP_ERROR
+            return Amounts(0, 0, 0, 1) if is_answered else Amounts()
+        self._learn(exchange, reading)
+        usage = reading.usage
+        amounts = amounts_of(
+            reading.usage_source,
+            reading.billing,
+            [
+                (line.amount_picousd, line.price_source)
+                for line in self._prices.price(exchange, reading)
+            ],
+        )
+        usd = 0 if amounts.is_covered else amounts.cost_picousd
+        further = [
+            tokens
+            for each in usage.further
+            for tokens in (each.usage.input_tokens, each.usage.output_tokens)
+        ]
+        return Amounts(
+            usd if amounts.is_complete else None,
+            amounts.list_value_picousd if amounts.is_complete else None,
+            sum_of(usage.input_tokens, usage.output_tokens, *further),
+            1,
+        )
+
+    def _learn(self, exchange: Exchange, reading: Reading) -> None:
+        if len(self._answers) >= ANSWERED_MAX:
+            self._answers.clear()
+            self._billings.clear()
+        self._billings[exchange.key_fingerprint] = reading.billing
+        ways = self._answers.setdefault(_asked_as(exchange), {})
+        fields = frozenset(self._prices.fields(reading).items())
+        ways[exchange.response_model, exchange.service_tier, fields] = None
+        if len(ways) > ANSWERS_MAX:
+            del ways[next(iter(ways))]
+
+    # The file
+
+    async def watch(self) -> None:
+        """Read the budgets file again when it has changed, until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._look()
+            except LedgerError as error:
+                if str(error) != self._trouble:
+                    logger.error("tokentee: the caps stay as they were: %s", error)  # noqa: TRY400
+                self._trouble = str(error)
+            except Exception:  # what is in force stays, and the task goes on
+                logger.exception("tokentee: the budgets file could not be looked at")
+
+    async def _look(self) -> None:
+        if await asyncio.to_thread(self.file.has_changed):
+            caps, names = await asyncio.to_thread(self.file.load, self._own)
+            self._trouble = ""
+            if caps != tuple(self.book.caps.values()) or names != self.book.names:
+                if caps:
+                    await asyncio.to_thread(warm, self._prices)
+                    await asyncio.to_thread(self.file.claim, caps)
+                self.book.set_caps(caps, names)
+                self._cut = datetime.now(UTC)
+                self.on_change()
+                logger.info("tokentee: %d caps are in force", len(caps))
+        waiting = [cap for cap in self.book.caps.values() if cap.name in self.book.incomplete]
+        if waiting and self._is_written():
+            since = self._cut
+            prior = await asyncio.to_thread(self.file.prior, waiting, self.book.names, since)
+            if since == self._cut:
+                self.book.complete(waiting, prior)
+        self._free()
+
+
+class CapFile:
+    """The budgets file with its caps, and the ledger that has what was spent."""
+
+    def __init__(self, ledger_url: str, *, is_worker: bool) -> None:
+        self._url = ledger_url
+        self._is_worker = is_worker
+        self._seen: object = None
+        self._claim: int | None = None
+
+    def has_changed(self) -> bool:
+        """Whether the file is another than at the last look."""
+        seen: list[object] = []
+        for path in (budgets_file.path_of(None), names_file.path_of(None)):
+            try:
+                found = path.stat() if path is not None else None
+            except OSError:
+                found = None
+            seen.append(found and (found.st_mtime_ns, found.st_size, found.st_ino))
+        changed, self._seen = seen != self._seen, seen
+        return changed
+
+    def load(self, own: tuple[Cap, ...]) -> tuple[tuple[Cap, ...], Names]:
+        """The caps of the file, and these. LedgerError if they are wrong."""
+        caps = (*own, *budgets_file.load_caps())
+        for name, count in Counter(cap.name for cap in caps).items():
+            if count > 1:
+                raise LedgerError(f"{name!r} is the name of several caps")
+        names = names_file.load(None) if caps else NO_NAMES
+        return caps, names
+
+    def claim(self, caps: Sequence[Cap]) -> None:
+        """Be the one process that keeps the caps of periods in this ledger. LedgerError if there
+        is another."""
+        if self._is_worker and caps:
+            raise LedgerError(f"the cap {caps[0].name}: caps are kept by one process: no --workers")
+        periods = [cap.name for cap in caps if cap.period != "run"]
+        if not periods or self._claim is not None:
+            return
+        path = urls.sqlite_path(self._url)
+        if path is None:
+            raise LedgerError(
+                f"the cap {periods[0]}: caps of a period are kept in a SQLite ledger alone, and "
+                "this one is shared; period = 'run' caps what one process spends"
+            )
+        self._claim = nodes.take_turn(path.with_name(f"{path.name}-caps"))
+        if self._claim is None:
+            raise LedgerError(
+                f"the cap {periods[0]}: another process that records into {urls.shown(self._url)} "
+                "keeps its caps of periods, and two could pass them; period = 'run' caps what one "
+                "process spends"
+            )
+
+    def prior(self, caps: Iterable[Cap], names: Names, before: datetime) -> list[Prior]:
+        """What was settled before a moment, as the ledger has it."""
+        from ledger.caps import spent  # imports SQLAlchemy
+
+        return spent.before(self._url, caps, names, before)
+
+    def release(self) -> None:
+        """Let another process keep the caps."""
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
+
+
+def gate_of(
+    ledger_url: str,
+    own: tuple[Cap, ...],
+    prices: PriceBook,
+    *,
+    is_written: Callable[[], bool],
+    is_worker: bool,
+) -> Gate:
+    """The caps at the start. LedgerError if they are wrong, or cannot be kept."""
+    file = CapFile(ledger_url, is_worker=is_worker)
+    file.has_changed()
+    caps, names = file.load(own)
+    gate = Gate(own=own, prices=prices, file=file, is_written=is_written)
+    if caps:
+        file.claim(caps)
+        warm(prices)
+        new = gate.book.set_caps(caps, names)
+        if new:
+            gate.book.complete(new, file.prior(new, names, datetime.now(UTC)))
+    return gate
+
+
+def warm(prices: PriceBook) -> None:
+    """Read the price lists: later, asking for a price takes no file."""
+    question = PriceQuestion(
+        origin="https://api.openai.com:443", provider="openai", request_model="gpt-4o"
+    )
+    prices.look_up(question, tier=None, at=datetime.now(UTC))
+
+
+def with_hold(exchange: Exchange, held: Held) -> Exchange:
+    """The exchange with what is held for it, which counts if its cost never becomes known."""
+    return (
+        replace(
+            exchange,
+            hold_picousd=held.amounts.usd,
+            hold_list_value_picousd=held.amounts.list_value_usd,
+            hold_tokens=held.amounts.tokens,
+        )
+        if held.accounts
+        else exchange
+    )
+
+
+def _asked_as(exchange: Exchange) -> tuple[str, str | None, str | None]:
+    return exchange.origin, exchange.key_fingerprint, exchange.request_model

@@ -1,0 +1,308 @@
+"""Caps of a real mitmdump: what passes, what the official SDKs see, what stays after a kill."""
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection, serve
+
+from tests.clients.answers import answer_to
+from tests.proxy import rows
+from tests.proxy.mitmdump import DidNotStartError, Mitmdump
+from tests.proxy.test_run import run
+from tests.proxy.test_websocket import CREATE, answer_of
+from tests.proxy.upstream import Answer, Framing, Request, Upstream
+
+pytestmark = pytest.mark.proxy
+
+MESSAGES: Any = [{"role": "user", "content": "Hi"}]
+
+
+def script(request: Request) -> Answer:
+    body = json.loads(request.body)
+    answer = answer_to(request.target.partition("?")[0], body, "caps", lambda: 1)
+    assert answer is not None, request.target
+    is_stream = "event-stream" in answer.content_type
+    return Answer(
+        pieces=answer.pieces,
+        content_type=answer.content_type,
+        framing=Framing.CHUNKED if is_stream else Framing.LENGTH,
+    )
+
+
+@contextmanager
+def capped(upstream: str, folder: Path, caps: str, provider: str = "openai") -> Iterator[Mitmdump]:
+    """A proxy under these caps."""
+    file = folder / "budgets.toml"
+    file.write_text(caps)
+    port = upstream.rpartition(":")[2]
+    with Mitmdump(
+        folder,
+        upstreams=[upstream],
+        options={"tee_hosts": f"127.0.0.1:{port}={provider}"},
+        environment={"TOKENTEE_BUDGETS": str(file)},
+    ) as proxy:
+        yield proxy
+
+
+def cap(name: str = "daily", **more: Any) -> str:
+    facts = {"name": name, "period": "day", "wait": 0, **more}
+    return "[[cap]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in facts.items())
+
+
+def ask(proxy: Mitmdump, **more: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """A chat request with 16 tokens out: at most $0.0055 of gpt-4o."""
+    import httpx
+
+    host, port = proxy.address()
+    body = {"model": "gpt-4o", "max_tokens": 16, "messages": MESSAGES, **more}
+    with httpx.Client(trust_env=False) as client:
+        found = client.post(
+            f"http://{host}:{port}/v1/chat/completions",
+            json=body,
+            headers={"authorization": "Bearer sk-test-0123456789"},
+            timeout=60,
+        )
+    return found.status_code, found.json(), dict(found.headers)
+
+
+# gpt-4o: $2.50 and $10 a million. An answer of 1001 tokens in and 11 out costs $0.0026125.
+
+
+def test_a_cap_stops_and_says_so_and_stays_after_a_kill(tmp_path):
+    with Upstream(script) as upstream:
+        with capped(upstream.url, tmp_path, cap(usd=0.008)) as proxy:
+            assert ask(proxy)[0] == 200
+            status, body, headers = ask(proxy)
+            assert status == 402
+            assert body["error"]["type"] == "insufficient_quota"
+            assert "$0.0026 of $0.0080 (usd) spent" in body["error"]["message"]
+            assert (headers["x-should-retry"], headers["x-tokentee-cap"]) == ("false", "daily")
+            assert len(upstream.requests) == 1
+            assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == 2)
+            proxy.stop(signal.SIGKILL)
+        with capped(upstream.url, tmp_path, cap(usd=0.008)) as proxy:
+            assert ask(proxy)[0] == 402
+        assert len(upstream.requests) == 1
+    found = rows.exchanges(tmp_path / "ledger.db")
+    assert [row["outcome"] for row in found] == ["complete", "refused", "refused"]
+    refused = found[1]
+    assert (refused["http_status"], refused["error_type"]) == (402, "tokentee_cap")
+    assert (refused["error_code"], refused["input_tokens"]) == ("daily", None)
+    assert found[0]["hold_picousd"] > 2_612_500_000
+    assert refused["hold_picousd"] is None
+
+
+def test_bytes_are_those_without_a_cap(tmp_path):
+    (tmp_path / "with").mkdir()
+    (tmp_path / "without").mkdir()
+    seen = []
+    for folder, limit in (("with", cap(usd=5)), ("without", "")):
+        with (
+            Upstream(script) as upstream,
+            capped(upstream.url, tmp_path / folder, limit) as proxy,
+        ):
+            answer = ask(proxy)
+            (request,) = upstream.requests
+            seen.append((answer[:2], request.body))
+    assert seen[0] == seen[1]
+
+
+def test_a_request_without_a_bound_is_refused_or_passed_as_the_operator_says(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with Upstream(script) as upstream:
+        with capped(upstream.url, tmp_path / "a", cap(usd=5)) as proxy:
+            status, body, _ = ask(proxy, model="nobody-s-model")
+            assert status == 402
+            assert "its cost has no bound" in body["error"]["message"]
+        with capped(upstream.url, tmp_path / "b", cap(usd=5, unpriced="pass")) as proxy:
+            assert ask(proxy, model="nobody-s-model")[0] == 200
+    (row,) = rows.exchanges(tmp_path / "b" / "ledger.db")
+    assert "cap daily: not bounded" in row["remarks"]
+
+
+def test_requests_at_once_wait_for_one_another(tmp_path):
+    with (
+        Upstream(script) as upstream,
+        capped(upstream.url, tmp_path, cap(usd=0.06, wait=30)) as proxy,
+    ):
+        found: list[int] = []
+        threads = [
+            # Its limit is a hundred times what it uses: one holds $0.0215.
+            threading.Thread(target=lambda: found.append(ask(proxy, max_tokens=1_600)[0]))
+            for _ in range(12)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [200] * 12
+
+
+def openai_sdk(url: str) -> Any:
+    import openai
+
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test") as client:
+        client.chat.completions.create(model="gpt-4o", max_tokens=99, messages=MESSAGES)
+
+
+def openai_responses(url: str) -> Any:
+    import openai
+
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test") as client:
+        list(client.responses.create(model="gpt-4o", input="Hi", stream=True))
+
+
+def anthropic_sdk(url: str) -> Any:
+    import anthropic
+
+    with anthropic.Anthropic(base_url=f"{url}/anthropic", api_key="sk-ant-test") as client:
+        client.messages.create(model="claude-sonnet-4-6", max_tokens=64, messages=MESSAGES)
+
+
+def google_sdk(url: str) -> Any:
+    from google import genai
+
+    options: Any = {"base_url": f"{url}/gemini"}
+    with genai.Client(api_key="test", http_options=options) as client:
+        list(client.models.generate_content_stream(model="gemini-2.5-flash", contents="Hi"))
+
+
+@pytest.mark.parametrize("play", [openai_sdk, openai_responses, anthropic_sdk, google_sdk])
+def test_an_sdk_stops_at_once_and_shows_the_message(tmp_path, play, monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with (
+        Upstream(script) as upstream,
+        capped(upstream.url, tmp_path, cap("tiny", tokens=10, unpriced="refuse")) as proxy,
+    ):
+        host, port = proxy.address()
+        with pytest.raises(Exception, match="refused by the cap tiny") as raised:
+            play(f"http://{host}:{port}")
+        assert getattr(raised.value, "status_code", getattr(raised.value, "code", None)) == 402
+        assert upstream.requests == []
+        assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == 1)
+
+
+@contextmanager
+def responses_upstream(asked: list[str]) -> Iterator[str]:
+    def noted(connection: ServerConnection) -> None:
+        for message in connection:
+            asked.append(str(message))
+            for piece in answer_of(1):
+                connection.send(piece)
+
+    with serve(noted, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_over_a_web_socket_each_response_asks(tmp_path):
+    asked: list[str] = []
+    bounded = json.dumps({**json.loads(CREATE), "max_output_tokens": 100})
+    with (
+        responses_upstream(asked) as upstream,
+        capped(upstream, tmp_path, cap(requests=1)) as proxy,
+    ):
+        host, port = proxy.address()
+        with connect(f"ws://{host}:{port}/v1/responses") as client:
+            client.send(bounded)
+            assert [json.loads(client.recv())["type"] for _ in range(5)][-1] == "response.completed"
+            client.send(bounded)
+            error = json.loads(client.recv())
+            assert error["type"] == "error"
+            assert error["error"]["code"] == "tokentee_cap"
+            assert "refused by the cap daily" in error["error"]["message"]
+        assert len(asked) == 1
+        assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == 2)
+        outcomes = [row["outcome"] for row in rows.exchanges(proxy.ledger)]
+    assert outcomes == ["complete", "refused"]
+
+
+def test_the_file_is_read_again_when_it_changes(tmp_path):
+    file = tmp_path / "budgets.toml"
+    with Upstream(script) as upstream, capped(upstream.url, tmp_path, "") as proxy:
+        assert ask(proxy)[0] == 200
+        file.write_text(cap(requests=1))
+        assert rows.eventually(lambda: ask(proxy)[0] == 402)
+        file.write_text("[[cap]]\nname = 'x'\nusd = -5\nperiod = 'day'\n")
+        assert rows.eventually(lambda: "the caps stay as they were" in proxy.log)
+        assert ask(proxy)[0] == 402
+        file.write_text(cap(requests=1_000))
+        assert rows.eventually(lambda: ask(proxy)[0] == 200)
+        file.write_text("")
+        assert rows.eventually(lambda: "0 caps are in force" in proxy.log)
+
+
+@pytest.mark.parametrize(
+    ("caps", "line"),
+    [
+        (cap(usd=-1), "usd: -1 is not an amount"),
+        (cap(usd=0), "usd: 0 is not an amount"),
+        (cap(usd=10**9), "is not an amount of up to"),
+        (cap(usd="many"), "usd: not a"),
+        (cap(tokens="many"), "tokens: 'many' is not a number such as"),
+        (cap(usd=1, period="year"), "period"),
+        (cap(usd=1, colour="red"), "colour: unknown"),
+        (cap(usd=1, timezone="Europe/Berlim"), "not a time zone"),
+        (cap(usd=1) + cap(usd=2), "'daily' is the name of several caps"),
+        (cap(usd=1, person="Ada"), "there is no names file"),
+        (cap(), "give one of usd"),
+    ],
+)
+def test_a_wrong_cap_starts_nothing(tmp_path, caps, line):
+    with pytest.raises(DidNotStartError) as stopped, capped("http://127.0.0.1:9", tmp_path, caps):
+        pass
+    assert line in str(stopped.value)
+    assert "Traceback" not in str(stopped.value)
+
+
+def test_one_process_keeps_the_caps_of_a_ledger(tmp_path):
+    with (
+        capped("http://127.0.0.1:9", tmp_path, cap(usd=1)),
+        pytest.raises(DidNotStartError, match="another process that records into"),
+        capped("http://127.0.0.1:9", tmp_path, cap(usd=1)),
+    ):
+        pass
+
+
+CHILD = """
+import json, sys, urllib.request
+url, body = sys.argv[1:]
+for _ in range(3):
+    request = urllib.request.Request(url, body.encode(), {"content-type": "application/json"})
+    try:
+        print(urllib.request.urlopen(request).status, flush=True)
+    except urllib.error.HTTPError as error:
+        print(error.code, json.load(error)["error"]["message"], flush=True)
+"""
+
+
+def test_a_command_has_a_cap_of_its_own(tmp_path):
+    import sys
+
+    body = json.dumps({"model": "gpt-4o", "max_tokens": 16, "messages": MESSAGES})
+    with Upstream(script) as upstream:
+        host = f"localhost:{upstream.port}"
+        done = run(
+            tmp_path, "--max-usd", "0.01", "--set", f"tee_hosts={host}=openai",
+            "--", sys.executable, "-c", CHILD, f"http://{host}/v1/chat/completions", body,
+        )  # fmt: skip
+        assert [line[:3] for line in done.stdout.decode().splitlines()] == [b"200".decode()] * 2 + [
+            "402"
+        ]
+        assert "refused by the cap run" in done.stdout.decode()
+        assert len(upstream.requests) == 2
+    said = done.stderr.decode()
+    assert "--max-list-usd also what a plan covers" in said
+    assert "the cap run refuses requests" in said
