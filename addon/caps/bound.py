@@ -10,10 +10,11 @@ at the dearest price that can apply to it, of all sheets that may price it.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from addon.caps.limits import Limits, ModelLimits
 from ledger.caps.caps import Amounts
-from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES, Rate, Sheet
+from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES, Sheet
 from ledger.pricing.rules import REPORTED_BILL
 
 ADDED_TOKENS_MAX = 2_048
@@ -27,6 +28,7 @@ ANY_PICTURE_TOKENS_MAX = 50_000
 (https://platform.openai.com/docs/guides/images-vision#calculating-costs)."""
 OUTPUT_TOKENS_MIN = 16
 """Some raise a lower limit to this one (`max_output_tokens` of OpenAI's Responses)."""
+BILLED_APART = "the provider bills its own figure, which no list bounds"
 SEARCH_LINES = ("web_searches", "web_search_previews", "file_searches")
 _MEDIA_WORDS = ("audio", "image", "video", "search")
 _LONG_LINES = ("cache_write_1h", "cache_write_12h")
@@ -53,71 +55,100 @@ def tokens_of(
     return min(taken, model.context or taken), output * limits.answers, ""
 
 
-def cost_of(
-    limits: Limits, tokens: tuple[int, int], sheet: Sheet, *, at_list: bool = False
-) -> tuple[int, str]:
-    """The most that these tokens cost in pico-USD, by one sheet of prices, or why there is no
-    bound. `at_list`: the list value is asked for, whatever the bill is."""
+class Dearest(NamedTuple):
+    """The dearest prices of one sheet that can apply to a kind of request."""
+
+    taken: tuple[tuple[int, int], ...] = ()
+    """(input tokens, pico-USD), both ascending: what a token in costs above so many of them."""
+    given: tuple[tuple[int, int], ...] = ()
+    fee: int = 0
+    search: int | None = None
+    trouble: str = ""
+    """Why there is no bound."""
+    no_taken: str = ""
+    """Why there is none if there is input; and output."""
+    no_given: str = ""
+    is_billed_apart: bool = False
+    """The provider bills its own figure, which no list bounds."""
+
+
+def dearest_of(sheet: Sheet, *, has_media: bool, is_kept_long: bool) -> Dearest:
+    """The dearest prices of a sheet."""
     if sheet.partial:
-        return 0, sheet.partial[0]
-    if sheet.bill == REPORTED_BILL and not at_list:
-        return 0, "the provider bills its own figure, which no list bounds"
-    taken, given = tokens
-    has_media = bool(limits.pictures) or not limits.is_whole
-    total = 0
-    for count, lines, needed in (
-        (taken, INPUT_LINES, "uncached_input"),
-        (given, OUTPUT_LINES, "output"),
-    ):
-        if not count:
-            continue
-        if sheet.rate(needed) is None:
-            return 0, sheet.absent or f"no price of {needed} is known"
+        return Dearest(trouble=sheet.partial[0])
+    steps: list[tuple[tuple[int, int], ...]] = []
+    missing: list[str] = []
+    for lines, needed in ((INPUT_LINES, "uncached_input"), (OUTPUT_LINES, "output")):
         rates = [
             rate
             for line in lines
             if (rate := sheet.rate(line)) is not None
-            if line not in _LONG_LINES or limits.is_kept_long
+            if line not in _LONG_LINES or is_kept_long
             if has_media or lines is OUTPUT_LINES or not line.endswith(_MEDIA_WORDS)
         ]
-        if unknown := next((rate for rate in rates if rate.is_unknown), None):
-            return 0, unknown.note or "a price is not known"
-        total += max(_dearest(rate, taken) * max(count, rate.at_least) for rate in rates)
-    if (fee := sheet.rates.get("requests")) is not None:
-        total += fee.picousd
-    if limits.searches:
-        fees = [rate.picousd for line in SEARCH_LINES if (rate := sheet.rate(line)) is not None]
-        if not fees:
-            return 0, "no price of a search is known"
-        total += limits.searches * max(fees)
+        unknown = next(
+            (rate.note or "a price is not known" for rate in rates if rate.is_unknown), ""
+        )
+        if sheet.rate(needed) is None:
+            unknown = sheet.absent or f"no price of {needed} is known"
+        missing.append(unknown)
+        every = sorted((-1, rate.picousd) for rate in rates)
+        every += sorted(step for rate in rates for step in rate.above)
+        found: list[tuple[int, int]] = []
+        for above, unit in every:
+            if not found or unit > found[-1][1]:
+                found.append((above, unit))
+        steps.append(tuple(found))
+    fee = sheet.rates.get("requests")
+    searches = [rate.picousd for line in SEARCH_LINES if (rate := sheet.rate(line)) is not None]
+    return Dearest(
+        taken=steps[0],
+        given=steps[1],
+        fee=fee.picousd if fee is not None else 0,
+        search=max(searches, default=None),
+        no_taken=missing[0],
+        no_given=missing[1],
+        is_billed_apart=sheet.bill == REPORTED_BILL,
+    )
+
+
+def cost_of(dearest: Dearest, taken: int, given: int, searches: int = 0) -> tuple[int, str]:
+    """The most that these tokens cost in pico-USD, or why there is no bound."""
+    trouble = dearest.trouble or (taken and dearest.no_taken) or (given and dearest.no_given) or ""
+    if trouble:
+        return 0, trouble
+    if searches and dearest.search is None:
+        return 0, "no price of a search is known"
+    total = dearest.fee + searches * (dearest.search or 0)
+    for count, steps in ((taken, dearest.taken), (given, dearest.given)):
+        unit = 0
+        for above, dearer in steps:
+            if taken > above:
+                unit = dearer
+        total += count * unit
     return total, ""
 
 
 def hold_of(
     limits: Limits,
-    model: ModelLimits,
-    sheets: Iterable[Sheet],
+    tokens: tuple[int, int, str],
+    prices: Iterable[Dearest],
     *,
-    provider: str,
-    is_embedding: bool,
     is_covered: bool,
 ) -> tuple[Amounts, str]:
     """The amounts to hold; None where there is no bound, and why."""
-    taken, given, why = tokens_of(limits, model, provider=provider, is_embedding=is_embedding)
+    taken, given, why = tokens
     if why:
         return Amounts(0 if is_covered else None, None, None, 1), why
-    usd: int | None = 0
-    listed: int | None = 0
-    for sheet in sheets:
-        if not is_covered and usd is not None:
-            amount, trouble = cost_of(limits, (taken, given), sheet)
-            usd, why = (None, trouble) if trouble else (max(usd, amount), why)
-        if listed is not None:
-            amount, trouble = cost_of(limits, (taken, given), sheet, at_list=True)
-            listed, why = (None, why or trouble) if trouble else (max(listed, amount), why)
-    return Amounts(usd, listed, taken + given, 1), why
-
-
-def _dearest(rate: Rate, input_tokens: int) -> int:
-    """The dearest unit of a rate for a request of up to so many input tokens."""
-    return max(rate.picousd, *(unit for above, unit in rate.above if input_tokens > above), 0)
+    most, is_billed_apart = 0, False
+    for dearest in prices:
+        amount, why = cost_of(dearest, taken, given, limits.searches)
+        if why:
+            return Amounts(0 if is_covered else None, None, taken + given, 1), why
+        most = max(most, amount)
+        is_billed_apart |= dearest.is_billed_apart
+    if is_covered:
+        return Amounts(0, most, taken + given, 1), ""
+    if is_billed_apart:
+        return Amounts(None, most, taken + given, 1), BILLED_APART
+    return Amounts(most, most, taken + given, 1), ""

@@ -16,7 +16,7 @@
     patches/    what mitmproxy has no hook for
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
-Uses: dialects, framing, metering, metering.answers, metering.requests, proxy.display, proxy.host,
-recordings, recordings.formats, telemetry, usage_opt_in; of the ledger: model, pricing, settings,
-store.engines, store.writing, text.
+Uses: caps, dialects, framing, metering, metering.answers, metering.requests, proxy.display,
+proxy.host, recordings, recordings.formats, telemetry, usage_opt_in; of the ledger: budgets, caps,
+model, pricing, settings, store.engines, store.processes, store.writing, text.
 """

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from addon.caps.bound import hold_of
+from addon.caps.bound import Dearest, dearest_of, hold_of, tokens_of
 from addon.caps.limits import Limits, limits_of_model
 from ledger.budgets import budgets_file
 from ledger.caps.book import Book, Held, Prior, Refusal, Waiting
@@ -28,6 +28,7 @@ from ledger.model.charge import amounts_of
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import COVERED, Billing, Exchange, Outcome, Reading, UsageSource
 from ledger.model.usage import SERVICE_TIER, sum_of
+from ledger.pricing.price_lines import Sheet
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings import names_file
@@ -78,6 +79,7 @@ class Gate:
         """Under way, by the id of the exchange."""
         self._futures: dict[Waiting, asyncio.Future[Held | Refusal]] = {}
         self._answers: dict[tuple[str, str | None, str | None], dict[_Answer, None]] = {}
+        self._dearest_of: dict[tuple[int, ...], tuple[Sheet, Dearest]] = {}
         self._billings: dict[str | None, Billing | None] = {}
         """Key -> how its last answer was billed: a plan that is used up bills by tokens."""
         self.refused: Counter[str] = Counter()
@@ -120,22 +122,37 @@ class Gate:
             for tier in (None, fields.get(SERVICE_TIER))
         }
         ways |= self._answers.get(_asked_as(exchange), {})
-        sheets = [
-            self._prices.sheet(
+        has_media = bool(limits.pictures) or not limits.is_whole
+        prices = [
+            self._dearest(
                 replace(exchange, response_model=model, service_tier=tier),
                 dict(answered),
                 is_covered=is_covered,
+                has_media=has_media,
+                is_kept_long=limits.is_kept_long,
             )
             for model, tier, answered in ways
         ]
-        return hold_of(
+        tokens = tokens_of(
             limits,
             limits_of_model(exchange.request_model or ""),
-            sheets,
             provider=exchange.provider,
             is_embedding=exchange.operation == "embeddings",
-            is_covered=is_covered,
         )
+        return hold_of(limits, tokens, prices, is_covered=is_covered)
+
+    def _dearest(
+        self, exchange: Exchange, fields: Mapping[str, str], *, is_covered: bool, **kind: bool
+    ) -> Dearest:
+        """The dearest prices of a sheet: to find them takes ten times as long as to use them."""
+        sheet = self._prices.sheet(exchange, fields, is_covered=is_covered)
+        key = (id(sheet), *kind.values())
+        known = self._dearest_of.get(key)
+        if known is None or known[0] is not sheet:
+            if len(self._dearest_of) >= ANSWERED_MAX:
+                self._dearest_of.clear()
+            known = self._dearest_of[key] = sheet, dearest_of(sheet, **kind)
+        return known[1]
 
     @property
     def is_active(self) -> bool:
@@ -202,7 +219,7 @@ class Gate:
     # The end
 
     def settled(self, exchange: Exchange, reading: Reading | None) -> tuple[str, ...]:
-        """An exchange is over; `reading`: None if it was no call after all. What its caps remark."""
+        """An exchange is over; what its caps remark. `reading`: None: it was no call after all."""
         if not (self.is_active or self._held):
             return ()
         try:

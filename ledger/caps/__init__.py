@@ -2,5 +2,5 @@
 
 In: `[[cap]]` of the budgets file, what a request can cost at most, what it did cost. Out: whether
 it may go upstream now, later, or not.
-Uses: model, settings, text.
+Uses: model, settings, store, text.
 """

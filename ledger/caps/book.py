@@ -235,7 +235,7 @@ class Book:
         short: list[Account] = []
         for account in accounts:
             limits = account.limits
-            if any(
+            if None in hold and any(
                 limit is not None and amount is None
                 for limit, amount in zip(limits, hold, strict=True)
             ):
@@ -243,11 +243,10 @@ class Book:
                     message = f"its cost has no bound: {why}; the cap has unpriced = 'refuse'"
                     return self._refused(account, message)
                 remarks.append(f"cap {account.cap.name}: not bounded: {why}")
-            if not _fits(plus(account.spent_at(at), known), limits):
+            asked = plus(account.spent_at(at), known)
+            if not _fits(asked, limits):
                 return self._refused(account, _full(account, known, at))
-            if account.cap.name in self.incomplete or not _fits(
-                plus(plus(account.spent_at(at), account.held), known), limits
-            ):
+            if account.cap.name in self.incomplete or not _fits(plus(asked, account.held), limits):
                 short.append(account)
         if accounts and not short and behind:
             ahead = {id(each) for one in behind for each in self._accounts_of(one.exchange)}
@@ -339,19 +338,27 @@ class Book:
 
 def plus(one: Amounts, other: Amounts) -> Amounts:
     """The sum, of known amounts."""
-    return Amounts(*((a or 0) + (b or 0) for a, b in zip(one, other, strict=True)))
+    a, b, c, d = one
+    e, f, g, h = other
+    return Amounts(
+        (a or 0) + (e or 0), (b or 0) + (f or 0), (c or 0) + (g or 0), (d or 0) + (h or 0)
+    )
 
 
 def minus(one: Amounts, other: Amounts) -> Amounts:
     """The difference, of known amounts."""
-    return Amounts(*((a or 0) - (b or 0) for a, b in zip(one, other, strict=True)))
+    a, b, c, d = one
+    e, f, g, h = other
+    return Amounts(
+        (a or 0) - (e or 0), (b or 0) - (f or 0), (c or 0) - (g or 0), (d or 0) - (h or 0)
+    )
 
 
 def _fits(amounts: Amounts, limits: Amounts) -> bool:
-    return all(
-        limit is None or (amount or 0) <= limit
-        for amount, limit in zip(amounts, limits, strict=True)
-    )
+    for amount, limit in zip(amounts, limits, strict=True):
+        if limit is not None and amount is not None and amount > limit:
+            return False
+    return True
 
 
 def _key_of(account: Account) -> tuple[str, object]:

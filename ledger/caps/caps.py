@@ -154,9 +154,9 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """Whether a request is one of its own."""
         facts: GroupFacts | None = None
         for word in CONDITIONS:
-            wanted = texts(getattr(self, word))
-            if not wanted:
+            if (value := getattr(self, word)) is None:
                 continue
+            wanted = texts(value)
             if word == "key":
                 if not any(_is_key(each, exchange, names) for each in wanted):
                     return False

@@ -7,5 +7,5 @@
 
 An environment variable overrides the file, and an option overrides both. In: words, a file, the
 environment. Out: options for the proxy, and the command to run.
-Uses: of the ledger: budgets, model, settings, text.
+Uses: of the ledger: budgets, caps, model, settings, text.
 """

@@ -151,6 +151,8 @@ def _refuse_contradictions(call: Call) -> None:
         raise WrongCallError("--unrecorded-ok is for a command: tokentee run -- COMMAND ...")
     if call.caps and not call.command:
         raise WrongCallError("--max-... is for a command: tokentee run --max-usd 5 -- COMMAND ...")
+    if call.caps and call.unrecorded_ok:
+        raise WrongCallError("--unrecorded-ok would start the command without its cap")
     if call.expect and not call.command:
         raise WrongCallError("--expect is for a command: tokentee run --expect FILE -- COMMAND ...")
     if call.expect_update and not call.expect:

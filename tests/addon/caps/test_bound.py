@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from addon.caps.bound import ADDED_TOKENS_MAX, cost_of, hold_of, tokens_of
+from addon.caps.bound import (
+    ADDED_TOKENS_MAX,
+    Dearest,
+    cost_of,
+    dearest_of,
+    hold_of,
+    tokens_of,
+)
 from addon.caps.limits import Limits, ModelLimits, limits_of_model, read_limits, response_asked
 from addon.dialects import routes
 from addon.dialects.request import read_request
@@ -191,6 +198,19 @@ def rates(**units: int) -> dict[str, Rate]:
     return {line: Rate(unit, "list") for line, unit in units.items()}
 
 
+def most(
+    sheet: Sheet,
+    taken: int,
+    given_: int,
+    *,
+    searches: int = 0,
+    has_media: bool = False,
+    is_kept_long: bool = False,
+) -> tuple[int, str]:
+    dearest = dearest_of(sheet, has_media=has_media, is_kept_long=is_kept_long)
+    return cost_of(dearest, taken, given_, searches)
+
+
 def test_the_dearest_price_that_can_apply_counts():
     sheet = Sheet(
         {
@@ -199,53 +219,61 @@ def test_the_dearest_price_that_can_apply_counts():
         },
         "",
     )
-    assert cost_of(Limits(), (100, 10), sheet) == (100 * 12 + 10 * 60 + 1_000, "")
-    assert cost_of(Limits(is_kept_long=True), (100, 0), sheet) == (3_000, "")
-    assert cost_of(Limits(is_whole=False), (100, 0), sheet) == (10_900, "")
-    assert cost_of(Limits(searches=2), (0, 0), sheet) == (1_000 + 14_000, "")
-    long = Sheet({"uncached_input": Rate(10, "list", above=((200, 20),))}, "")
-    assert cost_of(Limits(), (200, 0), long)[0] == 2_000
-    assert cost_of(Limits(), (201, 0), long)[0] == 4_020
+    assert most(sheet, 100, 10) == (100 * 12 + 10 * 60 + 1_000, "")
+    assert most(sheet, 100, 0, is_kept_long=True) == (3_000, "")
+    assert most(sheet, 100, 0, has_media=True) == (10_900, "")
+    assert most(sheet, 0, 0, searches=2) == (1_000 + 14_000, "")
+    steps = Rate(10, "list", above=((200, 20), (300, 15), (400, 30)))
+    long = Sheet({"uncached_input": steps, "output": Rate(1, "list", above=((200, 2),))}, "")
+    assert most(long, 200, 1)[0] == 2_001
+    assert most(long, 201, 1)[0] == 4_022
+    assert most(long, 401, 0)[0] == 401 * 30
 
 
 @pytest.mark.parametrize(
     ("sheet", "why"),
     [
         (Sheet({}, "no price for 'x'"), "no price for 'x'"),
+        (Sheet({}, ""), "no price of uncached_input is known"),
         (Sheet(rates(uncached_input=1), "listed without this line"), "listed without this line"),
         (Sheet(rates(uncached_input=1), "", partial=("a tier",)), "a tier"),
-        (Sheet(rates(uncached_input=1, output=1), "", bill="reported"), "its own figure"),
         (
-            Sheet({"uncached_input": Rate(1, "x", is_unknown=True, note="secret")}, ""),
-            "secret",
+            Sheet(
+                {"uncached_input": Rate(1, "x"), "cache_read": Rate(0, "x", is_unknown=True)}, ""
+            ),
+            "a price is not known",
         ),
     ],
 )
 def test_without_a_price_there_is_no_bound(sheet, why):
-    assert why in cost_of(Limits(), (10, 10), sheet)[1]
+    assert why in most(sheet, 10, 10)[1]
 
 
 def test_a_search_without_a_price_has_no_bound():
-    sheet = Sheet(rates(uncached_input=1, output=1), "")
-    assert "search" in cost_of(Limits(searches=1), (1, 1), sheet)[1]
+    assert "search" in most(Sheet(rates(uncached_input=1, output=1), ""), 1, 1, searches=1)[1]
 
 
 def test_what_is_free_holds_nothing_and_a_plan_is_not_billed():
-    free = Sheet({}, "", rest=Rate(0, "own"))
-    facts: dict[str, Any] = {"provider": "p", "is_embedding": False}
-    limits = Limits(input_bytes=10, output_tokens=20)
-    hold, why = hold_of(limits, ModelLimits(), [free], is_covered=False, **facts)
-    assert (hold, why) == ((0, 0, 10 + ADDED_TOKENS_MAX + 20, 1), "")
-    priced = Sheet(rates(uncached_input=1, output=2), "", bill="reported")
-    hold, why = hold_of(limits, ModelLimits(), [free, priced], is_covered=True, **facts)
-    assert (hold.usd, hold.list_value_usd, why) == (0, 10 + ADDED_TOKENS_MAX + 40, "")
-    hold, why = hold_of(limits, ModelLimits(), [free, priced], is_covered=False, **facts)
-    assert (hold.usd, hold.list_value_usd) == (None, 10 + ADDED_TOKENS_MAX + 40)
+    def dearest(sheet: Sheet) -> Dearest:
+        return dearest_of(sheet, has_media=False, is_kept_long=False)
+
+    free = dearest(Sheet({}, "", rest=Rate(0, "own")))
+    limits = Limits()
+    assert hold_of(limits, (10, 20, ""), [free], is_covered=False) == ((0, 0, 30, 1), "")
+    priced = dearest(Sheet(rates(uncached_input=1, output=2), "", bill="reported"))
+    both = [free, priced]
+    assert hold_of(limits, (10, 20, ""), both, is_covered=True) == ((0, 50, 30, 1), "")
+    hold, why = hold_of(limits, (10, 20, ""), both, is_covered=False)
+    assert hold == (None, 50, 30, 1)
     assert "its own figure" in why
-    hold, why = hold_of(limits, ModelLimits(), [Sheet({}, "none")], is_covered=False, **facts)
-    assert (hold.usd, hold.list_value_usd, why) == (None, None, "none")
-    hold, _ = hold_of(Limits(unbounded="x"), ModelLimits(), [free], is_covered=True, **facts)
-    assert hold == (0, None, None, 1)
+    nothing = [dearest(Sheet({}, "none"))]
+    assert hold_of(limits, (10, 20, ""), nothing, is_covered=False) == (
+        (None, None, 30, 1),
+        "none",
+    )
+    assert hold_of(limits, (0, 0, "x"), [free], is_covered=True) == ((0, None, None, 1), "x")
+    plain = dearest(Sheet(rates(uncached_input=1, output=2), ""))
+    assert hold_of(limits, (10, 20, ""), [plain], is_covered=False) == ((50, 50, 30, 1), "")
 
 
 @pytest.mark.parametrize(
@@ -315,10 +343,10 @@ def test_no_usage_within_a_hold_costs_more(where, words, is_long, shares):
     )  # fmt: skip
     model = limits_of_model(body["model"])
     sheet = BOOK.sheet(exchange, {})
-    hold, why = hold_of(
-        limits, model, [sheet], provider=provider, is_embedding=False, is_covered=False
-    )
-    taken, given_, _ = tokens_of(limits, model, provider=provider)
+    tokens = tokens_of(limits, model, provider=provider)
+    dearest = dearest_of(sheet, has_media=False, is_kept_long=limits.is_kept_long)
+    hold, why = hold_of(limits, tokens, [dearest], is_covered=False)
+    taken, given_, _ = tokens
     assert why == ""
     read, write, whole, output, reasoning = (share / 1000 for share in shares)
     input_tokens = int(taken * whole)
