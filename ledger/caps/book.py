@@ -142,6 +142,8 @@ class Book:
         self.news: list[str] = []
         """Lines for the operator; whoever reads them clears them."""
         self._accounts: dict[tuple[str, object], Account] = {}
+        self._latest: dict[str, Account] = {}
+        """Of caps with days, by name: to find the day of a moment takes longer than all the rest."""
 
     # What the edge calls
 
@@ -273,6 +275,14 @@ class Book:
         ]
 
     def _account(self, cap: Cap, session: str | None, at: datetime) -> Account:
+        latest = self._latest.get(cap.name)
+        if (
+            latest is not None
+            and latest.since
+            and latest.until
+            and latest.since <= at < latest.until
+        ):
+            return latest
         span = cap.span(at)
         since = None if span is None else span.start.astimezone(UTC)
         found = self._accounts.get((cap.name, session or since))
@@ -282,6 +292,8 @@ class Book:
             if len(self._accounts) < ACCOUNTS_MAX:
                 self._forget(at)
                 self._accounts[_key_of(found)] = found
+        if since is not None:
+            self._latest[cap.name] = found
         return found
 
     def _is_crowded(self, accounts: list[Account]) -> bool:
@@ -296,9 +308,11 @@ class Book:
             if account.held == NOTHING
         ]
         for key in old:
+            self._latest.pop(key[0], None)
             del self._accounts[key]
 
     def _drop(self, name: str) -> None:
+        self._latest.pop(name, None)
         for key in [key for key in self._accounts if key[0] == name]:
             del self._accounts[key]
 
