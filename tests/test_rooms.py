@@ -78,7 +78,9 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.budgets", "ledger.figures", "ledger.pages", "ledger.reports", "ledger.store"),
         *("ledger.store.engines", "ledger.store.schema", "ledger.why"),
     },
+    "ledger.caps": {*VALUES, "ledger.settings", "ledger.store"},
     "ledger.budgets": {
+        "ledger.caps",
         *VALUES,
         "ledger.settings",
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.processes"),
@@ -98,6 +100,9 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.store.processes", "ledger.store.writing", "ledger.sync"),
     },
     "addon.framing": set(),
+    "addon.caps": {
+        *("addon.dialects", "addon.framing", "ledger.caps", "ledger.model", "ledger.pricing"),
+    },
     "addon.dialects": {
         *("addon.dialects.clouds", "addon.dialects.openai", "addon.dialects.vendors"),
         "addon.framing",
@@ -127,6 +132,7 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.store.processes", "ledger.store.writing"),
     },
     "addon.proxy": {
+        *("addon.caps", "ledger.budgets", "ledger.caps", "ledger.store.processes"),
         *VALUES,
         "ledger.settings",
         *("addon.dialects", "addon.framing", "addon.metering", "addon.metering.answers"),
@@ -157,7 +163,7 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.engines"),
         "ledger.sync",
     },
-    "addon.run.call": {*VALUES, "ledger.settings", "ledger.budgets"},
+    "addon.run.call": {*VALUES, "ledger.settings", "ledger.budgets", "ledger.caps"},
     "addon.run.command": {*VALUES, "ledger.settings"},
     "addon.run.workers": {
         *VALUES,
@@ -206,6 +212,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.pages",
     "ledger.pages.live",
     "ledger.reconcile",
+    "ledger.caps",
     "ledger.budgets",
 }
 """Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3."""
