@@ -143,7 +143,7 @@ class Book:
         """Lines for the operator; whoever reads them clears them."""
         self._accounts: dict[tuple[str, object], Account] = {}
         self._latest: dict[str, Account] = {}
-        """Of caps with days, by name: finding the day of a moment takes longer than all the rest."""
+        """Of caps with days, by name: finding the day of a moment takes longer than the rest."""
 
     # What the edge calls
 
