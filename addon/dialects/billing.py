@@ -78,9 +78,13 @@ def of_request(
     if path.startswith(PLAN_PATHS) or (host.endswith(KIMI) and path.startswith(KIMI_PLAN_PATH)):
         return Billing.PLAN
     is_elsewhere = provider != "anthropic" and TABLE.named(provider) is not None
-    if not is_elsewhere and _is_claude_plan(headers, redacted):
+    token = headers.get("authorization", "").partition(" ")[2]
+    has_api_key = "x-api-key" in headers or "x-api-key" in redacted
+    is_oauth = token.lstrip().startswith(OAUTH_TOKEN) or "authorization" in redacted
+    is_oauth = is_oauth and OAUTH_BETA in headers.get("anthropic-beta", "")
+    if is_oauth and not (is_elsewhere or has_api_key):
         return Billing.PLAN
-    key = headers.get("authorization", "").partition(" ")[2] or headers.get("x-api-key", "")
+    key = token or headers.get("x-api-key", "")
     if provider in PLAN_KEYS and key.startswith(PLAN_KEYS[provider]):
         return Billing.PLAN
     has_key = has_key or not redacted.isdisjoint(_KEYS)
@@ -119,12 +123,3 @@ def _is_free(provider: str, answered: str | None, asked: str | None) -> bool:
     # The answer may have the model's full name: qwen/qwen3-coder-480b-a35b-07-25.
     is_same = answered is None or answered.startswith(asked.removesuffix(FREE_MODEL))
     return is_same or not is_another(provider, asked, answered)
-
-
-def _is_claude_plan(headers: Mapping[str, str], redacted: frozenset[str]) -> bool:
-    if "x-api-key" in headers or "x-api-key" in redacted:
-        return False
-    if OAUTH_BETA not in headers.get("anthropic-beta", ""):
-        return False
-    token = headers.get("authorization", "").partition(" ")[2].lstrip()
-    return token.startswith(OAUTH_TOKEN) or "authorization" in redacted

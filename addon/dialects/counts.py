@@ -151,9 +151,14 @@ def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     sums: Counter[str] = Counter()
     for path, value in unknown_values(usage, known):
-        for name, each in _values_in(value, path, _DEPTH_MAX):
+        for name, reported in _values_in(value, path, _DEPTH_MAX):
             if _BILLABLE.search(name) and (len(sums) < _REMARKS_MAX or name in sums):
-                sums[name] += _whole(each) or 0
+                whole, is_text = reported, type(reported) is str
+                if type(reported) is float and 0 < reported < COUNT_MAX:
+                    whole = math.ceil(reported)
+                elif is_text and len(reported) <= 18 and reported.isascii() and reported.isdigit():
+                    whole = int(reported)
+                sums[name] += count_of(whole) or 0
     for name, total in sums.items():
         if count := count_of(total):
             found[unit_name(name)] = count
@@ -186,15 +191,6 @@ def _values_in(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
             yield from _values_in(inner, path, depth - 1)
     else:
         yield path, value
-
-
-def _whole(value: Any) -> int | None:
-    """A count that may be a fraction or a text of digits."""
-    if type(value) is float and 0 < value < COUNT_MAX:
-        return math.ceil(value)
-    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= 18:
-        return count_of(int(value))
-    return count_of(value)
 
 
 def lookup(values: Mapping[str, Any], path: str) -> Any:

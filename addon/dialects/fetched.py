@@ -71,7 +71,13 @@ def _dialect_of_results(
 
 def _add(facts: Facts, answer: dict[str, Any]) -> None:
     """Add one answer of a batch to the sums of the file."""
-    dialect = _dialect_of(answer)
+    dialect = chat.CHAT if "choices" in answer else endpoints.EMBEDDINGS
+    if "usageMetadata" in answer or "candidates" in answer:
+        dialect = gemini.GENERATE_CONTENT
+    elif answer.get("type") == "message":
+        dialect = anthropic.MESSAGES
+    elif answer.get("object") == "response":
+        dialect = responses.RESPONSES
     alone = Facts(is_document=True, of=facts.of)
     dialect.read(alone, "", answer)
     if alone.usage is None:
@@ -128,16 +134,6 @@ def _groups(usage: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Model and sums of each group, those that were answered first."""
     groups = ((sums.get("model", key), sums) for key, sums in usage["models"].items())
     return sorted(groups, key=lambda group: REFUSAL in group[1])
-
-
-def _dialect_of(answer: dict[str, Any]) -> Dialect:
-    if "usageMetadata" in answer or "candidates" in answer:
-        return gemini.GENERATE_CONTENT
-    if answer.get("type") == "message":
-        return anthropic.MESSAGES
-    if answer.get("object") == "response":
-        return responses.RESPONSES
-    return chat.CHAT if "choices" in answer else endpoints.EMBEDDINGS
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:

@@ -57,10 +57,27 @@ class Transcript:
         for choice in objects_at(frame, "choices"):
             self._message(_object(choice.get("delta")) or _object(choice.get("message")), choice)
             self._add(choice.get("text"))
-        if kind.startswith("response."):
-            self._response_event(kind, frame)
+        # OpenAI's Responses, streamed and whole.
+        key = ("item", frame.get("output_index"))
+        if kind == "response.output_text.delta":
+            self._add(frame.get("delta"))
+        elif kind.startswith("response.reasoning") and kind.endswith(".delta"):
+            self._add(frame.get("delta"), is_reasoning=True)
+        elif kind == "response.output_item.added":
+            item = _object(frame.get("item"))
+            if _text(item.get("type")) in ("function_call", "custom_tool_call"):
+                self._call(key, item.get("name"))
+        elif kind.startswith("response.") and kind.endswith(
+            ("function_call_arguments.delta", "custom_tool_call_input.delta")
+        ):
+            self._call(key, None, frame.get("delta"))
         for item in objects_at(frame, "output"):
-            self._item(item)
+            if item.get("type") == "function_call":
+                self._call(("item", len(self._calls)), item.get("name"), item.get("arguments"))
+            for part in objects_at(item, "content"):
+                self._add(part.get("text"))
+            for part in objects_at(item, "summary"):
+                self._add(part.get("text"), is_reasoning=True)
         for candidate in objects_at(frame, "candidates"):  # Gemini
             for part in objects_at(candidate.get("content"), "parts"):
                 self._add(part.get("text"), is_reasoning=part.get("thought") is True)
@@ -68,7 +85,15 @@ class Transcript:
                     self._call(("part", len(self._calls)), call.get("name"), call.get("args"))
         self._anthropic(kind, frame)
         self._bedrock(kind, frame)
-        self._cohere(kind, frame)
+        # Cohere.
+        if kind == "content-delta":
+            content = _object(lookup(frame, "delta.message.content"))
+            self._add(content.get("text"))
+            self._add(content.get("thinking"), is_reasoning=True)
+        elif frame.get("event_type") == "text-generation":
+            self._add(frame.get("text"))
+        elif "finish_reason" in frame and isinstance(frame.get("text"), str) and not kind:
+            self._add(frame["text"])
         # Ollama, and Cohere's whole answers, whose `message` holds parts.
         message = _object(frame.get("message"))
         if message and "choices" not in frame and frame.get("type") != "message_start":
@@ -94,7 +119,9 @@ class Transcript:
                 return
             call = self._calls[text] = ToolCall()
         call.name = call.name or _text(name)
-        given = arguments if isinstance(arguments, str) else _json(arguments)
+        given = "" if arguments is None else arguments
+        if not isinstance(given, str):
+            given = json_values.dumps(given)
         room = max(0, TEXT_LENGTH_MAX - self._length)
         self.is_cut |= len(given) > room
         self._length += min(len(given), room)
@@ -112,30 +139,6 @@ class Transcript:
             function = _object(call.get("function"))
             key = ("chat", choice.get("index"), call.get("index", place))
             self._call(key, function.get("name"), function.get("arguments"))
-
-    def _response_event(self, kind: str, frame: Mapping[str, Any]) -> None:
-        """OpenAI's Responses, streamed."""
-        key = ("item", frame.get("output_index"))
-        if kind == "response.output_text.delta":
-            self._add(frame.get("delta"))
-        elif kind.startswith("response.reasoning") and kind.endswith(".delta"):
-            self._add(frame.get("delta"), is_reasoning=True)
-        elif kind == "response.output_item.added":
-            item = _object(frame.get("item"))
-            if _text(item.get("type")) in ("function_call", "custom_tool_call"):
-                self._call(key, item.get("name"))
-        elif kind.endswith(("function_call_arguments.delta", "custom_tool_call_input.delta")):
-            self._call(key, None, frame.get("delta"))
-
-    def _item(self, item: Mapping[str, Any]) -> None:
-        """OpenAI's Responses, whole."""
-        kind = item.get("type")
-        if kind == "function_call":
-            self._call(("item", len(self._calls)), item.get("name"), item.get("arguments"))
-        for part in objects_at(item, "content"):
-            self._add(part.get("text"))
-        for part in objects_at(item, "summary"):
-            self._add(part.get("text"), is_reasoning=True)
 
     def _anthropic(self, kind: str, frame: Mapping[str, Any]) -> None:
         key = ("block", frame.get("index"))
@@ -176,16 +179,6 @@ class Transcript:
             if tool := _object(block.get("toolUse")):
                 self._call(("bedrock", place), tool.get("name"), tool.get("input"))
 
-    def _cohere(self, kind: str, frame: Mapping[str, Any]) -> None:
-        if kind == "content-delta":
-            content = _object(lookup(frame, "delta.message.content"))
-            self._add(content.get("text"))
-            self._add(content.get("thinking"), is_reasoning=True)
-        elif frame.get("event_type") == "text-generation":
-            self._add(frame.get("text"))
-        elif "finish_reason" in frame and isinstance(frame.get("text"), str) and not kind:
-            self._add(frame["text"])
-
 
 def transcript_of(body: bytes, content_type: str) -> Transcript:
     """The transcript of a decoded answer."""
@@ -208,7 +201,3 @@ def _object(value: object) -> Mapping[str, Any]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _json(value: object) -> str:
-    return "" if value is None else json_values.dumps(value)

@@ -119,20 +119,16 @@ def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
     for part in (choice.get("delta"), choice.get("message")):
         if isinstance(part, dict):
             if "executed_tools" in part:
-                _read_executed(facts, objects_at(part, "executed_tools"))
+                # Groq's compound systems: tools that ran, each with its index; a stream repeats it.
+                ran = facts.rare.executed
+                for at, tool in enumerate(objects_at(part, "executed_tools")):
+                    kind, index = tool.get("type"), tool.get("index", at)
+                    if isinstance(kind, str) and type(index) is int and 0 <= index < _EXECUTED_MAX:
+                        other = f"{facts.token('executed_tools', kind) or 'other'}_calls"
+                        ran[index] = _EXECUTED_TOOLS.get(kind, other)
+                facts.rare.units = {**facts.rare.units, **Counter(ran.values())}
             if not facts.token_seen and [key for key in _CONTENT if part.get(key)]:
                 facts.token_seen = True
-
-
-def _read_executed(facts: Facts, tools: list[dict[str, Any]]) -> None:
-    """Groq's compound systems: tools that ran, each with its index, in a stream repeated."""
-    for at, tool in enumerate(tools):
-        kind, index = tool.get("type"), tool.get("index", at)
-        if isinstance(kind, str) and type(index) is int and 0 <= index < _EXECUTED_MAX:
-            facts.rare.executed[index] = _EXECUTED_TOOLS.get(
-                kind, f"{facts.token('executed_tools', kind) or 'other'}_calls"
-            )
-    facts.rare.units = {**facts.rare.units, **Counter(facts.rare.executed.values())}
 
 
 CHAT = Dialect(

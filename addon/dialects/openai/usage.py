@@ -22,7 +22,7 @@ Azure grok      prompt leaves cached tokens out if they are more than it
 If the total replaces a part, or none of these rules explains a total, a remark records it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -216,7 +216,23 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         # Embeddings and reranking report only the total (Voyage).
         reported = reported._replace(prompt=reported.total)
     total_input = _all_input(reported, counts, facts)
-    total_output = _all_output(reported, facts)
+    prompt, completion, total = reported.prompt, reported.completion, reported.total
+    total_output = completion
+    remarks = list[str]()
+    if completion is not None and total is not None and prompt is not None:
+        # Reasoning may be counted beside the completion.
+        if reported.reasoning:
+            if total == prompt + completion + reported.reasoning:
+                total_output = sum_of(completion, reported.reasoning)  # xAI: 213 + 2 + 198 = 413
+        elif facts.of.provider in ("gcp.gemini", "gcp.vertex_ai") or (
+            "gemini-" in (facts.response_model or "")
+        ):
+            total_output = max(completion, total - prompt)
+        if total != prompt + completion:
+            remark = f"total_tokens {total} is not {prompt} + {completion}"
+            is_right = sum_of(total_input, total_output) == total
+            why = "the total is right, and the rest of it is in the columns"
+            remarks.append(f"{remark}: {why if is_right else 'the parts are kept'}")
     units = {**facts.rare.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
     if facts.of.provider in _REASONING_BESIDE and reported.reasoning and counts.has(_COMPLETION):
         billed = sum_of(reported.completion, reported.reasoning)
@@ -241,22 +257,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
-        remarks=(*counts.remarks, *_remarks_on_total(reported, total_input, total_output)),
+        remarks=(*counts.remarks, *remarks),
     )
-
-
-def _remarks_on_total(
-    reported: _Reported, total_input: int | None, total_output: int | None
-) -> Iterator[str]:
-    """Remarks for a total that differs from its parts: both values, and which the columns have."""
-    total, prompt, completion = reported.total, reported.prompt, reported.completion
-    if total is None or prompt is None or completion is None or total == prompt + completion:
-        return
-    disagreement = f"total_tokens {total} is not {prompt} + {completion}"
-    if sum_of(total_input, total_output) == total:
-        yield f"{disagreement}: the total is right, and the rest of it is in the columns"
-    else:
-        yield f"{disagreement}: the parts are kept"
 
 
 class Costs(Struct, frozen=True, kw_only=True):
@@ -344,18 +346,3 @@ def _all_input(reported: _Reported, counts: Counts, facts: Facts) -> int | None:
     if total is not None and not reported.input_audio and counts.has("prompt_audio_seconds"):
         return max(prompt, total - completion)  # Mistral: 5 202 - 1 073 = 4 129
     return prompt
-
-
-def _all_output(reported: _Reported, facts: Facts) -> int | None:
-    """Completion tokens, with the reasoning that is counted beside them."""
-    prompt, completion, total = reported.prompt, reported.completion, reported.total
-    if completion is None or total is None or prompt is None:
-        return completion
-    if not reported.reasoning:
-        is_gemini = facts.of.provider in ("gcp.gemini", "gcp.vertex_ai") or (
-            "gemini-" in (facts.response_model or "")
-        )
-        return max(completion, total - prompt) if is_gemini else completion
-    if total == prompt + completion + reported.reasoning:
-        return sum_of(completion, reported.reasoning)  # xAI: 213 + 2 + 198 = 413
-    return completion

@@ -10,7 +10,7 @@ all of them, each with its last value. Input and cache figures are disjoint here
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -156,6 +156,16 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         # A raised total comes without the split of message_start: the total is right, and the
         # split by lifetime is unknown.
         five_minutes = one_hour = None
+    # The iterations outside the figures. An attempt without output was declined: its kind is
+    # `refusal_` and the category.
+    declined = iter(facts.rare.beside.get("declined", "none").split(":"))
+    further = []
+    for one in _outside(usage):
+        kind = token_of(one.get("type")) or "iteration"
+        if kind in _TURNS and one.get("output_tokens") == 0:
+            kind = f"{REFUSAL}_{next(declined, 'none')}"
+        own = usage_of({**one, "iterations": None}, facts)
+        further.append(FurtherUsage(kind=kind, model=name_of(one.get("model")), usage=own))
     return Usage(
         input_tokens=sum_of(uncached, cache_read, cache_write),
         cache_read_tokens=cache_read,
@@ -167,29 +177,17 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         tool_units={
             **counts.units(_UNITS, within="server_tool_use"),
             **Counter(
-                unit_name(f"{token_of(kind) or 'other'}_iterations")
+                unit_name(f"{token_of(its) or 'other'}_iterations")
                 for one in objects_at(usage, "iterations")
-                if (kind := one.get("type")) not in _ITERATIONS
+                if (its := one.get("type")) not in _ITERATIONS
             ),
         },
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
-        further=tuple(_further(usage, facts)),
+        further=tuple(further),
         remarks=counts.remarks,
     )
-
-
-def _further(usage: Mapping[str, Any], facts: Facts) -> Iterator[FurtherUsage]:
-    """The iterations outside the figures. An attempt without output was declined: its kind is
-    `refusal_` and the category."""
-    declined = iter(facts.rare.beside.get("declined", "none").split(":"))
-    for one in _outside(usage):
-        kind = token_of(one.get("type")) or "iteration"
-        if kind in _TURNS and one.get("output_tokens") == 0:
-            kind = f"{REFUSAL}_{next(declined, 'none')}"
-        own = usage_of({**one, "iterations": None}, facts)
-        yield FurtherUsage(kind=kind, model=name_of(one.get("model")), usage=own)
 
 
 def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:
