@@ -69,7 +69,7 @@ def read_request(
         if body.startswith(b"--"):
             values = _form(body)
         elif len(body) > PARSED_BYTES_MAX:
-            values = long_json.read(body, _KEYS) or {}
+            values = long_json.read(body, _KEYS)[0] or {}
         else:
             values = json_values.loads(body) or {}
     dialect = route.dialect

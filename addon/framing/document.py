@@ -14,6 +14,9 @@ from addon.framing.long_json import END_BYTES, LONG_BYTES, WHOLE_BYTES_MAX
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: far beyond any recorded line. A longer line alone is skipped."""
+_GAP = b'\0"\0'
+"""In place of bytes that are not held. No JSON has it, in a text or outside of one, so no reader
+takes the ends of a body for a whole one."""
 _BETWEEN_LINES = b"}\n{"
 """A line that ends in a brace, followed by one that begins with a brace, cannot be one JSON value:
 the body is lines, although its content type names one document (Ollama behind a recorder)."""
@@ -56,15 +59,13 @@ class Document(NDJSON):
     """Bytes of a plain body -> one block. A long body that is lines is framed by lines; of one that
     is longer than `WHOLE_BYTES_MAX` the first and the last bytes are held alone."""
 
-    __slots__ = ("_are_lines", "_passed_bytes")
+    __slots__ = ("_are_lines",)
     UNIT = "a body"
 
     def __init__(self) -> None:
         super().__init__()
         self._are_lines: bool | None = None
         """None: the body is too short to tell."""
-        self._passed_bytes = 0
-        """Bytes between the first and the last that are not held."""
 
     def feed(self, data: bytes) -> bytes:
         """Hold the next bytes of the body; return lines, if the body is lines."""
@@ -77,9 +78,7 @@ class Document(NDJSON):
             if self._are_lines:
                 return super().feed(self.end())
         if len(held) > WHOLE_BYTES_MAX:
-            passed = len(held) - 2 * END_BYTES
-            del held[END_BYTES:-END_BYTES]
-            self._passed_bytes += passed
+            held[END_BYTES:-END_BYTES] = _GAP
         return b""
 
     def count(self, run: bytes) -> int:

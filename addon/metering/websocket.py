@@ -98,7 +98,7 @@ class _Response:
 def _body_of(message: bytes) -> dict[str, Any] | None:
     """What a message says; None for what is no JSON object."""
     if len(message) > LONG_BYTES:
-        return long_json.read(message, answer_keys())
+        return long_json.read(message, answer_keys())[0]
     return json_values.loads(message)
 
 

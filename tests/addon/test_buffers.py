@@ -90,7 +90,6 @@ BOUNDS = {
 CACHES = {
     "dialects/routes.py answer_keys": "no argument",
     "dialects/routes.py self._match": "MATCHES_MAX of PATH_LENGTH_MAX",
-    "framing/long_json.py _decoders": "sets of keys of our own tables",
     "metering/answers/estimate.py _texts": "marks of our own tables",
     "metering/answers/templates.py _parts": "marks of our own tables",
     "metering/opening.py attribution.redacted_path": "PATHS_MAX of PATH_LENGTH_MAX",

@@ -331,8 +331,9 @@ class Meter:
         if data.startswith(_DONE):
             facts.ended = True
             return
+        unread = None
         if len(data) > long_json.LONG_BYTES:
-            body = long_json.read(data, answer_keys())
+            body, unread = long_json.read(data, answer_keys())
         else:
             body = json_values.loads(data)
         if body is None:
@@ -351,6 +352,8 @@ class Meter:
         if not TIER_KEYS.isdisjoint(body):
             facts.record_tiers(body)
         self._dialect.read(facts, frame.event, body)
+        if unread and facts.usage is None and not _is_cut(data):
+            self._unread = unread
         if facts.usage is not before:
             self._usage_frame = (data, body)
         if facts.is_document:

@@ -15,7 +15,7 @@ from addon.dialects.dialect import Dialect
 from addon.dialects.facts import AnswerContext, AnswerError, Ending
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import bedrock, gemini
-from addon.framing import json_values
+from addon.framing import document, json_values, long_json
 from addon.metering.answers import meter as meter_module
 from ledger.model.usage import NO_USAGE
 from tests.addon.feeding import SSE, Answer, cuts_of, metered, pieces
@@ -426,3 +426,40 @@ def test_a_damaged_document_is_unread_and_not_cut(damaged: bytes, is_read: bool)
     assert "damaged" in (answer.trouble or "")
     cut = read(damaged[:20], content_type="application/json")
     assert cut.facts.is_cut_inside
+
+
+LOGPROBS = b",".join(
+    b'{"token":" the","logprob":-0.%04d,"bytes":[32,116,104]}' % number for number in range(3_500)
+)
+CHAT = (
+    b'{"id":"c","choices":[{"index":0,"logprobs":{"content":[%s]},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":7,"completion_tokens":3},"x":null}'
+) % LOGPROBS
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000, 70_000, 0])
+def test_the_usage_of_a_body_that_is_not_held_whole_does_not_depend_on_its_chunks(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 2 * long_json.END_BYTES < len(CHAT) < 4 * long_json.END_BYTES
+    for module in (long_json, document):
+        monkeypatch.setattr(module, "WHOLE_BYTES_MAX", 150_000)
+    answer = read(CHAT, content_type="application/json", size=size)
+    assert (answer.usage().input_tokens, answer.trouble) == (7, None)
+    assert answer.facts.response_id == "c"
+
+
+@pytest.mark.parametrize("size", [1_000, 0])
+def test_a_long_body_whose_usage_is_out_of_reach_has_a_trouble(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (long_json, document):
+        monkeypatch.setattr(module, "WHOLE_BYTES_MAX", 150_000)
+    body = b'{"id":"c","usage":{"prompt_tokens":7},"data":[%s]}' % LOGPROBS
+    first = read(body, content_type="application/json", size=size)
+    assert (first.usage().input_tokens, first.trouble) == (7, None)
+    body = b'{"id":"c","data":[%s],"usage":{"prompt_tokens":7},"x":[%s]}' % (LOGPROBS, LOGPROBS)
+    hidden = read(body, content_type="application/json", size=size)
+    assert (hidden.usage().input_tokens, hidden.trouble) == (None, long_json.UNREAD)
+    assert not hidden.facts.is_cut_inside
+    assert read(body[:-1], content_type="application/json", size=size).trouble is None
