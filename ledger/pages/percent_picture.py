@@ -37,6 +37,10 @@ class Picture:
     weeks: tuple[tuple[str, Value], ...]
     """The same as text: the day of a week's begin, and its value."""
     notes: tuple[str, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    floor: int = HEIGHT - FOOT
+    """The y of 0; below are the days."""
 
 
 def pictures(values: Sequence[LimitValue], notes: Sequence[Sequence[str]]) -> list[Picture]:

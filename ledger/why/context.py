@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.model.segments import Kind, Part, Segments
 
-PARTS = ("system", "tools", "messages", "tool_results", "images")
-
 type _Key = tuple[str | None, str | None, str, str]
 
 

@@ -40,7 +40,6 @@ take 1 MB more, for a tenth less of CPU time per row in full batches (measured).
 type Row = list[Any]
 
 EXCHANGE_COLUMNS = tuple(columns_of(Exchange))
-DERIVED_COLUMNS = ("duplicate_of", "id_collision")
 READING_COLUMNS = tuple(
     name
     for name in (*columns_of(Reading), *columns_of(Usage))

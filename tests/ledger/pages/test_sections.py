@@ -57,6 +57,8 @@ def test_teams_by_the_names_file(weeks):
     _, ranking = sections.teams(weeks, asked)
     assert {"Search", "search"} <= {row.label for row in ranking.rows}  # "search" by the tag
     expected = {row.key[0]: row.figures for row in report(weeks, ["team"], asked.scope).rows}
+    assert {row.value for row in ranking.rows} == set(expected)
+    assert ranking.note == "by the names file, else by the tag team"
     for row in ranking.rows:
         same(row, expected[row.value])
     keys = next(each for each in sections.overview(weeks, asked).rankings if each.name == "key")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ledger.figures.limits import Limit
-from ledger.reports.limits_text import NO_LIMITS, lines, one_line
+from ledger.reports.limits_text import lines, one_line
 
 NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)
 
@@ -51,7 +51,8 @@ def test_the_three_fullest_plan_windows_the_fullest_first(order):
 
 def test_no_plan_is_known():
     assert one_line(LIMITS[4:], NOW) == "no limits known"
-    assert lines([], NOW, 80) == [NO_LIMITS]
+    (text,) = lines([], NOW, 80)
+    assert text == "no limit was stated in the last 1 h 00 min (of a plan: 31 d 0 h)"
 
 
 @pytest.mark.parametrize(("count", "ending"), [(3, "s2 "), (4, "1 more")])

@@ -22,7 +22,7 @@ from tests.ledger.written import COST, NOON, intake_on, opened, priced, reading,
 
 
 def test_a_row_has_the_columns_of_the_tables():
-    columns = {*batch_insert.EXCHANGE_COLUMNS, *batch_insert.DERIVED_COLUMNS}
+    columns = {*batch_insert.EXCHANGE_COLUMNS, "duplicate_of", "id_collision"}
     assert columns == set(exchanges.c.keys())
     assert {*batch_insert.CHARGE_COLUMNS} < set(charges.c.keys())
 
