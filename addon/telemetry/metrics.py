@@ -17,6 +17,7 @@ the health of the workers provides them.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -60,7 +61,9 @@ class Metrics:
         by_model = ("provider", "model")
         self._requests = self._counter("requests", "Exchanges settled", (*by_model, "outcome"))
         self._tokens = self._counter(
-            "tokens", "Tokens that providers reported, by type", (*by_model, "type")
+            "tokens",
+            "Tokens that providers reported; each is of one type, so that they add up",
+            (*by_model, "type"),
         )
         self._cost = self._counter("cost_usd", "Cost of priced lines, USD", by_model)
         self._list_value = self._counter(
@@ -69,16 +72,18 @@ class Metrics:
             (*by_model, "billing"),
         )
         self._unpriced = self._counter(
-            "unpriced", "Exchanges billed by tokens with a line without price", by_model
+            "requests_unpriced", "Exchanges billed by tokens with a line without price", by_model
         )
         self._without_usage = self._counter(
-            "without_usage", "Exchanges without usage, errors left out", by_model
+            "requests_without_usage", "Exchanges without usage, errors left out", by_model
         )
         self._estimated = self._counter(
-            "estimated", "Exchanges whose usage is an estimate: in no other counter", by_model
+            "requests_estimated",
+            "Exchanges whose usage is an estimate: in no other counter of tokens or cost",
+            by_model,
         )
         self._degraded = self._counter(
-            "degraded", "Exchanges that were passed on partly unread", ("provider",)
+            "requests_degraded", "Exchanges that were passed on partly unread", ("provider",)
         )
         of_limit = ("provider", "holder", "kind", "window")
         self._used = self._gauge("limit_used_ratio", "Used share of a limit, as stated", of_limit)
@@ -105,14 +110,19 @@ class Metrics:
         if one.is_estimated:
             self._estimated.labels(provider, model).inc()
         elif one.has_usage:
-            for kind, count in (
-                ("input", usage.input_tokens),
-                ("cache_read", usage.cache_read_tokens),
-                ("cache_write", usage.cache_write_tokens),
-                ("output", usage.output_tokens),
-                ("reasoning", usage.reasoning_tokens),
+            cached = {
+                "cache_read": usage.cache_read_tokens,
+                "cache_write": usage.cache_write_tokens,
+            }
+            thought = {"reasoning": usage.reasoning_tokens}
+            for total, rest, parts in (
+                (usage.input_tokens, "uncached_input", cached),
+                (usage.output_tokens, "output_visible", thought),
             ):
-                if count is not None:
+                known = {kind: count for kind, count in parts.items() if count is not None}
+                if total is not None:
+                    known[rest] = max(0, total - sum(known.values()))
+                for kind, count in known.items():
                     self._tokens.labels(provider, model, kind).inc(count)
             if amounts.cost_picousd is not None:
                 self._cost.labels(provider, model).inc(amounts.cost_picousd / PICOUSD_PER_USD)
@@ -173,12 +183,15 @@ class HealthCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All gauges with their current values."""
         health = self._health()
+        build = GaugeMetricFamily("tokentee_build_info", "1, by version", labels=["version"])
+        build.add_metric([version("tokentee")], 1.0)
+        yield build
         yield _gauge("ready", "1: recording; 0: see /readyz", float(not problems(health)))
         yield _gauge("writer_alive", "1: the writer thread runs", float(health.writer_alive))
         yield _gauge("queued_rows", "Rows that wait for the writer", health.queued_rows)
         yield _gauge("open_exchanges", "Exchanges under way", health.open_exchanges)
-        yield _count("dropped", "Exchanges that could not be recorded", health.dropped)
-        yield _count("dropped_observations", "Observations not counted here", self._dropped())
+        yield _count("exchanges_dropped", "Exchanges that could not be recorded", health.dropped)
+        yield _count("observations_dropped", "Observations not counted here", self._dropped())
         optional = (
             ("shipper_alive", "1: the shipper thread runs", health.shipper_alive),
             (

@@ -101,6 +101,14 @@ class Observed:
         return max(0.0, elapsed.total_seconds())
 
     @property
+    def seconds_to_first_chunk(self) -> float | None:
+        """Of a stream; None: nothing of it came."""
+        if self.exchange.first_byte_at is None or not self.exchange.streamed:
+            return None
+        elapsed = self.exchange.first_byte_at - self.exchange.opened_at
+        return max(0.0, elapsed.total_seconds())
+
+    @property
     def error_type(self) -> str | None:
         """OpenTelemetry's `error.type`: the provider's word, otherwise the HTTP status or the
         outcome. None: no error."""

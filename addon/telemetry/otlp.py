@@ -1,15 +1,19 @@
 """Edge (OpenTelemetry SDK). GenAI client spans and metrics of settled exchanges, over OTLP.
 
-https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ and .../gen-ai-metrics/. Token
-counts are the reported ones: input includes cached tokens, output includes reasoning, as the
-conventions say; estimates are left out, as the conventions ask. No content is ever sent. If an
-exporter is down, only its spans are lost: the SDK's queues are bounded, and its own error lines are
-throttled.
+https://github.com/open-telemetry/semantic-conventions-genai, commit 6fd0d76 of 2026-10-09: nothing
+of it is released. Token counts are the reported ones: input includes cached tokens, output includes
+reasoning, as the conventions say; estimates are left out, as the conventions ask. No content is
+ever sent. If an exporter is down, only its spans are lost: the SDK's queues are bounded, and its
+own error lines are throttled.
+
+Backends still read the names of before. `OTEL_SEMCONV_STABILITY_OPT_IN` with `gen_ai/dup` in it
+emits both, for one release.
 
 Installed with `tokentee[otel]`.
 """
 
 import logging
+import os
 import uuid
 from collections.abc import Callable
 from datetime import datetime
@@ -17,6 +21,7 @@ from functools import partial
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import Histogram
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
@@ -25,6 +30,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from addon.telemetry.observer import Observed
+from ledger.model.exchange import Outcome
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.store.processes.supervision import ThrottledLog, log_into
 
@@ -39,6 +45,18 @@ TOKEN_BUCKETS = tuple(4**power for power in range(14))
 """1, 4, 16 … 67 108 864: the conventions' own boundaries."""
 DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
 """10 ms, 20 ms … 81.92 s: the conventions' own boundaries."""
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+OPT_IN_VARIABLE = "OTEL_SEMCONV_STABILITY_OPT_IN"
+BOTH_NAMES = "gen_ai/dup"
+INFERENCE = ("chat", "generate_content", "text_completion")
+"""Operations with a duration of their own name; the others share the older one."""
+PROVIDERS = {"moonshot": "moonshot_ai"}
+"""Our names of providers that the conventions have another one for."""
+FINISH_OF_A_BROKEN_STREAM = "error"
+
+PARTS = ("cache_read.input_tokens", "cache_write.input_tokens", "reasoning.output_tokens")
+BROKEN = (Outcome.UPSTREAM_CUT, Outcome.ERROR_FRAME, Outcome.LOST)
 
 type Attributes = dict[str, str | int | float | list[str]]
 
@@ -78,33 +96,45 @@ class Otlp:
             export_timeout_millis=EXPORT_SECONDS_MAX * 1000,
         )
         self._metering = MeterProvider(resource=resource, metric_readers=[reader])
-        self._tracer = self._tracing.get_tracer("tokentee")
-        meter = self._metering.get_meter("tokentee")
-        self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            unit="{token}",
-            description="Number of input and output tokens used",
-            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
-        )
-        self._duration = meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            unit="s",
-            description="GenAI operation duration",
-            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
-        )
-        self._first_chunk = meter.create_histogram(
-            "gen_ai.client.operation.time_to_first_chunk",
-            unit="s",
-            description="Time to receive the first chunk of the response",
-            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
-        )
+        self._has_old_names = BOTH_NAMES in os.environ.get(OPT_IN_VARIABLE, "").split(",")
+        self._tracer = self._tracing.get_tracer("tokentee", schema_url=SCHEMA_URL)
+        meter = self._metering.get_meter("tokentee", schema_url=SCHEMA_URL)
+
+        def histogram(name: str, unit: str, about: str) -> Histogram:
+            return meter.create_histogram(
+                f"gen_ai.client.{name}",
+                unit=unit,
+                description=about,
+                explicit_bucket_boundaries_advisory=TOKEN_BUCKETS
+                if unit == "{token}"
+                else DURATION_BUCKETS,
+            )
+
+        self._used = {
+            kind: meter.create_counter(
+                f"gen_ai.client.inference.usage.{kind}",
+                unit="{token}",
+                description="Tokens used; those of a cache and of reasoning are part of the others",
+            )
+            for kind in ("input_tokens", "output_tokens", *PARTS)
+        }
+        self._of_one = {
+            kind: histogram(f"inference.operation.{kind}", "{token}", "Tokens of one operation")
+            for kind in ("input_tokens", "output_tokens")
+        }
+        self._inference = histogram("inference.duration", "s", "Inference duration")
+        self._duration = histogram("operation.duration", "s", "GenAI operation duration")
+        first_chunk = "Time to receive the first chunk of the response"
+        self._first_chunk = histogram("inference.time_to_first_chunk", "s", first_chunk)
+        self._old_first_chunk = histogram("operation.time_to_first_chunk", "s", first_chunk)
+        self._old_tokens = histogram("token.usage", "{token}", "Input and output tokens used")
 
     def observe(self, one: Observed) -> None:
         """Make a span of an exchange, and record its figures."""
         address, port = one.server
         stated = {
             "gen_ai.operation.name": one.exchange.operation,
-            "gen_ai.provider.name": one.exchange.provider,
+            "gen_ai.provider.name": PROVIDERS.get(one.exchange.provider, one.exchange.provider),
             "server.address": address,
             "server.port": port,
             "gen_ai.request.model": one.exchange.request_model or None,
@@ -113,22 +143,30 @@ class Otlp:
         common: Attributes = {name: value for name, value in stated.items() if value is not None}
         failed: Attributes = {"error.type": one.error_type} if one.error_type else {}
         span = self._tracer.start_span(
-            f"{one.exchange.operation} {one.model}",
+            f"{one.exchange.operation} {one.exchange.request_model or one.model}",
             kind=SpanKind.CLIENT,
-            attributes={**common, **failed, **_of_span(one)},
+            attributes={**common, **failed, **_of_span(one, has_old_names=self._has_old_names)},
             start_time=_nanoseconds(one.exchange.opened_at),
         )
         if one.error_type is not None:
             span.set_status(Status(StatusCode.ERROR, str(one.exchange.outcome)))
         span.end(max(_nanoseconds(one.exchange.opened_at), _nanoseconds(one.settled_at)))
-        self._duration.record(one.seconds, {**common, **failed})
-        if one.seconds_to_first_token is not None:
-            self._first_chunk.record(one.seconds_to_first_token, common)
-        if one.has_usage and not one.is_estimated:
-            usage = one.reading.usage
-            for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
-                if count is not None:
-                    self._tokens.record(count, {**common, "gen_ai.token.type": kind})
+        is_inference = one.exchange.operation in INFERENCE
+        if is_inference:
+            self._inference.record(one.seconds, {**common, **failed})
+        if not is_inference or self._has_old_names:
+            self._duration.record(one.seconds, {**common, **failed})
+        if one.seconds_to_first_chunk is not None:
+            self._first_chunk.record(one.seconds_to_first_chunk, common)
+        if one.seconds_to_first_token is not None and self._has_old_names:
+            self._old_first_chunk.record(one.seconds_to_first_token, common)
+        for kind, count in _tokens_of(one).items():
+            self._used[kind].add(count, common)
+            if kind in self._of_one:
+                self._of_one[kind].record(count, common)
+                if self._has_old_names:
+                    of_type = {"gen_ai.token.type": kind.removesuffix("_tokens")}
+                    self._old_tokens.record(count, {**common, **of_type})
 
     def close(self, timeout_seconds: float) -> None:
         """Flush, within the timeout."""
@@ -140,27 +178,46 @@ class Otlp:
             undo()
 
 
-def _of_span(one: Observed) -> Attributes:
-    exchange, usage, amounts = one.exchange, one.reading.usage, one.amounts
+def _tokens_of(one: Observed) -> dict[str, int]:
+    """The tokens that were reported, by the conventions' names."""
+    if not one.has_usage or one.is_estimated:
+        return {}
+    usage = one.reading.usage
+    counts = (usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens)
+    named = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    named |= dict(zip(PARTS, counts, strict=True))
+    return {name: count for name, count in named.items() if count is not None}
+
+
+def _of_span(one: Observed, *, has_old_names: bool) -> Attributes:
+    exchange, amounts = one.exchange, one.amounts
+    finish = exchange.finish_reason
+    if exchange.streamed and not finish and exchange.outcome in BROKEN:
+        finish = FINISH_OF_A_BROKEN_STREAM
+    reported = one.reading.usage.reported_cost_picousd
     attributes: dict[str, str | int | float | list[str] | None] = {
         "tokentee.outcome": str(exchange.outcome),
         "tokentee.billing": one.billing,
         "gen_ai.response.id": exchange.response_id or None,
-        "gen_ai.response.finish_reasons": [exchange.finish_reason]
-        if exchange.finish_reason
-        else None,
+        "gen_ai.request.stream": exchange.streamed or None,
+        "gen_ai.response.finish_reasons": [finish] if finish else None,
+        "gen_ai.response.time_to_first_chunk": one.seconds_to_first_chunk,
         "gen_ai.conversation.id": exchange.session_id or None,
         "tokentee.cost_usd": _usd(amounts.cost_picousd),
         "tokentee.list_value_usd": _usd(amounts.list_value_picousd),
     }
-    if one.has_usage and not one.is_estimated:
+    if amounts.cost_picousd is not None:
+        # A draft: https://github.com/open-telemetry/semantic-conventions-genai/pull/443
         attributes |= {
-            "gen_ai.usage.input_tokens": usage.input_tokens,
-            "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
-            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
-            "gen_ai.usage.output_tokens": usage.output_tokens,
-            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+            "gen_ai.usage.cost.amount": _usd(amounts.cost_picousd),
+            "gen_ai.usage.cost.currency": "USD",
+            "gen_ai.usage.cost.source": "provider" if reported == amounts.cost_picousd else "local",
         }
+    tokens = _tokens_of(one)
+    attributes |= {f"gen_ai.usage.{name}": count for name, count in tokens.items()}
+    if has_old_names:
+        written = tokens.get("cache_write.input_tokens")
+        attributes["gen_ai.usage.cache_creation.input_tokens"] = written
     return {name: value for name, value in attributes.items() if value is not None}
 
 

@@ -12,6 +12,7 @@ ones and contracted prices the booked ones, so that a negotiated price shows as 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -133,7 +134,10 @@ DEVELOPERS = (
     ("kimi", "Moonshot AI", "Kimi"),
 )
 """How the names of models begin, behind a vendor's or router's prefix -> developer and family."""
-_CACHED = {"cache_read": "Read", "uncached_input": "Uncached"}
+_CACHEABLE = ("uncached_input", "input_audio", "input_image")
+"""Lines of input of which the cached tokens have a line of their own."""
+_VERSION = re.compile(r"(?<!\d)[1-9]\d?(?:[.-]\d{1,2}(?![\dbkx]))?o?(?![\dbkx])")
+"""The first number of a name that is no date, no size and no context: 4.1, 4-5, 4o."""
 
 MILLION = 10**6
 
@@ -175,7 +179,8 @@ def row_of(
     # FOCUS reserves plain key names for itself; all other keys begin with x_.
     details = {"x_Model": model, "x_ServiceTier": charge["service_tier"]}
     if version != "1.2":
-        details = {**_model_details(model, line), **details}
+        has_cache_figures = bool(charge["has_cache_figures"])
+        details = {**_model_details(model, line, has_cache_figures), **details}
     values = {
         "BilledCost": billed(cost),
         "BillingAccountId": provider,
@@ -232,9 +237,10 @@ def row_of(
     return tuple(values[name] for name in VERSIONS[version])
 
 
-def _model_details(model: str, line: str) -> dict[str, str]:
+def _model_details(model: str, line: str, has_cache_figures: bool) -> dict[str, str]:
     """Who made the model, and which tokens are charged, as the draft of FOCUS 1.5 names them
-    (appendix "AI Model Identity", read 2026-11-23)."""
+    (appendix "AI Model Identity", read 2026-11-23). Where a provider reports no cache figures,
+    input may be cached or not, and `TokenCacheAction` is left out."""
     kind = line.rpartition(".")[2]
     found = {"ModelId": model}
     named = model.rpartition("/")[2].lower()
@@ -242,13 +248,16 @@ def _model_details(model: str, line: str) -> dict[str, str]:
     for begins, developer, family in DEVELOPERS:
         if any(part.startswith(begins) for part in (named, *parts)):
             found |= {"ModelDeveloper": developer, "ModelFamily": family}
+            if version := _VERSION.search(named):
+                found["ModelVersion"] = version[0].replace("-", ".")
             break
     if is_token_line(line):
         is_output = kind.startswith(("output", "reasoning", "citation"))
         found["TokenDirection"] = "Output" if is_output else "Input"
-        action = "Write" if kind.startswith("cache_write") else _CACHED.get(kind)
-        if action:
-            found["TokenCacheAction"] = action
+        if kind.startswith("cache_"):
+            found["TokenCacheAction"] = "Write" if kind.startswith("cache_write") else "Read"
+        elif has_cache_figures and kind in _CACHEABLE:
+            found["TokenCacheAction"] = "Uncached"
     return dict(sorted(found.items()))
 
 

@@ -56,7 +56,9 @@ def test_everything_at_once(tmp_path: Path) -> None:
     ):
         assert get(port, "/readyz")[0] == 200
         assert ask(proxy.address()) == ANSWER
-        wanted = 'tokentee_tokens_total{model="gpt-4.1",provider="openai",type="input"} 12.0'
+        wanted = (
+            'tokentee_tokens_total{model="gpt-4.1",provider="openai",type="uncached_input"} 12.0'
+        )
         deadline = time.monotonic() + 30
         while wanted not in (text := get(port, "/metrics")[1]) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -231,8 +231,8 @@ def firing(alert, at, count):
 def test_alerts_fire_when_they_should_and_not_before(tmp_path):
     series = [
         ("tokentee_ready{instance='p1'}", "1 1 0 0 0 0 0 0"),
-        ("tokentee_dropped_total{instance='p1'}", "0 0 0 0 0 0 5 5"),
-        ("tokentee_unpriced_total{model='new'}", "0 0 0 0 1 1 1 1"),
+        ("tokentee_exchanges_dropped_total{instance='p1'}", "0 0 0 0 0 0 5 5"),
+        ("tokentee_requests_unpriced_total{model='new'}", "0 0 0 0 1 1 1 1"),
         ("tokentee_requests_total{provider='a',outcome='complete'}", "0+30x40"),
         ("tokentee_requests_total{provider='a',outcome='http_error'}", "0x9 0+6x30"),
         ("tokentee_requests_total{provider='b',outcome='complete'}", "0+30x40"),

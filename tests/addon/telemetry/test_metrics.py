@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
@@ -24,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from addon.telemetry import metrics as module
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics, metrics_of_workers
-from addon.telemetry.otlp import Otlp
+from addon.telemetry.otlp import BROKEN, OPT_IN_VARIABLE, SCHEMA_URL, Otlp
 from ledger.model.exchange import Outcome, Quota, QuotaKind, UsageSource
 from tests.addon.telemetry.made import NOON, line, one, reading
 
@@ -60,19 +61,21 @@ def test_tokens_and_cost_by_model(metrics):
     metrics.observe(one(read, (line(10**12),)))
     found = samples(metrics)
     assert found["tokentee_requests_total", "complete", MODEL, "openai"] == 2
-    assert found["tokentee_tokens_total", MODEL, "input", "openai"] == 200
+    assert found["tokentee_tokens_total", MODEL, "openai", "uncached_input"] == 40
     assert found["tokentee_tokens_total", "cache_read", MODEL, "openai"] == 160
     assert found["tokentee_tokens_total", MODEL, "openai", "reasoning"] == 10
+    tokens = [value for key, value in found.items() if key[0] == "tokentee_tokens_total"]
+    assert sum(tokens) == 2 * (100 + 20)
     assert found["tokentee_cost_usd_total", MODEL, "openai"] == 3
-    assert ("tokentee_unpriced_total", MODEL, "openai") not in found
+    assert ("tokentee_requests_unpriced_total", MODEL, "openai") not in found
 
 
 def test_estimates_are_in_no_counter_of_tokens_or_cost(metrics):
     metrics.observe(one(reading(UsageSource.ESTIMATED, output_tokens=10), (line(),)))
     metrics.observe(one(reading(UsageSource.NONE), ()))
     found = samples(metrics)
-    assert found["tokentee_without_usage_total", MODEL, "openai"] == 1
-    assert found["tokentee_estimated_total", MODEL, "openai"] == 1
+    assert found["tokentee_requests_without_usage_total", MODEL, "openai"] == 1
+    assert found["tokentee_requests_estimated_total", MODEL, "openai"] == 1
     assert not any(name.startswith(("tokentee_tokens", "tokentee_cost")) for name, *_ in found)
 
 
@@ -80,8 +83,8 @@ def test_degraded_unpriced_and_durations(metrics):
     metrics.observe(one(charges=(line(None),), degraded="why", outcome=Outcome.CLIENT_LEFT))
     metrics.observe(one(first_token_at=None))
     found = samples(metrics)
-    assert found["tokentee_degraded_total", "openai"] == 1
-    assert found["tokentee_unpriced_total", MODEL, "openai"] == 1
+    assert found["tokentee_requests_degraded_total", "openai"] == 1
+    assert found["tokentee_requests_unpriced_total", MODEL, "openai"] == 1
     assert found["tokentee_duration_seconds_count", "openai"] == 2
     assert found["tokentee_time_to_first_token_seconds_count", "openai"] == 1
 
@@ -180,7 +183,7 @@ def test_what_killed_workers_counted_stays_and_adds_up(tmp_path: Path):
     assert 'model="d"' not in text, "an index's next process goes on with the labels that it has"
     assert "tokentee_workers 2.0" in text
     assert "tokentee_worker_restarts_total 3.0" in text
-    assert "tokentee_dropped_observations_total 4.0" in text
+    assert "tokentee_observations_dropped_total 4.0" in text
     assert 'tokentee_duration_seconds_count{provider="openai"} 6.0' in text
     assert len(list(tmp_path.glob("*.db"))) == 4, json.dumps([str(p) for p in tmp_path.iterdir()])
 
@@ -242,6 +245,7 @@ def spans(receiver):
     for body in receiver.got["/v1/traces"]:
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             assert attributes(resource.resource.attributes)["service.name"] == "tokentee"
+            assert {scope.schema_url for scope in resource.scope_spans} == {SCHEMA_URL}
             found += [span for scope in resource.scope_spans for span in scope.spans]
     return found
 
@@ -252,7 +256,9 @@ def points(receiver):
         for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
-                    found.setdefault(metric.name, []).extend(metric.histogram.data_points)
+                    assert scope.schema_url == SCHEMA_URL
+                    data = metric.sum if metric.WhichOneof("data") == "sum" else metric.histogram
+                    found.setdefault(metric.name, []).extend(data.data_points)
     return found
 
 
@@ -265,10 +271,11 @@ def test_a_call_is_one_span_with_the_conventions_names(receiver):
         output_tokens=87,
         reasoning_tokens=12,
     )
-    sink.observe(one(read, (line(3_100_000_000),)))
+    begun = {"streamed": True, "first_byte_at": NOON + timedelta(milliseconds=125)}
+    sink.observe(one(read, (line(3_100_000_000),), **begun))
     sink.close(10)
     (span,) = spans(receiver)
-    assert span.name == "chat gpt-4.1-2025-04-14"
+    assert span.name == "chat gpt-4.1"
     assert span.kind == 3  # client
     assert span.end_time_unix_nano - span.start_time_unix_nano == 2 * 10**9
     assert span.start_time_unix_nano == int(NOON.timestamp()) * 10**9
@@ -284,25 +291,86 @@ def test_a_call_is_one_span_with_the_conventions_names(receiver):
         "gen_ai.conversation.id": "s1",
         "gen_ai.usage.input_tokens": 1_204,
         "gen_ai.usage.cache_read.input_tokens": 1_024,
-        "gen_ai.usage.cache_creation.input_tokens": 0,
+        "gen_ai.usage.cache_write.input_tokens": 0,
         "gen_ai.usage.output_tokens": 87,
         "gen_ai.usage.reasoning.output_tokens": 12,
         "server.address": "api.openai.com",
         "server.port": 443,
         "tokentee.outcome": "complete",
         "tokentee.cost_usd": 0.0031,
+        "gen_ai.request.stream": True,
+        "gen_ai.response.time_to_first_chunk": 0.125,
+        "gen_ai.usage.cost.amount": 0.0031,
+        "gen_ai.usage.cost.currency": "USD",
+        "gen_ai.usage.cost.source": "local",
     }
     found = points(receiver)
-    tokens = {
-        attributes(point.attributes)["gen_ai.token.type"]: point
-        for point in found["gen_ai.client.token.usage"]
+    used = "gen_ai.client.inference.usage."
+    assert {
+        name.removeprefix(used): [point.as_int for point in its]
+        for name, its in found.items()
+        if name.startswith(used)
+    } == {
+        "input_tokens": [1_204],
+        "cache_read.input_tokens": [1_024],
+        "cache_write.input_tokens": [0],
+        "output_tokens": [87],
+        "reasoning.output_tokens": [12],
     }
-    assert (tokens["input"].sum, tokens["output"].sum) == (1_204, 87)
-    assert list(tokens["input"].explicit_bounds[:3]) == [1, 4, 16]
-    (duration,) = found["gen_ai.client.operation.duration"]
+    (inputs,) = found["gen_ai.client.inference.operation.input_tokens"]
+    (outputs,) = found["gen_ai.client.inference.operation.output_tokens"]
+    assert (inputs.sum, outputs.sum) == (1_204, 87)
+    assert list(inputs.explicit_bounds[:3]) == [1, 4, 16]
+    (duration,) = found["gen_ai.client.inference.duration"]
     assert duration.sum == 2
-    (first,) = found["gen_ai.client.operation.time_to_first_chunk"]
-    assert first.sum == 0.25
+    (first,) = found["gen_ai.client.inference.time_to_first_chunk"]
+    assert first.sum == 0.125
+    assert not {*OLD_NAMES} & {*found}
+
+
+OLD_NAMES = (
+    "gen_ai.client.token.usage",
+    "gen_ai.client.operation.duration",
+    "gen_ai.client.operation.time_to_first_chunk",
+)
+
+
+def test_the_old_names_beside_the_new_ones_behind_an_option(receiver, monkeypatch):
+    monkeypatch.setenv(OPT_IN_VARIABLE, "http,gen_ai/dup")
+    sink = Otlp(receiver.url)
+    read = reading(input_tokens=30, cache_write_tokens=20, output_tokens=5)
+    sink.observe(one(read, (), streamed=True, first_byte_at=NOON))
+    sink.close(10)
+    (span,) = spans(receiver)
+    said = attributes(span.attributes)
+    assert said["gen_ai.usage.cache_creation.input_tokens"] == 20
+    assert said["gen_ai.usage.cache_write.input_tokens"] == 20
+    found = points(receiver)
+    tokens = {
+        attributes(point.attributes)["gen_ai.token.type"]: point.sum
+        for point in found[OLD_NAMES[0]]
+    }
+    assert tokens == {"input": 30, "output": 5}
+    assert [found[name][0].sum for name in OLD_NAMES[1:]] == [2, 0.25]
+    assert found["gen_ai.client.inference.duration"][0].sum == 2
+
+
+def test_what_depends_on_the_call_in_the_conventions(receiver):
+    sink = Otlp(receiver.url)
+    sink.observe(one(operation="embeddings", provider="moonshot"))
+    for outcome in BROKEN:
+        sink.observe(one(streamed=True, finish_reason=None, outcome=outcome))
+    paid = reading(input_tokens=1, reported_cost_picousd=7)
+    charged = replace(line(7), price_source="provider")
+    sink.observe(one(paid, (charged,)))
+    sink.close(10)
+    embedded, *broken, reported = (attributes(span.attributes) for span in spans(receiver))
+    assert embedded["gen_ai.provider.name"] == "moonshot_ai"
+    assert [one["gen_ai.response.finish_reasons"] for one in broken] == [["error"]] * len(BROKEN)
+    assert reported["gen_ai.usage.cost.source"] == "provider"
+    found = points(receiver)
+    assert [point.count for point in found["gen_ai.client.operation.duration"]] == [1]
+    assert sum(point.count for point in found["gen_ai.client.inference.duration"]) == 4
 
 
 def test_errors_and_what_is_not_reported(receiver):

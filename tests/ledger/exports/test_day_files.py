@@ -23,6 +23,7 @@ from ledger.exports.focus import ADDED, REMOVED, VERSIONS, row_of
 from ledger.exports.focus import COLUMNS as FOCUS_COLUMNS
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
+from ledger.pricing.price_lines import OUTPUT_LINES, TOKEN_LINES
 from ledger.store.scope import Scope
 from tests.ledger.figures.test_queries import entries
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled
@@ -338,6 +339,7 @@ CHARGE = {
     "tags": '{"team":"a"}',
     "requests": 4,
     "quantity": 1_500_000,
+    "has_cache_figures": 1,
     "list_unit_picousd": None,
     "invoice_id": None,
     "key_name": None,
@@ -437,6 +439,56 @@ def test_version_1_4_has_what_it_adds_and_not_what_it_removes():
         own = [name for name in columns if not name.startswith("x_")]
         assert [*columns] == sorted(own) + sorted(set(columns) - set(own))
     assert "ModelId" not in json.loads(old["SkuPriceDetails"])
+
+
+READ, WRITE, UNCACHED = ("Input", "Read"), ("Input", "Write"), ("Input", "Uncached")
+ACTIONS = {
+    "uncached_input": UNCACHED,
+    "cache_read": READ,
+    "cache_write": WRITE,
+    "cache_write_5m": WRITE,
+    "cache_write_1h": WRITE,
+    "cache_write_12h": WRITE,
+    "input_audio": UNCACHED,
+    "input_image": UNCACHED,
+    "input_video": ("Input", None),
+    "cache_read_audio": READ,
+    "cache_read_image": READ,
+    "input_search": ("Input", None),
+    **dict.fromkeys((*OUTPUT_LINES, "citation"), ("Output", None)),
+}
+"""By the draft of FOCUS 1.5: what tokens of a line do with the cache."""
+
+
+def details_of(**more):
+    row = dict(zip(VERSIONS["1.4"], row_of(CHARGE | more, "1.4"), strict=True))
+    return json.loads(row["SkuPriceDetails"])
+
+
+@pytest.mark.parametrize("line", TOKEN_LINES)
+def test_every_line_of_tokens_says_what_it_does_with_the_cache(line):
+    for name in (line, f"advisor.{line}"):
+        found = details_of(line=name)
+        assert (found["TokenDirection"], found.get("TokenCacheAction")) == ACTIONS[line]
+    unknown = details_of(line=line, has_cache_figures=0)
+    claimed = None if ACTIONS[line] == UNCACHED else ACTIONS[line][1]
+    assert unknown.get("TokenCacheAction") == claimed
+
+
+@pytest.mark.parametrize(
+    ("model", "version"),
+    [
+        *(("gpt-4.1-mini", "4.1"), ("gpt-4o-2024-08-06", "4o"), ("gpt-4-0613", "4")),
+        *(("gpt-4-32k", "4"), ("gpt-oss-20b", None), ("o3-mini", "3"), ("gpt-5.6-luna", "5.6")),
+        *(("claude-3-5-haiku-20241022", "3.5"), ("claude-sonnet-4-20250514", "4")),
+        *(("us.anthropic.claude-haiku-4-5-v1:0", "4.5"), ("models/gemini-2.5-pro", "2.5")),
+        *(("llama-3-70b", "3"), ("llama-3.3-70b-instruct", "3.3"), ("mistral-large-2411", None)),
+        *(("command-r-08-2024", None), ("deepseek-chat", None), ("deepseek-v3.2", "3.2")),
+        *(("text-embedding-3-large", "3"), ("advisor-2", None)),
+    ],
+)
+def test_the_version_of_a_model_of_a_known_family(model, version):
+    assert details_of(model=model).get("ModelVersion") == version
 
 
 @pytest.mark.parametrize(
