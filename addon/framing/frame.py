@@ -47,13 +47,8 @@ class Framing(ABC):
         return rest
 
     @property
-    def held(self) -> bytes:
-        """The incomplete tail that has not been returned."""
-        return bytes(self._held)
-
-    @property
     def held_bytes(self) -> int:
-        """How long that is."""
+        """How long the incomplete tail is that has not been returned."""
         return len(self._held)
 
     @abstractmethod

@@ -42,7 +42,8 @@ class SSE(Framing):
 
     def __init__(self) -> None:
         super().__init__()
-        self._first = True
+        self._first: bytes | None = None
+        """The first block that was parsed: the stripper parses it, and then the meter."""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete blocks among them, in one run."""
@@ -83,8 +84,9 @@ class SSE(Framing):
 
     def parse(self, block: bytes) -> Frame | None:
         """The event of a block; None if it has no data line or is too long."""
-        if self._first:
-            self._first = False
+        if self._first is None:
+            self._first = block if block.startswith(_BYTE_ORDER_MARK) else b""
+        if self._first and block == self._first:
             block = block.removeprefix(_BYTE_ORDER_MARK)
         if len(block) > BLOCK_BYTES_MAX:
             return None

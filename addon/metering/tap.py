@@ -31,6 +31,7 @@ from addon.metering.memory_budget import FREE_BYTES, MemoryBudget, Share
 from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in import stripping
+from ledger.model.errors import named
 
 BATCH_BYTES = 2_000
 """Bytes buffered before they are hashed and metered: an open stream holds at most this, an edited
@@ -147,7 +148,7 @@ class Tap:
         self._share: Share | None = None
         """Made when the exchange keeps more than is free."""
         self._backlog: Backlog | None = None
-        """Made when bytes wait for a later turn."""
+        """Made when bytes wait for a later turn. It knows when the last turn was."""
         self._begun = b""
         """The first bytes, until they tell the framing."""
         self._step_bytes = STEP_BYTES_MAX
@@ -218,12 +219,16 @@ class Tap:
         # If decoding fails, nothing more is sent: the client already has headers that promise
         # identity and could not use encoded bytes. The proxy breaks the connection off at the end
         # (`is_cut_short`), so that the client sees a failure, as if it had decoded the answer.
-        edit.wire_bytes += len(data)
-        _hash_into(edit.wire_hash, data)
         out = []
-        for piece in decoder.decode(data):
-            passed = self._cut(piece) if piece else b""
-            out += passed if isinstance(passed, list) else [passed]
+        try:
+            edit.wire_bytes += len(data)
+            _hash_into(edit.wire_hash, data)
+            for piece in decoder.decode(data):
+                passed = self._cut(piece) if piece else b""
+                out += passed if isinstance(passed, list) else [passed]
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
+            decoder.trouble = named(failure)
+            self._stop_after_failure(failure)
         if decoder.trouble is not None:
             self._troubles.add(f"the answer was edited up to here: {decoder.trouble}")
         return [passed for passed in out if passed]
@@ -301,6 +306,8 @@ class Tap:
     def _end_editing(self, edit: Edit, data: bytes) -> bytes | list[bytes]:
         """Pass everything on as it came, from these bytes on."""
         edit.is_over = True
+        if self.has_stopped:
+            self.meter.framing = Opaque()
         passed = bytes(edit.unsent) + data
         edit.unsent.clear()
         return passed or []
@@ -314,9 +321,7 @@ class Tap:
             return False
         try:
             self._read_pending()
-            if self._backlog is not None and not self._backlog.read_turn():
-                self._backlog = None
-            return self._backlog is not None
+            return self._backlog is not None and self._backlog.read_turn()
         except Exception as failure:  # noqa: BLE001  # as above
             self._stop_after_failure(failure)
             return False
@@ -363,28 +368,24 @@ class Tap:
                 stripped=bool(removed_bytes),
                 is_whole=False,
             )
-        digest = self._hash.hexdigest()
-        if edit is None or edit.is_over:
-            return Passed(
-                response_bytes=self.received_bytes,
-                client_bytes=self.received_bytes,
-                removed_bytes=0,
-                upstream_digest=digest,
-                client_digest=digest,
-                first_byte_at=first_byte_at,
-                first_token_at=first_token_at,
-            )
+        received_bytes = client_bytes = self.received_bytes
+        upstream_digest = client_digest = self._hash.hexdigest()
+        if edit is not None:
+            if not edit.is_over:
+                client_bytes -= removed_bytes + len(edit.unsent)
+                client_digest = edit.client_hash.hexdigest()
+            if edit.decoder is not None:
+                received_bytes, upstream_digest = edit.wire_bytes, edit.wire_hash.hexdigest()
         # Bytes on the wire and the client's may have different encodings: then they cannot be
         # compared.
-        is_decoded = edit.decoder is not None
-        client_bytes = self.received_bytes - removed_bytes - len(edit.unsent)
+        is_decoded = edit is not None and edit.decoder is not None
         return Passed(
-            response_bytes=edit.wire_bytes if is_decoded else self.received_bytes,
+            response_bytes=received_bytes,
             client_bytes=None if is_decoded else client_bytes,
             removed_bytes=None if is_decoded else removed_bytes,
-            upstream_digest=edit.wire_hash.hexdigest() if is_decoded else digest,
-            client_digest=edit.client_hash.hexdigest(),
-            removed_digest=edit.removed_hash.hexdigest() if removed_bytes else None,
+            upstream_digest=upstream_digest,
+            client_digest=client_digest,
+            removed_digest=edit.removed_hash.hexdigest() if edit and removed_bytes else None,
             first_byte_at=first_byte_at,
             first_token_at=first_token_at,
             stripped=bool(removed_bytes),
@@ -430,7 +431,8 @@ class Tap:
         self._batch_read_at = now
         meter, framing = self.meter, self.meter.framing
         is_framed = edit is not None and not edit.is_over
-        is_at_once = self._backlog is None and self._decoder is None
+        backlog = self._backlog
+        is_at_once = (backlog is None or backlog.is_empty) and self._decoder is None
         if is_at_once and (is_framed or (framing and not framing.held_bytes)) and meter.skips(run):
             return
         if is_at_once and len(run) <= self._step_bytes:
@@ -441,13 +443,13 @@ class Tap:
             if self.received_bytes > FREE_BYTES and not is_framed:
                 self._check_kept()
         else:
-            if self._backlog is None:
-                self._backlog = Backlog(self._steps, self._clock)
-            if not self._backlog.add(run):
+            if backlog is None:
+                backlog = self._backlog = Backlog(self._steps, self._clock)
+            if not backlog.add(run):
                 self._troubles.add("the answer came faster than it could be read")
                 self._stop_reading()
-            elif self._check_kept() and not self._backlog.read_beside_chunks():
-                self._backlog = None
+            elif self._check_kept():
+                backlog.read_beside_chunks()
         if self._first_token_at is None and meter.facts.token_seen:
             self._first_token_at = now
 

@@ -113,11 +113,11 @@ def frame(make: Callable[[], Framing], chunks: Sequence[bytes]) -> Framed:
     for chunk in filter(None, chunks):
         take(framing.feed(chunk))
         fed += chunk
-        assert given + framing.held == fed
-        assert framing.held_bytes == len(framing.held)
+        assert given + framing._held == fed
+        assert framing.held_bytes == len(framing._held)
     take(framing.end())
     assert given == fed
-    assert not framing.held
+    assert not framing._held
     return Framed(blocks, frames, framing.lost)
 
 

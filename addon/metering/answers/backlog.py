@@ -49,14 +49,17 @@ class Backlog:
             self.size_bytes += RUN_BYTES
         return self.size_bytes <= BACKLOG_BYTES_MAX
 
-    def read_beside_chunks(self) -> bool:
-        """Read for a turn, unless the last turn is too recent; whether any is left."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether all is read."""
+        return self._running is None and not self._runs
+
+    def read_beside_chunks(self) -> None:
+        """Read for a turn, unless the last turn is too recent."""
         now = self._clock()
-        if 0 < self._rest_until - now <= REST_SECONDS:
-            return True
-        is_left = self._read(now + TURN_SECONDS)
-        self._rest_until = self._clock() + REST_SECONDS
-        return is_left
+        if not 0 < self._rest_until - now <= REST_SECONDS:
+            self._read(now + TURN_SECONDS)
+            self._rest_until = self._clock() + REST_SECONDS
 
     def read_turn(self) -> bool:
         """Read for one turn of the event loop; whether any is left."""

@@ -23,7 +23,7 @@ def test_a_body_is_one_frame_when_it_ends() -> None:
     framing = Document()
     assert framing.feed(b'{"a":') == b""
     assert framing.feed(b"1}") == b""
-    assert framing.held == b'{"a":1}'
+    assert framing._held == b'{"a":1}'
     assert frame_every_way(Document, b' {"a":\n 1}\n').frames == [Frame("", b' {"a":\n 1}\n')]
 
 
@@ -144,7 +144,7 @@ def test_a_line_is_given_out_when_it_is_complete() -> None:
     framing = NDJSON()
     assert framing.feed(b'{"a":') == b""
     assert framing.feed(b'1}\n{"b') == b'{"a":1}\n'
-    assert framing.held == b'{"b'
+    assert framing._held == b'{"b'
     assert framing.count(b'{"a":1}\n{"b":2}') == 2
 
 
@@ -184,7 +184,7 @@ def test_an_element_is_given_out_when_it_is_complete() -> None:
     assert framing.feed(b",") == b""
     assert framing.feed(b'{"b":2') == b""
     assert framing.feed(b"}]") == b',{"b":2}'
-    assert framing.held == b"]"
+    assert framing._held == b"]"
 
 
 def test_counting_needs_no_memory_of_the_run() -> None:

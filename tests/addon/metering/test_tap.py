@@ -26,6 +26,7 @@ from addon.usage_opt_in import stripping
 from tests.addon.feeding import pieces
 from tests.addon.linear import assert_linear
 
+BOM = b"\xef\xbb\xbf"
 WORD = b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}],"usage":null}\n\n'
 LAST = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
 DONE = b"data: [DONE]\n\n"
@@ -291,6 +292,59 @@ def test_an_encoding_that_breaks_ends_the_edited_answer_and_is_noted():
     assert "edited up to here" in str(troubles.text)
 
 
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_an_encoded_error_that_is_not_edited_is_counted_as_it_was_on_the_wire(size: int):
+    body = b'{"error":{"message":"no","type":"server_error"}}' * 3
+    encoded = gzip.compress(body)
+    tap = tap_of(strips=True, decoder=Decoder("gzip"))
+    assert drink(tap, pieces(encoded, list(range(0, len(encoded), size)))) == body
+    tap.end()
+    passed = tap.passed()
+    assert passed.response_bytes == len(encoded)
+    assert passed.upstream_digest == hashlib.sha256(encoded).hexdigest()
+    assert passed.client_digest == hashlib.sha256(body).hexdigest()
+    assert (passed.client_bytes, passed.removed_bytes) == (None, None)
+    assert (passed.removed_digest, passed.stripped) == (None, False)
+
+
+def test_a_bug_in_the_decoder_of_an_edited_answer_ends_it_and_is_noted(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    troubles = Troubles()
+    tap = tap_of(strips=True, troubles=troubles, decoder=Decoder("gzip"))
+    encoded = gzip.compress(BODY)
+    monkeypatch.setattr(Decoder, "decode", lambda *_: 1 / 0)
+    assert drink(tap, [encoded[:50], encoded[50:]]) == b""
+    tap.end()
+    assert tap.is_cut_short
+    assert tap.passed().response_bytes is None
+    assert "ZeroDivisionError" in str(troubles.text)
+
+
+@pytest.mark.parametrize("strips", [False, True], ids=["listening", "editing"])
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+def test_a_byte_order_mark_hides_no_usage(strips: bool, size: int):
+    usage = b'"usage":{"prompt_tokens":3,"completion_tokens":2}'
+    body = BOM + b'data: {"id":"c1","choices":[{"delta":{"content":"hi"}}],%s}\n\n' % usage + DONE
+    tap = tap_of(strips=strips)
+    out = drink(tap, pieces(body, list(range(0, len(body), size))))
+    assert (usage in out) is not strips
+    assert out.startswith(BOM + b'data: {"id":"c1"')
+    tap.end()
+    assert tap.meter.usage().input_tokens == 3
+
+
+def test_of_an_answer_that_is_no_longer_read_nothing_is_kept(monkeypatch: pytest.MonkeyPatch):
+    tap = tap_of(strips=True)
+    tap.callable(WORD[:40])
+    monkeypatch.setattr(stripping, "cuts_of", lambda *_: 1 / 0)
+    tap.callable(WORD[40:] + WORD[:40])
+    assert tap.has_stopped
+    tap.callable(b"x" * 1_000)
+    assert tap.meter.framing is not None
+    assert tap.meter.framing.held_bytes == 0
+
+
 def long_answer() -> bytes:
     return b'{"id":"x","x":[' + b"1," * 400_000 + b'1],"usage":{"prompt_tokens":7}}'
 
@@ -410,8 +464,11 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
     tap.callable(body[150_000:200_000])
     assert tap._backlog.size_bytes == before + 50_000 + backlog.RUN_BYTES
     now[0] += 2 * backlog.REST_SECONDS
-    tap.callable(body[200_000:])
-    assert tap._backlog is None
+    tap.callable(body[200_000:-50_000])
+    assert tap._backlog.is_empty
+    # All of it was read in one turn, and the rest after that turn holds all the same.
+    tap.callable(body[-50_000:])
+    assert tap._backlog.size_bytes == 50_000 + backlog.RUN_BYTES
     tap.end()
     assert metered.facts.usage == {"prompt_tokens": 7}
 

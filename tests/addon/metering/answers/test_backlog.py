@@ -73,13 +73,16 @@ def test_beside_chunks_a_turn_is_followed_by_a_rest(reader: Reader, clock: Clock
     backlog = Backlog(reader, clock)
     clock.step = TURN_SECONDS
     backlog.add(TEXT)
-    assert backlog.read_beside_chunks()
+    backlog.read_beside_chunks()
+    assert not backlog.is_empty
     clock.step = 0.0
     backlog.add(END)
-    assert backlog.read_beside_chunks()
+    backlog.read_beside_chunks()
+    assert not backlog.is_empty
     assert backlog.size_bytes == len(END) + RUN_BYTES
     clock.now += REST_SECONDS
-    assert not backlog.read_beside_chunks()
+    backlog.read_beside_chunks()
+    assert backlog.is_empty
     assert reader.read == TEXT + END
 
 
@@ -88,10 +91,12 @@ def test_a_clock_that_is_set_back_ends_the_rest(reader: Reader, clock: Clock):
     clock.now = 1_000_000.0
     clock.step = TURN_SECONDS
     backlog.add(TEXT)
-    assert backlog.read_beside_chunks()
+    backlog.read_beside_chunks()
+    assert not backlog.is_empty
     clock.step = 0.0
     clock.now = 0.0
-    assert not backlog.read_beside_chunks()
+    backlog.read_beside_chunks()
+    assert backlog.is_empty
 
 
 def test_it_has_a_bound(reader: Reader, clock: Clock, monkeypatch: pytest.MonkeyPatch):
