@@ -168,7 +168,7 @@ class Dialect:
         return found
 
 
-def _read_unknown(facts: Facts, event: str, body: dict[str, Any]) -> None:
+def read_unknown(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read a likely error, id or model; no figures are guessed.
 
     A `status` beside `object` is the state of an object (files are `processed`, batches
@@ -185,7 +185,7 @@ def _read_unknown(facts: Facts, event: str, body: dict[str, Any]) -> None:
 UNKNOWN = Dialect(
     name="unknown",
     operation="unknown",
-    read=_read_unknown,
+    read=read_unknown,
     usage_of=lambda _usage, _facts: NO_USAGE,
     marks=(Mark(b'"error"', (b'"error":null', b'"error": null')),),
     ending=Ending.CLOSE,

@@ -111,7 +111,24 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
         record_error(facts, response["error"])
     elif status == "failed":
         record_error(facts, {})
-    facts.rare.units = _units(response)
+    # Units of OpenAI's own tools. Opening a found page does not count as a search.
+    # Azure leaves a search that ran at `searching` in an answer that is completed.
+    left = "searching" if response.get("status") == "completed" else None
+    ran = Counter(
+        _SERVER_TOOLS[kind]
+        for item in objects_at(response, "output")
+        if (kind := str(item.get("type"))) in _SERVER_TOOLS
+        and item.get("status") in ("completed", None, left)
+        and (object_at(item, "action") or {}).get("type") in ("search", None)
+    )
+    counted = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
+    units = {**ran, **counted, **openai_usage.units_beside(response)}
+    if lookup(response, "tool_usage.web_search.num_requests") == 0:
+        units.pop("web_searches", None)  # it counts billable searches (`Response` of the SDK)
+    kinds = [str(tool.get("type")) for tool in objects_at(response, "tools")]
+    if "web_searches" in units and any(kind.startswith("web_search_preview") for kind in kinds):
+        units["web_search_previews"] = units.pop("web_searches")
+    facts.rare.units = units
     facts.rare.further = []
     for item in objects_at(response, "output"):
         read_svg(facts, item)
@@ -145,27 +162,6 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         for kind, model, tokens in facts.rare.further
     )
     return replace(found, further=found.further + further)
-
-
-def _units(response: dict[str, Any]) -> dict[str, int]:
-    """Units of OpenAI's own tools. Opening a found page does not count as a search."""
-    # Azure leaves a search that ran at `searching` in an answer that is completed.
-    left = "searching" if response.get("status") == "completed" else None
-    ran = Counter(
-        _SERVER_TOOLS[kind]
-        for item in objects_at(response, "output")
-        if (kind := str(item.get("type"))) in _SERVER_TOOLS
-        and item.get("status") in ("completed", None, left)
-        and (object_at(item, "action") or {}).get("type") in ("search", None)
-    )
-    reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
-    units = {**ran, **reported, **openai_usage.units_beside(response)}
-    if lookup(response, "tool_usage.web_search.num_requests") == 0:
-        units.pop("web_searches", None)  # it counts billable searches (`Response` of the SDK)
-    kinds = [str(tool.get("type")) for tool in objects_at(response, "tools")]
-    if "web_searches" in units and any(kind.startswith("web_search_preview") for kind in kinds):
-        units["web_search_previews"] = units.pop("web_searches")
-    return units
 
 
 RESPONSES = Dialect(

@@ -102,40 +102,6 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.rare.text_bytes += sum(
             len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str)
         )
-    _read_model_answer(facts, body)
-    metrics = object_at(body, _METRICS)
-    if metrics is not None:
-        facts.ended = True  # the last chunk carries them
-        if facts.usage is None or "inputTextTokenCount" in facts.usage:
-            facts.record_usage(metrics, final=True)
-    if not facts.is_finished:
-        facts.record_finish(_finish_of_older_models(body))
-
-
-def _decoded(encoded: object) -> bytes:
-    """The content of a chunk; empty for what is no base64."""
-    try:
-        return base64.b64decode(encoded) if isinstance(encoded, str) else b""
-    except ValueError:
-        return b""
-
-
-def _finish_of_older_models(body: dict[str, Any]) -> object:
-    """The finish reason from a list, or from beside the text of a completion.
-
-    https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html: Mistral
-    `outputs[0].stop_reason`, Cohere Command `generations[0].finish_reason`, Claude v2
-    `stop_reason` beside `completion`, AI21 `completions[0].finishReason.reason`.
-    """
-    for key, reason in (("outputs", "stop_reason"), ("generations", "finish_reason")):
-        for item in objects_at(body, key):
-            return item.get(reason)
-    for item in objects_at(body, "completions"):
-        return (object_at(item, "finishReason") or {}).get("reason")
-    return body.get("stop_reason") if "completion" in body else None
-
-
-def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
     if "choices" in body:
         openai_chat.read(facts, "", body)
     elif "type" in body:
@@ -167,6 +133,36 @@ def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
         for key in ("stopReason", "completionReason", "stop_reason", "finish_reason"):
             facts.record_finish(stop.get(key))
         facts.record_usage((object_at(body, "metadata") or {}).get("usage"), final=True)
+    metrics = object_at(body, _METRICS)
+    if metrics is not None:
+        facts.ended = True  # the last chunk carries them
+        if facts.usage is None or "inputTextTokenCount" in facts.usage:
+            facts.record_usage(metrics, final=True)
+    if not facts.is_finished:
+        facts.record_finish(_finish_of_older_models(body))
+
+
+def _decoded(encoded: object) -> bytes:
+    """The content of a chunk; empty for what is no base64."""
+    try:
+        return base64.b64decode(encoded) if isinstance(encoded, str) else b""
+    except ValueError:
+        return b""
+
+
+def _finish_of_older_models(body: dict[str, Any]) -> object:
+    """The finish reason from a list, or from beside the text of a completion.
+
+    https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html: Mistral
+    `outputs[0].stop_reason`, Cohere Command `generations[0].finish_reason`, Claude v2
+    `stop_reason` beside `completion`, AI21 `completions[0].finishReason.reason`.
+    """
+    for key, reason in (("outputs", "stop_reason"), ("generations", "finish_reason")):
+        for item in objects_at(body, key):
+            return item.get(reason)
+    for item in objects_at(body, "completions"):
+        return (object_at(item, "finishReason") or {}).get("reason")
+    return body.get("stop_reason") if "completion" in body else None
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

@@ -398,27 +398,22 @@ def read_live(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         facts.token_seen = True
     usage = object_at(body, "usageMetadata")
     if usage is not None:
-        if facts.usage is not None and _REPORTS_DELTAS in (facts.response_model or ""):
-            facts.record_usage(_added(facts.usage, usage), final=True)
-        else:
-            facts.record_usage(usage, final=True)
+        before = facts.usage
+        if before is not None and _REPORTS_DELTAS in (facts.response_model or ""):
+            # The sum of the two, count by count and modality by modality.
+            total = added(before, usage)
+            for key in (key for key in usage if key.endswith("TokensDetails")):
+                tokens: Counter[str] = Counter()
+                for one in objects_at(before, key) + objects_at(usage, key):
+                    tokens[str(one.get("modality"))] += count_of(one.get("tokenCount")) or 0
+                total[key] = [
+                    {"modality": modality, "tokenCount": count}
+                    for modality, count in tokens.most_common(MODALITIES_MAX)
+                ]
+            usage = total
+        facts.record_usage(usage, final=True)
     if body.get("error"):
         record_error(facts, body["error"], body)
-
-
-def _added(before: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
-    """The sum of two usage objects, count by count and modality by modality."""
-    total = added(before, delta)
-    for key in delta:
-        if key.endswith("TokensDetails"):
-            tokens: Counter[str] = Counter()
-            for one in objects_at(before, key) + objects_at(delta, key):
-                tokens[str(one.get("modality"))] += count_of(one.get("tokenCount")) or 0
-            total[key] = [
-                {"modality": modality, "tokenCount": count}
-                for modality, count in tokens.most_common(MODALITIES_MAX)
-            ]
-    return total
 
 
 LIVE = replace(
