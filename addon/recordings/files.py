@@ -245,9 +245,39 @@ def files_in(names: Sequence[str], *, bodies_too: bool) -> list[ArchiveFile]:
     """
     local = [Path(name) for name in names if not is_url(name)]
     files = [ArchiveFile.local(path.resolve()) for path in files_of(local, bodies_too=bodies_too)]
-    for name in names:
-        if is_url(name):
-            files += _at_url(name, bodies_too=bodies_too)
+    for name in filter(is_url, names):
+        system, path = _opened(name)
+        try:
+            if _GLOB & set(path):
+                paths = [one for one in system.glob(path) if system.isfile(one)]
+            elif system.isdir(path):
+                inside = system.find(path)
+                paths = [one for one in inside if is_recording(one, bodies_too=bodies_too)]
+            else:
+                paths = [path] if system.exists(path) else []
+            protocols = system.protocol if isinstance(system.protocol, tuple) else [system.protocol]
+            remote = []
+            for one in sorted(paths):
+                if "file" in protocols:
+                    remote.append(ArchiveFile.local(Path(one).resolve()))
+                    continue
+                modified_at = None
+                with suppress(NotImplementedError, KeyError):
+                    moment = system.modified(one)
+                    if isinstance(moment, datetime):
+                        utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                        modified_at = utc.timestamp()
+                size = int(system.size(one) or 0)
+                url = system.unstrip_protocol(one)
+                remote.append(ArchiveFile(name=url, size=size, modified_at=modified_at))
+        except Exception as error:
+            # Each store raises its own error types; each means that it cannot be listed.
+            raise LedgerError(
+                f"{name} cannot be listed: {type(error).__name__}: {error}"
+            ) from error
+        if not remote:
+            raise LedgerError(f"{name}: no such file or folder, or no recordings in it")
+        files += remote
     return list({one.name: one for one in files}.values())
 
 
@@ -278,39 +308,6 @@ def on_this_machine(file: ArchiveFile, folder: Path) -> Iterator[Path]:
         yield copy
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _at_url(url: str, *, bodies_too: bool) -> list[ArchiveFile]:
-    system, path = _opened(url)
-    try:
-        if _GLOB & set(path):
-            paths = [one for one in system.glob(path) if system.isfile(one)]
-        elif system.isdir(path):
-            inside = system.find(path)
-            paths = [one for one in inside if is_recording(one, bodies_too=bodies_too)]
-        else:
-            paths = [path] if system.exists(path) else []
-        protocols = system.protocol if isinstance(system.protocol, tuple) else [system.protocol]
-        found = []
-        for one in sorted(paths):
-            if "file" in protocols:
-                found.append(ArchiveFile.local(Path(one).resolve()))
-                continue
-            modified_at = None
-            with suppress(NotImplementedError, KeyError):
-                moment = system.modified(one)
-                if isinstance(moment, datetime):
-                    utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-                    modified_at = utc.timestamp()
-            size = int(system.size(one) or 0)
-            remote = system.unstrip_protocol(one)
-            found.append(ArchiveFile(name=remote, size=size, modified_at=modified_at))
-    except Exception as error:
-        # Each store raises its own error types; each means that it cannot be listed.
-        raise LedgerError(f"{url} cannot be listed: {type(error).__name__}: {error}") from error
-    if not found:
-        raise LedgerError(f"{url}: no such file or folder, or no recordings in it")
-    return found
 
 
 def _opened(url: str) -> tuple[Any, str]:

@@ -16,7 +16,8 @@ import re
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -209,6 +210,10 @@ def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
     started_at = known_moment(entry.started)
     if started_at is None:
         raise RecordingError("startedDateTime is no time of the years 1970 to 9998")
+    ended_at = None
+    if entry.time is not None and 0 <= entry.time < _MILLISECONDS_MAX:
+        with suppress(OverflowError):
+            ended_at = started_at + timedelta(milliseconds=entry.time)
     origin, path = split_url(request.url)
     asked = text_fields_of((one.name, one.value) for one in request.headers)
     request_body = _bytes_of(request.post_data, header(asked, b"content-type"))
@@ -236,7 +241,7 @@ def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
         response_headers=without(headers, b"content-encoding"),
         response_body=body,
         is_exact=False,
-        ended_at=_ended_at(started_at, entry.time),
+        ended_at=ended_at,
         end=End.UPSTREAM_BROKE if response.error or is_session else End.FINISHED,
         cause=response.error,
         messages=messages,
@@ -277,15 +282,6 @@ def _bytes_of(body: _Body | None, content_type: str) -> bytes:
     if body.encoding == "base64":
         return b64decode(body.text, validate=True)
     return text_bytes(body.text, content_type)
-
-
-def _ended_at(started_at: datetime, milliseconds: float | None) -> datetime | None:
-    if milliseconds is None or not 0 <= milliseconds < _MILLISECONDS_MAX:
-        return None
-    try:
-        return started_at + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
 
 
 def _message(one: _Message) -> Message:

@@ -20,6 +20,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -143,7 +144,14 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEn
         if isinstance(line, str):
             entry = RecordedEntry.of(Unreadable(where, line), read_bytes)
         else:
-            named = _id_of(line) if strange is None else None
+            named = None
+            if (begins := _CAPTURE_BEGINS.match(line.head)) and strange is None:
+                named = begins[1].decode("ascii")
+            elif strange is None:
+                # A fault of the line is reported when it is parsed.
+                with suppress(msgspec.MsgspecError, UnicodeError, RecursionError, OSError):
+                    stated = _ID.decode(line.read()).id
+                    named = str(stated) if stated else None
             parse = partial(_exchange, line, where, written_at)
             entry = RecordedEntry(read_bytes, line.size, named, parse, where)
             if strange is not None:
@@ -161,16 +169,6 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEn
         yield RecordedEntry.of(other, path.stat().st_size)
 
 
-def _id_of(line: Text) -> str | None:
-    if begins := _CAPTURE_BEGINS.match(line.head):
-        return begins[1].decode("ascii")
-    try:
-        found = _ID.decode(line.read()).id
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, OSError):
-        return None  # its fault is reported when it is parsed
-    return str(found) if found else None
-
-
 def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     line = _DECODER.decode(text.read())
     request, response = line.request, line.response
@@ -184,12 +182,11 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     opened_at = started_at or _date_of(headers) or written_at
     cuts = tuple(response.chunks or ())
     raw = bytes(request.body)
+    body = b"" if raw == b"null" else raw
     if request.body_b64 is not None:
         body = request.body_b64
-    elif raw == b"null":
-        body = b""
-    else:
-        body = _TEXT.decode(raw).encode() if raw.startswith(b'"') else raw
+    elif raw.startswith(b'"'):
+        body = _TEXT.decode(raw).encode()
     messages = _messages(line.websocket, opened_at)
     exchange_id = "" if line.id is None else str(line.id)
     if len(exchange_id) > ID_LENGTH_MAX:
@@ -209,9 +206,8 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         )
     # The times of the first and the last piece of the answer.
     try:
-        wait = timedelta(microseconds=sum([wait for _, wait in cuts]))
         responded_at = opened_at + timedelta(microseconds=cuts[0][1]) if cuts else None
-        ended_at = opened_at + wait if cuts else None
+        ended_at = opened_at + timedelta(microseconds=sum(us for _, us in cuts)) if cuts else None
     except OverflowError as error:
         raise RecordingError("chunks: the times add up to more than a clock can hold") from error
     return Recorded(
@@ -347,58 +343,56 @@ type Line = tuple[int, int, Text | str]
 
 def lines_of(path: Path) -> Iterator[Line]:
     """The lines of a file; empty ones are left out. Raises OSError."""
-    if path.suffix != ".gz":
-        yield from _plain(OpenFile(path))
-        return
     number = 1
+    line: Text | str | None
+    if path.suffix != ".gz":
+        # Nothing is copied of a line that does not lie in one piece.
+        file = OpenFile(path)
+        start = at = 0
+        while piece := file.read(at, PIECE_BYTES):
+            begin = 0
+            while (end := piece.find(b"\n", begin)) >= 0:
+                if start >= at:
+                    line = _short(piece[begin:end])
+                else:
+                    line = _long(file, start, at + end - start)
+                if line is not None:
+                    yield number, at + end + 1, line
+                number += 1
+                begin = end + 1
+                start = at + begin
+            at += len(piece)
+        if start < at and (line := _long(file, start, at - start)) is not None:
+            yield number, at, line
+        return
     begun = bytearray()
     is_too_long = False
-    with path.open("rb", buffering=READ_BYTES) as file:
-        for piece in _inflated(file):
-            if piece is None:
-                yield number, file.tell(), "cut short: the gzip data is damaged here"
+    with path.open("rb", buffering=READ_BYTES) as gzipped:
+        for inflated in _inflated(gzipped):
+            if inflated is None:
+                yield number, gzipped.tell(), "cut short: the gzip data is damaged here"
                 number += 1
                 begun.clear()
                 is_too_long = False
                 continue
-            first, *others = piece.split(b"\n")
+            first, *others = inflated.split(b"\n")
             if not is_too_long:
                 begun += first
                 is_too_long = len(begun) > LINE_BYTES_MAX
                 if is_too_long:
                     begun.clear()
-            for line in others:
+            for other in others:
                 if is_too_long:
-                    yield (number, file.tell(), _TOO_LONG)
+                    yield (number, gzipped.tell(), _TOO_LONG)
                 elif line_text := _short(bytes(begun)):
-                    yield number, file.tell(), line_text
+                    yield number, gzipped.tell(), line_text
                 number += 1
-                begun = bytearray(line)
+                begun = bytearray(other)
                 is_too_long = False
         if is_too_long:
-            yield number, file.tell(), _TOO_LONG
+            yield number, gzipped.tell(), _TOO_LONG
         elif line_text := _short(bytes(begun)):
-            yield number, file.tell(), line_text
-
-
-def _plain(file: OpenFile) -> Iterator[Line]:
-    """Find the lines' ends; nothing is copied of a line that does not lie in one piece."""
-    number, start, at = 1, 0, 0
-    while piece := file.read(at, PIECE_BYTES):
-        begin = 0
-        while (end := piece.find(b"\n", begin)) >= 0:
-            if start >= at:
-                line: Text | str | None = _short(piece[begin:end])
-            else:
-                line = _long(file, start, at + end - start)
-            if line is not None:
-                yield number, at + end + 1, line
-            number += 1
-            begin = end + 1
-            start = at + begin
-        at += len(piece)
-    if start < at and (line := _long(file, start, at - start)) is not None:
-        yield number, at, line
+            yield number, gzipped.tell(), line_text
 
 
 def _short(line: bytes) -> Text | str | None:
