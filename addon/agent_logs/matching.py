@@ -80,21 +80,17 @@ def _is_same_import(answer: BookedAnswer, call: LoggedCall) -> bool:
     elif at_its_time and (in_session or call.copies_renew_ids):
         is_same = has_figures
     else:
-        is_same = has_figures and _is_of_one_thread(answer, call)
+        # One thread of Codex made both calls; a fork's log may not tell which thread it was.
+        is_same = has_figures and bool(set(_threads(answer)) & set(call.threads))
+        stated = _stated(answer)
+        if call.copied_until is None:  # version 0.2 did not keep the sum
+            is_same = is_same and stated.get(THREAD_COUNTS, "") == call.counts
+        else:
+            # What a parent did after the fork is not in the fork's history.
+            is_before = THREADS in stated or answer.opened_at <= call.copied_until
+            has_sum = stated.get(THREAD_COUNTS, call.counts) == call.counts
+            is_same = is_same and is_before and has_sum
     return is_same and answer.agent == call.agent
-
-
-def _is_of_one_thread(answer: BookedAnswer, call: LoggedCall) -> bool:
-    """Whether one thread of Codex made both calls; a fork's log may not tell which thread it was.
-    Version 0.2 did not keep the sum."""
-    stated = _stated(answer)
-    if not set(_threads(answer)) & set(call.threads):
-        return False
-    if call.copied_until is None:
-        return bool(stated.get(THREAD_COUNTS, "") == call.counts)
-    # What a parent did after the fork is not in the fork's history.
-    is_before = THREADS in stated or answer.opened_at <= call.copied_until
-    return bool(is_before and stated.get(THREAD_COUNTS, call.counts) == call.counts)
 
 
 def answer_of(call: LoggedCall) -> BookedAnswer:

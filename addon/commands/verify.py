@@ -165,7 +165,24 @@ def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Ite
             if sides and (cut is None or _different(_CLIENT_SIDE, exchange, cut.exchange)):
                 yield CAPTURED, exchange.id, "; ".join(sides)
         differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}
-        facts = _facts(item, exchange, again.exchange)
+        # The facts in which ledger and recording differ: none, if it was not read in full then.
+        names = list(_FACTS) if exchange.degraded is None else []
+        left_out = set[str]()
+        if not item.is_exact:
+            left_out.update(_OF_BYTES)
+        if client_body(item, is_injected=exchange.usage_injected) is None:
+            left_out.update(_OF_REQUEST)  # ours is recorded
+        if not item.request_body:
+            left_out.update(_OF_REQUEST)  # there was none, or it is lost
+        if exchange.request_digest is None:
+            left_out.add("request_digest")  # before migration 0005
+        # Whether the messages of errors are kept is an option, and a recording does not have the
+        # credentials whose repetition the recorder left out.
+        left_out.add("error_message")
+        if item.redacted_request_headers:
+            left_out.update(name for name in names if getattr(exchange, name) is None)
+        names = [name for name in names if name not in left_out]
+        facts = _different(names, exchange, again.exchange)
         differ[CAPTURED if booked.first_meter_version == METER_VERSION else SETTLED] += facts
         differ[CAPTURED if booked.reading.meter_version == METER_VERSION else REREAD] += [
             _difference(name, *both)
@@ -175,30 +192,6 @@ def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Ite
         for kind, details in differ.items():
             if details:
                 yield kind, exchange.id, "; ".join(details)
-
-
-def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
-    """The facts of an exchange in which ledger and recording differ."""
-    if booked.degraded is not None:
-        return []  # it was not read in full then
-    names: Iterable[str] = _FACTS
-    if not item.is_exact:
-        names = [name for name in names if name not in _OF_BYTES]
-    if client_body(item, is_injected=booked.usage_injected) is None:
-        names = [name for name in names if name not in _OF_REQUEST]  # ours is recorded
-    if not item.request_body:
-        names = [name for name in names if name not in _OF_REQUEST]  # there was none, or it is lost
-    if booked.request_digest is None:
-        names = [name for name in names if name != "request_digest"]  # before migration 0005
-    # Whether the messages of errors are kept is an option, and a recording does not have the
-    # credentials whose repetition the recorder left out.
-    names = [
-        name
-        for name in names
-        if name != "error_message"
-        and not (item.redacted_request_headers and getattr(booked, name) is None)
-    ]
-    return _different(names, booked, again)
 
 
 def _different(names: Iterable[str], booked: Exchange, again: Exchange) -> list[str]:

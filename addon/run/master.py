@@ -117,9 +117,16 @@ class RecordingMaster(master.Master):
             block.Block(),
             disable_h2c.DisableH2C(),
         ]
-        if any("proxyauth" in word for word in words) or (
-            chooser is None and _configures_proxyauth(self._named.get("confdir") or opts.confdir)
-        ):
+        # The addon is slow to import: only if the words or mitmproxy's configuration file name it.
+        has_proxyauth = any("proxyauth" in word for word in words)
+        if not has_proxyauth and chooser is None:
+            folder = expanded(self._named.get("confdir") or opts.confdir)
+            paths = (folder / "config.yaml", folder / "config.yml")
+            has_proxyauth = any(
+                path.is_file() and b"proxyauth" in first_bytes(path, FILE_BYTES_MAX)
+                for path in paths
+            )
+        if has_proxyauth:
             from mitmproxy.addons import proxyauth
 
             addons.append(proxyauth.ProxyAuth())
@@ -202,12 +209,3 @@ def refuse_unknown(opts: options.Options, named: Container[str]) -> None:
             ending = f"; did you mean {near[0]}?" if near else ""
             sys.stderr.write(f"tokentee: run has no option --set {name}{ending}\n")
             sys.exit(2)
-
-
-def _configures_proxyauth(confdir: str) -> bool:
-    """Whether mitmproxy's configuration file sets `proxyauth`, whose addon is slow to import."""
-    folder = expanded(confdir)
-    paths = (folder / "config.yaml", folder / "config.yml")
-    return any(
-        path.is_file() and b"proxyauth" in first_bytes(path, FILE_BYTES_MAX) for path in paths
-    )

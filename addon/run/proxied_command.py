@@ -237,7 +237,29 @@ class ProxiedCommand:
         try:
             for bridge in self._bridges.values():
                 await bridge.start()
-            environment = self._environment()
+            named = self.policy.hosts.named
+            with contextlib.suppress(ValueError, LedgerError):  # the recorder has reported them
+                for each in proxy_options.parse(ctx.options).upstreams:
+                    named += (hosts.NamedHost(name=each.host, port=each.port),)
+            self.policy.hosts = hosts.LlmHosts(named=named, everything=self._call.everything)
+            authority = expanded(ctx.options.confdir) / "mitmproxy-ca-cert.pem"
+            no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), self.policy.hosts)
+            bundles = authorities.write_bundles(
+                self._folder.path,
+                os.environ,
+                authority.read_bytes(),
+                everything=self._call.everything,
+            )
+            environment = child.environment_for(
+                os.environ,
+                proxy_url=f"http://{USER}:{self._secret}@{LOOPBACK}:{self._port}",
+                no_proxy=no_proxy,
+                bundles=bundles,
+                # With `tee_hosts=127.0.0.1` the child sends requests for loopback to the proxy.
+                listeners=self._listeners if LOOPBACK in no_proxy else {},
+                preload=str(PRELOAD),
+                node_hosts=hosts.javascript_pattern(self.policy.hosts),
+            )
             self.exit_code = await child.run_command(
                 command, environment, inherits=self._folder.lock, on_start=self._start_watch
             )
@@ -249,8 +271,8 @@ class ProxiedCommand:
                 await self._watching
             names: dict[str, str] = {}
             if any(port == 443 for _, port in self._watch.seen):
-                named = [each.name for each in self.policy.hosts.named]
-                names = await child.resolve([*hosts.default_hosts(), *named])
+                own_names = (each.name for each in self.policy.hosts.named)
+                names = await child.resolve([*hosts.default_hosts(), *own_names])
             self.warnings += child.warnings(self._watch.seen, names)
         except child.CommandCannotStartError as error:
             self.exit_code = error.exit_code
@@ -265,28 +287,6 @@ class ProxiedCommand:
             for bridge in self._bridges.values():
                 bridge.close()
             ctx.master.shutdown()
-
-    def _environment(self) -> dict[str, str]:
-        named = self.policy.hosts.named
-        with contextlib.suppress(ValueError, LedgerError):  # the recorder has reported them
-            for each in proxy_options.parse(ctx.options).upstreams:
-                named += (hosts.NamedHost(name=each.host, port=each.port),)
-        everything = self._call.everything
-        self.policy.hosts = hosts.LlmHosts(named=named, everything=everything)
-        authority = expanded(ctx.options.confdir) / "mitmproxy-ca-cert.pem"
-        no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), self.policy.hosts)
-        return child.environment_for(
-            os.environ,
-            proxy_url=f"http://{USER}:{self._secret}@{LOOPBACK}:{self._port}",
-            no_proxy=no_proxy,
-            bundles=authorities.write_bundles(
-                self._folder.path, os.environ, authority.read_bytes(), everything=everything
-            ),
-            # With `tee_hosts=127.0.0.1` the child sends requests for loopback through the proxy.
-            listeners=self._listeners if LOOPBACK in no_proxy else {},
-            preload=str(PRELOAD),
-            node_hosts=hosts.javascript_pattern(self.policy.hosts),
-        )
 
     def _start_watch(self, pid: int) -> None:
         self._watch = child.Watch(pid, own_port=self._port)

@@ -236,12 +236,7 @@ class Watch:
                     candidates[words[9]] = (host, port)
         if not candidates:
             return
-        for inode in self._sockets() & candidates.keys():
-            self._counted.add(inode)
-            self.seen[candidates[inode]] += 1
-
-    def _sockets(self) -> set[str]:
-        """Inodes of the sockets that the tree of processes has open."""
+        # The sockets that the tree of processes has open.
         pids = [str(self._pid)]
         for pid in pids:
             if len(pids) >= PROCESSES_MAX:
@@ -249,15 +244,17 @@ class Watch:
             with contextlib.suppress(OSError):
                 for task in (self._proc / pid / "task").iterdir():
                     pids += (task / "children").read_text().split()
-        found = set()
+        inodes = set()
         for pid in pids[:PROCESSES_MAX]:
             with contextlib.suppress(OSError):
                 for link in (self._proc / pid / "fd").iterdir():
                     with contextlib.suppress(OSError):
                         target = str(link.readlink())
                         if target.startswith("socket:["):
-                            found.add(target[8:-1])
-        return found
+                            inodes.add(target[8:-1])
+        for inode in inodes & candidates.keys():
+            self._counted.add(inode)
+            self.seen[candidates[inode]] += 1
 
 
 async def resolve(hosts: Iterable[str]) -> dict[str, str]:

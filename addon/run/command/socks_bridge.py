@@ -87,8 +87,11 @@ class Bridge:
         if not shows(head, self._secret):
             writer.write(_status(407, "Proxy Authentication Required"))
             return
-        target = _connect_target(head)
-        if target is None:
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        is_connect = len(words) == 3 and words[0] == "CONNECT"
+        host, _, port = words[1].rpartition(":") if is_connect else ("", "", "")
+        is_port = port.isascii() and port.isdigit() and len(port) < 9 and 0 < int(port) < 65536
+        if not (host and is_port):
             writer.write(_status(405, "This proxy answers CONNECT alone"))
             return
         if self._open > CONNECTIONS_MAX:
@@ -104,7 +107,7 @@ class Bridge:
                 password=password if colon else None,
                 rdns=self._beyond.scheme == "socks5h",
             )
-            beyond = await socks.connect(*target, timeout=CONNECT_SECONDS_MAX)
+            beyond = await socks.connect(host.strip("[]"), int(port), timeout=CONNECT_SECONDS_MAX)
         except (OSError, ProxyError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             writer.write(_status(502, f"{self._beyond.url}: {reason}"))
@@ -134,17 +137,6 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         await writer.drain()
     if writer.can_write_eof():
         writer.write_eof()
-
-
-def _connect_target(head: bytes) -> tuple[str, int] | None:
-    """Host and port of a CONNECT request; None for any other."""
-    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-    if len(words) != 3 or words[0] != "CONNECT":
-        return None
-    host, _, port = words[1].rpartition(":")
-    if not (host and port.isascii() and port.isdigit() and len(port) < 9 and 0 < int(port) < 65536):
-        return None
-    return host.strip("[]"), int(port)
 
 
 def _status(code: int, reason: str) -> bytes:
