@@ -116,6 +116,7 @@ class MeteredExchange:
         "_answer_headers",
         "asked",
         "is_confirmed",
+        "is_recorded",
         "on_confirmed",
         "opened",
         "routes",
@@ -133,6 +134,8 @@ class MeteredExchange:
         self.routes = routes
         """How its request and its answer are read."""
         self.rules = rules
+        self.is_recorded = source is not Source.LIVE
+        """Whether it comes from a file, not from live traffic."""
         self.opened = opening.unread(routes, exchange_id=exchange_id, source=source, node=node)
         """The exchange as the ledger stores it while it is open."""
         self.asked = opening.nothing_asked(routes, rules)
@@ -168,11 +171,6 @@ class MeteredExchange:
         return self.routes.is_handshake
 
     @property
-    def is_recorded(self) -> bool:
-        """Whether it comes from a file, not from live traffic."""
-        return self.opened.source is not Source.LIVE
-
-    @property
     def request(self) -> RequestFacts:
         """What the request says."""
         return self.asked.facts
@@ -183,7 +181,7 @@ class MeteredExchange:
             self.opened, self.asked = yield from opening.read(
                 self.opened, request, self.routes, self.rules, self.troubles
             )
-            self.is_confirmed |= self.asked.facts.is_confirmed and not self.route.is_fetch
+            self.is_confirmed |= self.asked.facts.is_confirmed and not self.routes.route.is_fetch
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
             self.troubles.add_failure(failure, "its request is not read")
 
@@ -218,11 +216,11 @@ class MeteredExchange:
             self.troubles.add(f"usage that was asked for stays: {decoder.trouble}")
             edits = False
         meter = Meter(
-            self.route.dialect,
+            self.routes.route.dialect,
             context=replace(self.asked.context, headers=headers),
             status=response.status,
             requested=self.asked.facts.billing,
-            confirms=None if self.is_confirmed or self.route.is_fetch else self._confirm,
+            confirms=None if self.is_confirmed or self.routes.route.is_fetch else self._confirm,
         )
         self.tap = Tap(
             meter,
@@ -237,13 +235,13 @@ class MeteredExchange:
 
     def _confirm(self, body: dict[str, Any]) -> bool:
         """Whether one frame or document proves that this is an LLM call."""
-        if not (self.routes.is_named or shapes.fits(self.route.dialect.answer_shapes, body)):
+        if not (self.routes.is_named or shapes.fits(self.routes.route.dialect.answer_shapes, body)):
             return False
         self._is_call()
         return True
 
     def _is_call(self) -> None:
-        if self.is_confirmed or self.route.is_fetch:
+        if self.is_confirmed or self.routes.route.is_fetch:
             return
         self.is_confirmed = True
         if self.on_confirmed is not None:
@@ -341,7 +339,7 @@ class MeteredExchange:
             cause=broken_connection(TRANSPORT, cause, self.asked.context) if cause else None,
             now=now,
         )
-        if self.route.is_fetch:
+        if self.routes.route.is_fetch:
             is_whole = settled.exchange.outcome is Outcome.COMPLETE
             self.is_confirmed = is_whole and settled.reading.usage_json is not None
             settled = as_fetched(settled)

@@ -220,7 +220,7 @@ class Rules:
         if not usage_json:
             return {}
         searched = usage_json.lower()
-        if not any(each in searched for each in _ENDINGS):
+        if not [ending for ending in _ENDINGS if ending in searched]:
             return {}
         try:
             usage = msgspec.json.decode(usage_json)

@@ -14,7 +14,7 @@ from typing import Any
 
 from addon.dialects.counts import counts_in, unknown_values
 from addon.dialects.dialect import UNKNOWN, Dialect, Mark
-from addon.dialects.errors import record_error, record_error_body, record_error_text
+from addon.dialects.errors import record_error_body, record_error_in, record_error_text
 from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values, long_json
@@ -128,8 +128,9 @@ class Meter:
                     self._text.keep(block)
                 self._read_block(block)
                 if facts.token_seen:
-                    runs = facts.usage is not None and any(mark.latest for mark in self._marks)
-                    self._text.begin(block, frames_before=before, has_running_figure=runs)
+                    if not facts.is_document:
+                        runs = facts.usage is not None and any(mark.latest for mark in self._marks)
+                        self._text.begin(block, frames_before=before, has_running_figure=runs)
                     break
                 if self._blocks_left <= 0:
                     break
@@ -359,9 +360,8 @@ class Meter:
         if facts.is_document:
             facts.ended = facts.usage_final = True
             # Gateways write so in front of any format. A line of a batch has an error of its own.
-            is_error = facts.error is None and self._dialect.operation != "batch"
-            if is_error and (error := body.get("error")):
-                record_error(facts, error, body)
+            if facts.error is None and self._dialect.operation != "batch":
+                record_error_in(facts, frame.event, body)
         if self.confirms is not None and not self._is_error and self.confirms(body):
             self.confirms = None
 
