@@ -41,7 +41,7 @@ from ledger.reports.progress import console_on_stderr, files_progress, rest_line
 from ledger.reports.render import print_table
 from ledger.settings import names_file
 from ledger.store.writing.batch_insert import READING_COLUMNS
-from ledger.text.figures import money
+from ledger.text.figures import counted, money
 from ledger.text.printable import printable
 
 BATCH = 100
@@ -56,6 +56,9 @@ def rebuild_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Also where booked tokens or a price would be lost.")
+    ] = False,
     ledger: LedgerOption = None,
     url: Url = None,
     prices: Prices = None,
@@ -67,7 +70,7 @@ def rebuild_command(
     Exchanges that the ledger does not have are left alone: `tokentee replay` reads those in.
 
     Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
-    or none of it is in the ledger.
+    none of it is in the ledger, or booked tokens or a price would be lost, so nothing was written.
     """
     files = files_of(paths, bodies_too=url is not None)
     book = PriceBook.load(prices)
@@ -95,7 +98,13 @@ def rebuild_command(
             console.print(rest)
         for line in tally.found.lines():
             console.print(escape(line))
-        if dry_run:
+        if tally.lost:
+            console.print(
+                f"{counted(tally.lost, 'exchange')} would lose booked tokens or a price: name the "
+                "price file with --prices, or --accept that"
+            )
+        is_refused = bool(tally.lost) and not (accept or dry_run)
+        if dry_run or is_refused:
             console.print("nothing was written")
         elif tally.changes or tally.has_limits:
             added = limits = 0
@@ -113,7 +122,8 @@ def rebuild_command(
                 console.print(f"{added} readings were added; {stay}")
             for line in refused[:SHOWN_MAX]:
                 console.print(escape(f"refused: {line}"))
-    raise typer.Exit(1 if tally.altered or refused or not tally.found.is_whole else 0)
+    is_wrong = tally.altered or refused or is_refused or not tally.found.is_whole
+    raise typer.Exit(1 if is_wrong else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +137,13 @@ class RebuildChange:
     output_after: int | None = None
     before_picousd: int | None = None
     after_picousd: int | None = None
+
+    @property
+    def loses_a_figure(self) -> bool:
+        """Whether booked tokens, or a booked price, would be none."""
+        _, *figures = astuple(self)
+        pairs_of = zip(figures[::2], figures[1::2], strict=True)
+        return any(before is not None and after is None for before, after in pairs_of)
 
     def __add__(self, other: RebuildChange) -> RebuildChange:
         sums: dict[str, Any] = {
@@ -149,6 +166,8 @@ class RebuildTally:
         default_factory=lambda: defaultdict(RebuildChange)
     )
     """By dialect and model."""
+    lost: int = 0
+    """Exchanges of which a booked figure would be none."""
     has_limits: bool = False
     """Some answers stated limits."""
 
@@ -197,7 +216,7 @@ def read_again(
             further = remarked(reading, lines), lines
             amounts = [line.amount_picousd for line in lines if line.amount_picousd is not None]
             model = printable(exchange.model or "(none)")
-            tally.changes[exchange.dialect, model] += RebuildChange(
+            change = RebuildChange(
                 exchanges=1,
                 input_before=booked.reading.usage.input_tokens,
                 input_after=reading.usage.input_tokens,
@@ -206,6 +225,8 @@ def read_again(
                 before_picousd=booked.cost_picousd,
                 after_picousd=sum(amounts) if amounts else None,
             )
+            tally.changes[exchange.dialect, model] += change
+            tally.lost += change.loses_a_figure
         tally.has_limits = tally.has_limits or bool(limits)
         if further or limits:
             yield Again(

@@ -128,6 +128,33 @@ def test_by_how_much_is_shown_first_and_a_rehearsal_writes_nothing(
     assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
 
 
+@pytest.mark.parametrize("lost", ["price", "tokens"])
+def test_no_booked_figure_is_taken_away_unless_that_is_accepted(
+    engine, book, rebuild, tmp_path, lost
+):
+    """As of `reprice`: a price whose file is not named, or tokens that are not read now."""
+    body = SENT if lost == "price" else b'{"id":"x","choices":[{"finish_reason":"stop"}]}'
+    one = exchange("a", body)
+    book((one, misread(one)))
+    folder = captures(tmp_path / "captures", recording("a", body))
+
+    def run(*words):
+        if lost == "price":
+            return invoked("rebuild", folder, "--ledger", engine.url, *words)
+        return rebuild(folder, *words)
+
+    for words, code in (((), 1), (("--dry-run",), 0)):
+        done = run(*words)
+        assert done.exit_code == code
+        assert "1 exchange would lose booked tokens or a price" in done.stderr
+        assert "nothing was written" in done.stderr
+        assert row(engine, "SELECT COUNT(*) FROM readings") == (1,)
+    done = run("--accept")
+    assert done.exit_code == 0, done.stderr
+    assert "1 readings were added" in done.stderr
+    assert row(engine, "SELECT cost_picousd FROM requests") == (None,)
+
+
 def test_where_usage_was_asked_for_the_capture_is_what_upstream_sent(
     engine, book, rebuild, tmp_path
 ):
