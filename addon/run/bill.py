@@ -59,7 +59,7 @@ def show(ledger_url: str, run_id: str) -> bool:
     requests = found.total.figures.requests
     if repeated := seen - requests:
         text = counted(repeated, "answer was", "answers were")
-        console.print(f"tokentee: {text} recorded before and part of no total")
+        console.print(f"tokentee: {text} in the ledger already and not counted again")
     if not requests:
         if not repeated:
             console.print("tokentee: no LLM request passed")

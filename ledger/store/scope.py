@@ -153,7 +153,7 @@ def dimension(
         return _tag(name, dialect, of)
     known = (*COLUMN_OF, *WORDS, "tag:NAME", *TIME_CHARACTERS)
     raise WrongCallError(
-        f"nothing is by {word[:60]!r}{suggestion(word, known)}; by one of {', '.join(known)}"
+        f"no such dimension: {word[:60]!r}{suggestion(word, known)}; use one of {', '.join(known)}"
     )
 
 

@@ -35,6 +35,7 @@ from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.keys import Key
 from ledger.sync import bundles
 from ledger.sync.bundles import Bundle, Known
+from ledger.text.figures import seconds_text
 from ledger.text.printable import mistyped_url, printable
 
 type Role = Literal["source", "target"]
@@ -98,7 +99,9 @@ class Pipe:
         # A pipe that is ready takes so many bytes at once.
         for at in range(0, len(data), select.PIPE_BUF):
             if not ready.poll(self._silence_seconds_max * 1_000):
-                raise ConnectionError(f"nothing was read for {self._silence_seconds_max:g} s")
+                raise ConnectionError(
+                    f"nothing was read for {seconds_text(self._silence_seconds_max)}"
+                )
             os.write(self._writer, data[at : at + select.PIPE_BUF])
 
     def receive(self) -> dict[str, Any]:
@@ -138,7 +141,7 @@ class Pipe:
         ready.register(self._reader, select.POLLIN)
         seconds = min(self._silence_seconds_max, until - time.monotonic())
         if seconds <= 0 or not ready.poll(seconds * 1_000):
-            raise ConnectionError(f"silent for {self._silence_seconds_max:g} s")
+            raise ConnectionError(f"silent for {seconds_text(self._silence_seconds_max)}")
         data = os.read(self._reader, 1024 * 1024)
         if not data:
             raise ConnectionError("the connection ended")

@@ -94,7 +94,7 @@ def span(text: str, now: datetime) -> Span:
         found = None
     if found is None or found.start.year < YEAR_MIN or found.end.year > YEAR_MAX:
         hint = suggestion(word, NAMED)
-        raise WrongCallError(f"not a moment: {text[:60]!r}{hint}; write {ACCEPTED}")
+        raise WrongCallError(f"not a date or period: {text[:60]!r}{hint}; write {ACCEPTED}")
     return found
 
 

@@ -432,7 +432,7 @@ def test_wrong_calls_of_verify(verify, tmp_path):
         verify(ledger=f"sqlite:///{tmp_path / 'nowhere'}")
     with pytest.raises(LedgerError, match="no such file"):
         verify(tmp_path / "nowhere")
-    with pytest.raises(LedgerError, match="not a moment"):
+    with pytest.raises(LedgerError, match="not a date or period"):
         verify("--since", "whenever")
     assert CliRunner().invoke(app, ["verify", "--unheard-of"]).exit_code == 2
 

@@ -81,7 +81,7 @@ def test_answers_that_were_recorded_before_are_told(ledger, capsys):
     for run, has_table in (("r2", True), ("r3", False)):
         bill.show(ledger, run)
         text = capsys.readouterr().err
-        assert "1 answer was recorded before and part of no total" in text
+        assert "1 answer was in the ledger already and not counted again" in text
         assert "no LLM request passed" not in text
         assert ("Total" in text) is has_table
     for run, is_none in (("r1", False), ("no such run", True)):

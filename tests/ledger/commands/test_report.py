@@ -137,8 +137,8 @@ def test_asking_does_not_make_a_ledger(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["report", "--by", "colour"], "nothing is by 'colour'"),
-        (["report", "--since", "soon"], "not a moment: 'soon'"),
+        (["report", "--by", "colour"], "no such dimension: 'colour'"),
+        (["report", "--since", "soon"], "not a date or period: 'soon'"),
         (["report", "--only", "gpt"], "not a condition: 'gpt'"),
         (["show", "nope"], "no exchange has the id"),
         (
@@ -148,7 +148,7 @@ def test_asking_does_not_make_a_ledger(run, tmp_path):
         (["requests", "--min-cost", "much"], "not a number of USD: 'much'"),
         (["requests", "--min-duration", "long"], "not a number of seconds: 'long'"),
         (["requests", "--before", "x"], "not the place of a request: 'x'"),
-        (["requests", "--only", "colour=red"], "nothing is by 'colour'"),
+        (["requests", "--only", "colour=red"], "no such dimension: 'colour'"),
         (
             ["what-if", "--model", "gpt5"],
             "no price is known for the model 'gpt5'; did you mean 'gpt-5'?",

@@ -84,7 +84,7 @@ def test_every_tool_answers_with_the_figures_of_its_command(run, ledger):
     assert len(json.loads(texts[1])["requests"]) == report["total"]["errors"]
     assert json.loads(texts[2])["exchange"]["id"] == place["id"]
     assert all(is_error for _, is_error in answers[6:])
-    assert "nothing is by 'colour'" in answers[6][0]
+    assert "no such dimension: 'colour'" in answers[6][0]
     assert "not the place of a request" in answers[7][0]
 
 

@@ -302,7 +302,7 @@ def test_a_team_by_its_project(engine):
     ("word", "meant"), [("modle", "model"), ("teams", "team"), ("days", "day"), ("keys", "key")]
 )
 def test_the_nearest_word_is_named(engine, word, meant):
-    with pytest.raises(LedgerError, match=f"nothing is by '{word}'; did you mean '{meant}'"):
+    with pytest.raises(LedgerError, match=f"no such dimension: '{word}'; did you mean '{meant}'"):
         report(engine, [word], Scope())
     with pytest.raises(LedgerError, match=f"did you mean '{meant}'"):
         report(engine, ["model"], Scope(only=((word, "x"),)))
@@ -359,7 +359,7 @@ def test_a_ledger_of_nothing(sqlite_engine):
 
 @pytest.mark.parametrize("word", ["colour", "tag:", 'tag:a"b', "id"])
 def test_what_nothing_is_by(engine, word):
-    with pytest.raises(LedgerError, match=r"nothing is by .*; by one of model, provider"):
+    with pytest.raises(LedgerError, match=r"no such dimension: .*; use one of model, provider"):
         report(engine, [word], Scope())
 
 

@@ -109,7 +109,9 @@ def test_today_is_the_day_in_utc():
     ],
 )
 def test_what_is_no_moment(text):
-    with pytest.raises(LedgerError, match=r"not a moment: .*; write 2026-11, 2026-11-01") as error:
+    with pytest.raises(
+        LedgerError, match=r"not a date or period: .*; write 2026-11, 2026-11-01"
+    ) as error:
         moment(text, NOW)
     for word in ("30d", "1w", "today", "yesterday", "this-month", "last-week", "T12:00:00Z"):
         assert word in str(error.value)

@@ -67,7 +67,7 @@ def test_links_keep_the_period_and_add_the_line():
         ([("days", "0")], "not a number of days: '0'"),
         ([("days", "٣")], "not a number of days"),
         ([("days", "9" * 50)], "not a number of days"),
-        ([("since", "soon")], "not a moment: 'soon'"),
+        ([("since", "soon")], "not a date or period: 'soon'"),
         ([("since", "2026-11-08"), ("until", "2026-11-01")], "turn them round"),
         ([("only", "model")], "not a condition: 'model'"),
         ([("only", "=x")], "not a condition"),

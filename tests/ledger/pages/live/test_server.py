@@ -143,7 +143,7 @@ def test_down_to_one_request(site, weeks):
     ("path", "status", "reason"),
     [
         ("/?days=x", 400, "not a number of days"),
-        ("/?only=nothing%3D1", 400, "nothing is by"),
+        ("/?only=nothing%3D1", 400, "no such dimension:"),
         ("/exchange/nothing-like-it", 400, "no exchange has the id"),
         ("/section/none", 400, "no part of a page is called"),
         ("/rows?days=1", 400, "not a condition"),
