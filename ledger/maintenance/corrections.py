@@ -157,47 +157,43 @@ def add_quotas(engine: Engine, batch: Iterable[Exchange]) -> int:
         for exchange in sorted(batch, key=lambda each: each.opened_at):
             q = quotas.c
             is_its = (q.opened_at == exchange.opened_at) & (q.exchange_id == exchange.id)
-            if connection.execute(sa.select(q.kind).where(is_its).limit(1)).first() is None:
-                added += _add_quotas_of(connection, exchange)
+            if connection.execute(sa.select(q.kind).where(is_its).limit(1)).first() is not None:
+                continue
+            observed_at = exchange.first_byte_at or exchange.settled_at or exchange.opened_at
+            holder = exchange.account or exchange.key_fingerprint or ""
+            rows = []
+            for each in exchange.quotas:
+                last = connection.execute(
+                    sa.select(quotas)
+                    .where(
+                        q.kind == each.kind.value,
+                        q.provider == exchange.provider,
+                        q.holder == holder,
+                        q.window == each.window,
+                        q.observed_at <= observed_at,
+                    )
+                    .order_by(q.observed_at.desc())
+                    .limit(1)
+                ).first()
+                if last is None or _has_changed(last, each):
+                    stated = asdict(each)
+                    rows.append(
+                        {
+                            "opened_at": exchange.opened_at,
+                            "exchange_id": exchange.id,
+                            "provider": exchange.provider,
+                            "key_fingerprint": exchange.key_fingerprint,
+                            "account": exchange.account,
+                            "holder": holder,
+                            "observed_at": observed_at,
+                            "limit_value": stated.pop("limit"),
+                            **stated,
+                        }
+                    )
+            if rows:
+                connection.execute(sa.insert(quotas), rows)
+            added += len(rows)
     return added
-
-
-def _add_quotas_of(connection: Connection, exchange: Exchange) -> int:
-    q = quotas.c
-    observed_at = exchange.first_byte_at or exchange.settled_at or exchange.opened_at
-    holder = exchange.account or exchange.key_fingerprint or ""
-    rows = []
-    for each in exchange.quotas:
-        last = connection.execute(
-            sa.select(quotas)
-            .where(
-                q.kind == each.kind.value,
-                q.provider == exchange.provider,
-                q.holder == holder,
-                q.window == each.window,
-                q.observed_at <= observed_at,
-            )
-            .order_by(q.observed_at.desc())
-            .limit(1)
-        ).first()
-        if last is None or _has_changed(last, each):
-            stated = asdict(each)
-            rows.append(
-                {
-                    "opened_at": exchange.opened_at,
-                    "exchange_id": exchange.id,
-                    "provider": exchange.provider,
-                    "key_fingerprint": exchange.key_fingerprint,
-                    "account": exchange.account,
-                    "holder": holder,
-                    "observed_at": observed_at,
-                    "limit_value": stated.pop("limit"),
-                    **stated,
-                }
-            )
-    if rows:
-        connection.execute(sa.insert(quotas), rows)
-    return len(rows)
 
 
 def _has_changed(last: Any, now: Quota) -> bool:

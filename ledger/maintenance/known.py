@@ -8,14 +8,12 @@ SQLAlchemy for nothing else, and half its CPU time went into that import (measur
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import batched
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger.model.errors import LedgerError
@@ -48,7 +46,13 @@ class KnownExchanges:
         self._lookups: list[_Lookup] = []
         path = urls.sqlite_path(ledger_url)
         if path is not None:
-            connection = _connected(path, urls.shown(ledger_url))
+            if not path.is_file():
+                raise LedgerError(urls.no_ledger(path))
+            shown = urls.shown(ledger_url)
+            connection, revision = sqlite_file.opened(path, shown)
+            if revision is None:
+                connection.close()
+                raise LedgerError(urls.no_tables(shown))
             self._close.append(connection.close)
             self._lookups.append(
                 lambda ids: dict(connection.execute(_IN_FILE, {"ids": json.dumps(ids)}).fetchall())
@@ -86,16 +90,6 @@ class KnownExchanges:
         """Close the connections."""
         for close in self._close:
             close()
-
-
-def _connected(path: Path, shown: str) -> sqlite3.Connection:
-    if not path.is_file():
-        raise LedgerError(urls.no_ledger(path))
-    connection, found = sqlite_file.opened(path, shown)
-    if found is None:
-        connection.close()
-        raise LedgerError(urls.no_tables(shown))
-    return connection
 
 
 def _settled(engine: Engine, ids: Sequence[str]) -> dict[str, str]:

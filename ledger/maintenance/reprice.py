@@ -162,12 +162,41 @@ def _all(
 ) -> Iterator[_Repriced]:
     """The readings whose charges differ now."""
     for batch in _batches(connection, scope, only_unpriced=only_unpriced):
-        booked, revisions = _booked(connection, batch)
+        # The current charges of each reading, in order, and the newest of its further pricings.
+        c, p = current_charges.c, pricings.c
+        span = batch[0]["opened_at"], batch[-1]["opened_at"]
+        wanted = {row["reading_id"] for row in batch}
+        booked: dict[str, list[Row]] = defaultdict(list)
+        query = sa.select(current_charges).where(c.opened_at.between(*span)).order_by(c.ordinal)
+        for line in connection.execute(query).mappings():
+            if line["reading_id"] in wanted:
+                booked[line["reading_id"]].append(line)
+        newest = sa.select(p.reading_id, sa.func.max(p.revision)).where(p.opened_at.between(*span))
+        further = connection.execute(newest.group_by(p.reading_id))
+        revisions = {pricing[0]: pricing[1] for pricing in further}
         for row in batch:
             of = row["reading_id"]
             exchange = Exchange(**{name: row[f"exchange_{name}"] for name in _PRICED_BY})
             lines = charge(exchange, reading_of(row), book, priced_at=now)
-            lines += tuple(_gone(lines, booked[of][len(lines) :], now))
+            # Charges of zero for booked lines that today's pricing no longer has.
+            source = lines[0].price_source if lines else NO_SOURCE
+            is_priced = any(line.amount_picousd is not None for line in lines)
+            for gone in booked[of][len(lines) :]:
+                unit = 0 if is_priced else None
+                if gone["quantity"] == 0 and (gone["amount_picousd"] is not None) == is_priced:
+                    unit = gone["unit_picousd"]
+                lines += (
+                    Charge(
+                        line=gone["line"],
+                        model=gone["model"],
+                        quantity=0,
+                        unit_picousd=unit,
+                        amount_picousd=None if unit is None else 0,
+                        price_source=source,
+                        priced_at=now,
+                        reason="no longer a line",
+                    ),
+                )
             repriced = _reprice(row, booked[of], lines, revisions.get(of, 1) + 1, reason)
             if repriced is not None:
                 yield repriced
@@ -203,23 +232,6 @@ def _batches(
         is_later = sa.tuple_(r.opened_at, r.id) > sa.tuple_(at, sa.literal(rows[-1]["exchange_id"]))
         rest = query.where(is_later, r.opened_at >= at, readings.c.opened_at >= at)
         rows = connection.execute(rest).mappings().all()
-
-
-def _booked(
-    connection: Connection, batch: Sequence[Row]
-) -> tuple[dict[str, list[Row]], dict[str, int]]:
-    """The current charges of each reading, in order, and the newest of its further pricings."""
-    c, p = current_charges.c, pricings.c
-    span = batch[0]["opened_at"], batch[-1]["opened_at"]
-    wanted = {row["reading_id"] for row in batch}
-    found: dict[str, list[Row]] = defaultdict(list)
-    query = sa.select(current_charges).where(c.opened_at.between(*span)).order_by(c.ordinal)
-    for row in connection.execute(query).mappings():
-        if row["reading_id"] in wanted:
-            found[row["reading_id"]].append(row)
-    newest = sa.select(p.reading_id, sa.func.max(p.revision)).where(p.opened_at.between(*span))
-    revisions = connection.execute(newest.group_by(p.reading_id))
-    return found, {row[0]: row[1] for row in revisions}
 
 
 def _reprice(
@@ -267,27 +279,6 @@ def _reprice(
         ),
     )
     return _Repriced(reading["model"], change, pricing)
-
-
-def _gone(worked_out: Sequence[Charge], old: list[Row], now: datetime) -> Iterator[Charge]:
-    """Charges of zero for booked lines that today's pricing no longer has."""
-    first = worked_out[0] if worked_out else None
-    is_priced = any(line.amount_picousd is not None for line in worked_out)
-    for line in old:
-        if line["quantity"] == 0 and (line["amount_picousd"] is not None) == is_priced:
-            unit = line["unit_picousd"]
-        else:
-            unit = 0 if is_priced else None
-        yield Charge(
-            line=line["line"],
-            model=line["model"],
-            quantity=0,
-            unit_picousd=unit,
-            amount_picousd=None if unit is None else 0,
-            price_source=first.price_source if first else NO_SOURCE,
-            priced_at=now,
-            reason="no longer a line",
-        )
 
 
 def line_digest(line: Any) -> str:

@@ -202,7 +202,32 @@ def _end_of_what_is_over(connection: Connection) -> datetime | None:
 
 def _sums_of(connection: Connection, day: date) -> list[tuple[sa.Table, list[Values]]]:
     """The rows of a day's sums, those of one grouping together."""
-    groups = _groups(connection, day)
+    # The groups of each hour by everything; sums are whole numbers of any size.
+    dialect = connection.dialect.name
+    e = charged_requests(Scope(since=midnight(day), until=midnight(day + timedelta(1))), dialect)
+    # PostgreSQL has no order of JSON.
+    tags = sa.cast(e.c.tags, sa.Text).label("tags")
+    kept = [e.c[name] for name in (*SUMMED, "key_hint") if name != "tags"]
+    hour: sa.ColumnElement[Any]
+    if dialect == "postgresql":
+        hour = sa.func.date_trunc("hour", e.c.opened_at, "UTC", type_=Instant())
+    else:
+        begin = sa.func.substr(sa.cast(e.c.opened_at, sa.Text), 1, 13)
+        hour = sa.type_coerce(begin.op("||")(sa.literal_column("':00:00.000000Z'")), Instant())
+    by_everything = (
+        sa.select(hour.label("opened_at"), *kept, tags, *added_up(SUMS_COLUMNS, dialect))
+        .select_from(e)
+        .group_by(hour, *kept, tags.element)
+        .order_by(hour)
+    )
+    groups: list[Values] = []
+    for row in rows_of(connection, by_everything):
+        group: dict[str, Any] = {"summed_by": BY_HOUR, **row._mapping}
+        for name in (*COUNT_TERMS, *SUM_TERMS):
+            group[name] = None if group[name] is None else int(group[name])
+        for name in HISTOGRAMS:
+            group[name] = histogram_text(histogram(group[name]))
+        groups.append(group)
     parts: list[tuple[sa.Table, list[Values]]] = [(sums, groups)]
     for grouping, dimensions in BY_DAY.items():
         of_day = {"summed_by": grouping, "opened_at": midnight(day)}
@@ -216,36 +241,6 @@ def _sums_of(connection: Connection, day: date) -> list[tuple[sa.Table, list[Val
         query = sa.select(*(live.c[name] for name in names)).where(live.c.stale_day == day)
         parts.append((table, [about | row._asdict() for row in connection.execute(query)]))
     return parts
-
-
-def _groups(connection: Connection, day: date) -> list[Values]:
-    """The groups of each hour by everything; sums are whole numbers of any size."""
-    dialect = connection.dialect.name
-    e = charged_requests(Scope(since=midnight(day), until=midnight(day + timedelta(1))), dialect)
-    # PostgreSQL has no order of JSON.
-    tags = sa.cast(e.c.tags, sa.Text).label("tags")
-    dimensions = [e.c[name] for name in (*SUMMED, "key_hint") if name != "tags"]
-    hour: sa.ColumnElement[Any]
-    if dialect == "postgresql":
-        hour = sa.func.date_trunc("hour", e.c.opened_at, "UTC", type_=Instant())
-    else:
-        begin = sa.func.substr(sa.cast(e.c.opened_at, sa.Text), 1, 13)
-        hour = sa.type_coerce(begin.op("||")(sa.literal_column("':00:00.000000Z'")), Instant())
-    query = (
-        sa.select(hour.label("opened_at"), *dimensions, tags, *added_up(SUMS_COLUMNS, dialect))
-        .select_from(e)
-        .group_by(hour, *dimensions, tags.element)
-        .order_by(hour)
-    )
-    groups: list[Values] = []
-    for row in rows_of(connection, query):
-        group: dict[str, Any] = {"summed_by": BY_HOUR, **row._mapping}
-        for name in (*COUNT_TERMS, *SUM_TERMS):
-            group[name] = None if group[name] is None else int(group[name])
-        for name in HISTOGRAMS:
-            group[name] = histogram_text(histogram(group[name]))
-        groups.append(group)
-    return groups
 
 
 def _merged(groups: Sequence[Values], dimensions: Sequence[str]) -> Iterator[dict[str, Any]]:
