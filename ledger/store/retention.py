@@ -169,7 +169,13 @@ def _drop_months(engine: Engine, before: datetime) -> int:
     dropped = 0
     with db.writing(engine) as connection:
         _allow(connection, allowed=True)
-        for month in _months(connection):
+        names = connection.scalars(
+            sa.text(
+                "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
+                "WHERE i.inhparent = 'exchanges'::regclass AND c.relname ~ '_p[0-9]{4}_[0-9]{2}$'"
+            )
+        )
+        for month in sorted(date(int(name[-7:-3]), int(name[-2:]), 1) for name in names):
             if next_month(month) > before.date():
                 continue
             *_, held = partitions_of(month)
@@ -194,16 +200,6 @@ def _drop_months(engine: Engine, before: datetime) -> int:
                 connection.exec_driver_sql(f"DROP TABLE {name}")
             _note_dropped_until(connection, midnight(end))
     return dropped
-
-
-def _months(connection: Connection) -> list[date]:
-    names = connection.scalars(
-        sa.text(
-            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
-            "WHERE i.inhparent = 'exchanges'::regclass AND c.relname ~ '_p[0-9]{4}_[0-9]{2}$'"
-        )
-    )
-    return sorted(date(int(name[-7:-3]), int(name[-2:]), 1) for name in names)
 
 
 def drop(engine: Engine, those: sa.ColumnElement[bool]) -> int:
@@ -276,7 +272,18 @@ def make_partitions(engine: Engine, months: Iterable[date], today: date) -> dict
             continue
         try:
             with engine.begin() as connection:
-                _make_partition(connection, month)
+                there = [
+                    connection.scalar(sa.select(sa.func.to_regclass(name)))
+                    for name in partitions_of(month)
+                ]
+                if None in there:
+                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+                    begin, end = f"{month:%Y-%m-%d} 00:00Z", f"{next_month(month):%Y-%m-%d} 00:00Z"
+                    for table in PARTITIONED:
+                        connection.exec_driver_sql(
+                            f"CREATE TABLE IF NOT EXISTS {table}_p{month:%Y_%m} "
+                            f"PARTITION OF {table} FOR VALUES FROM ('{begin}') TO ('{end}')"
+                        )
         except (sa.exc.ProgrammingError, sa.exc.IntegrityError) as error:
             # No right to make tables, or rows of that month in the default partition. Any other
             # error is temporary, and the rows wait for it: rows in the default partition stay
@@ -295,20 +302,3 @@ def next_month(month: date) -> date:
 def partitions_of(month: date) -> list[str]:
     """The partitions of a month; referring tables come before the tables that they refer to."""
     return [f"{table}_p{month:%Y_%m}" for table in reversed(PARTITIONED)]
-
-
-def _make_partition(connection: Connection, month: date) -> None:
-    there = {
-        name
-        for name in partitions_of(month)
-        if connection.execute(sa.select(sa.func.to_regclass(name))).scalar() is not None
-    }
-    if len(there) == len(PARTITIONED):
-        return
-    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
-    begin, end = f"{month:%Y-%m-%d} 00:00Z", f"{next_month(month):%Y-%m-%d} 00:00Z"
-    for table in PARTITIONED:
-        connection.exec_driver_sql(
-            f"CREATE TABLE IF NOT EXISTS {table}_p{month:%Y_%m} PARTITION OF {table} "
-            f"FOR VALUES FROM ('{begin}') TO ('{end}')"
-        )

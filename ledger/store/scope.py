@@ -168,7 +168,15 @@ def condition(
 ) -> sa.ColumnElement[bool]:
     """Any of these values; `*` and `?` stand for any characters, `(none)` for no value."""
     if word == "key":
-        return sa.or_(*(_key_is(value, dialect, names, of) for value in values))
+        found = []
+        for value in values:
+            # Its name, its fingerprint, the fingerprint's beginning, or the key's last characters.
+            found += [_is(of.c.key_fingerprint, value, dialect)]
+            found += [of.c.key_hint == value.lstrip("….")]
+            if len(value) >= KEY_CHARACTERS_MIN and value != NO_VALUE:
+                found.append(_glob(of.c.key_fingerprint, f"{value}*", dialect))
+            found += [_fits(entry, dialect, of) for entry in names.entries if entry.name == value]
+        return sa.or_(*found)
     if word == "origin":
         values = [each if _is_pattern(each) else stored_origin(each) for each in values]
     if word in WORDS:
@@ -218,7 +226,12 @@ class NameFacts:
         found: list[sa.ColumnElement[Any]] = [of.c[FACT_COLUMNS[fact]] for fact in self._kept]
         found += [_tag(tag, self._dialect, of) for tag in self._tags]
         if self._boundaries:
-            found.append(_interval(self._boundaries, of))
+            # How many of the moments have passed.
+            cases = [
+                (of.c.opened_at < sa.literal(moment, Instant()), number)
+                for number, moment in enumerate(self._boundaries)
+            ]
+            found.append(sa.case(*cases, else_=len(self._boundaries)))
         return found
 
     def word_of(self, word: str, values: tuple[Any, ...]) -> str | None:
@@ -261,20 +274,18 @@ def time_of(
     if zone is not None:
         # Without the fraction: SQLite would round a moment of the last half millisecond up.
         whole = sa.func.substr(shown, 1, 19)
-        shown = sa.func.strftime("%Y-%m-%d %H", whole, _offset(at, zone))
+        changes, last = _changes(zone.key)
+        cases = [
+            (at < sa.literal(moment, Instant()), f"{seconds} seconds")
+            for moment, seconds in changes
+        ]
+        rest = f"{last} seconds"
+        offset = sa.case(*cases, else_=rest) if cases else sa.literal(rest)
+        shown = sa.func.strftime("%Y-%m-%d %H", whole, offset)
     if word == "week":
         day = sa.func.substr(shown, 1, 10)
         return sa.func.date(day, "-6 days", "weekday 1")
     return sa.func.substr(shown, 1, TIME_CHARACTERS[word])
-
-
-def _offset(at: sa.ColumnElement[Any], zone: ZoneInfo) -> sa.ColumnElement[str]:
-    """What SQLite adds to a moment for the zone's time: `7200 seconds`."""
-    changes, last = _changes(zone.key)
-    cases = [
-        (at < sa.literal(moment, Instant()), f"{seconds} seconds") for moment, seconds in changes
-    ]
-    return sa.case(*cases, else_=f"{last} seconds") if cases else sa.literal(f"{last} seconds")
 
 
 def has_whole_hours(zone: ZoneInfo | None) -> bool:
@@ -310,15 +321,6 @@ def _tag(name: str, dialect: str, of: sa.FromClause) -> sa.ColumnElement[Any]:
     return of.c.tags.op("->>")(sa.literal(path, sa.Text))
 
 
-def _interval(boundaries: Sequence[datetime], of: sa.FromClause) -> sa.ColumnElement[int]:
-    """How many of the moments have passed."""
-    at = of.c.opened_at
-    cases = [
-        (at < sa.literal(moment, Instant()), number) for number, moment in enumerate(boundaries)
-    ]
-    return sa.case(*cases, else_=len(boundaries))
-
-
 def _is(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:
     if value == NO_VALUE:
         return expression.is_(None)
@@ -336,16 +338,6 @@ def _glob(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.Col
         like = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         return expression.like(like.replace("*", "%").replace("?", "_"), escape="\\")
     return expression.op("GLOB", is_comparison=True)(value.replace("[", "[[]"))
-
-
-def _key_is(value: str, dialect: str, names: Names, of: sa.FromClause) -> sa.ColumnElement[bool]:
-    """By its name, fingerprint, the fingerprint's beginning, or the key's last characters."""
-    r = of.c
-    found = [_is(r.key_fingerprint, value, dialect), r.key_hint == value.lstrip("….")]
-    if len(value) >= KEY_CHARACTERS_MIN and value != NO_VALUE:
-        found.append(_glob(r.key_fingerprint, f"{value}*", dialect))
-    found += [_fits(entry, dialect, of) for entry in names.entries if entry.name == value]
-    return sa.or_(*found)
 
 
 def _fits(entry: NameEntry, dialect: str, of: sa.FromClause) -> sa.ColumnElement[bool]:

@@ -138,7 +138,15 @@ def share(spool: Engine, shared: Engine) -> bool:
     if bytes.fromhex(kept) == own:
         return False
     with _file_of(spool) as (path, _):
-        _replace(_own_path(path), bytes.fromhex(kept))
+        own_path = _own_path(path)
+        with tempfile.NamedTemporaryFile("w", dir=own_path.parent, delete=False) as file:
+            _write(file, bytes.fromhex(kept))
+        Path(file.name).replace(own_path)
+        folder = os.open(own_path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # so that the name is there, too, after a power cut
+        finally:
+            os.close(folder)
     return True
 
 
@@ -205,34 +213,6 @@ def _made(path: Path, secret: bytes) -> bytes:
     return _read(path)
 
 
-def _make_private(path: Path) -> None:
-    """Remove the rights of others on a secret; LedgerError where that cannot be. Rights of a group
-    on a file that is not ours are meant: Kubernetes mounts secrets so."""
-    status = path.stat()
-    is_ours = status.st_uid == os.geteuid()
-    if not status.st_mode & (0o077 if is_ours else 0o007):
-        return
-    try:
-        path.chmod(0o600)
-    except OSError as error:
-        raise LedgerError(
-            f"others can read the {KIND} {path}, and its mode cannot be changed: {error.strerror}; "
-            "give it to this user alone"
-        ) from error
-    logger.warning("tokentee: others could read %s: its mode is 0600 now", path)
-
-
-def _replace(path: Path, secret: bytes) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        _write(file, secret)
-    Path(file.name).replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # so that the name is there, too, after a power cut
-    finally:
-        os.close(folder)
-
-
 def _write(file: IO[str], secret: bytes) -> None:
     file.write(secret.hex())
     file.flush()
@@ -241,7 +221,18 @@ def _write(file: IO[str], secret: bytes) -> None:
 
 def _read(path: Path) -> bytes:
     text = small_files.read_text(path, KIND, bytes_max=SECRET_FILE_BYTES_MAX, advice=ADVICE)
-    _make_private(path)
+    # Others lose their rights. Rights of a group on a file that is not ours are meant: Kubernetes
+    # mounts secrets so.
+    status = path.stat()
+    if status.st_mode & (0o077 if status.st_uid == os.geteuid() else 0o007):
+        try:
+            path.chmod(0o600)
+        except OSError as error:
+            raise LedgerError(
+                f"others can read the {KIND} {path}, and its mode cannot be changed: "
+                f"{error.strerror}; give it to this user alone"
+            ) from error
+        logger.warning("tokentee: others could read %s: its mode is 0600 now", path)
     try:
         found = bytes.fromhex(text.strip())
     except ValueError as error:

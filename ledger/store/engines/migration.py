@@ -7,7 +7,7 @@ is copied before its migration. A schema that is newer than this code is refused
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -104,13 +104,6 @@ def is_ours(thing: Any, name: str | None, kind: str, _reflected: bool, _other: A
     return not (name or "").startswith(tuple(f"{table}_p" for table in PARTITIONED))
 
 
-def _create(connection: Connection) -> None:
-    """Create the schema of an empty SQLite ledger."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    sqlite_file.create_schema(driver)
-
-
 def _revision(connection: Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
@@ -134,10 +127,33 @@ def run_alembic(command: str, connection: Connection, *arguments: str) -> None:
     getattr(alembic.command, command)(config, *arguments)
 
 
+def _create(connection: Connection) -> None:
+    """Create the schema of an empty SQLite ledger."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    sqlite_file.create_schema(driver)
+
+
 def derive(connection: Connection) -> None:
     """Replace views, guards, comments and the function that links."""
     dialect = connection.dialect.name
-    rights = _rights(connection) if dialect == "postgresql" else []
+    rights: Sequence[Any] = []
+    if dialect == "postgresql":
+        # The grants on the views: dropping a view removes them.
+        rights = (
+            connection.execute(
+                sa.text(
+                    "SELECT table_name, privilege_type, "
+                    "CASE grantee WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(grantee) END "
+                    "AS grantee FROM information_schema.role_table_grants "
+                    "WHERE table_schema = current_schema() AND table_name = ANY(:views) "
+                    "AND grantee <> current_user"
+                ),
+                {"views": list(views.VIEWS)},
+            )
+            .mappings()
+            .all()
+        )
     statements = [*views.statements(dialect), *guards.statements(dialect)]
     if dialect == "postgresql":
         # The driver reads a single % as a parameter.
@@ -167,18 +183,3 @@ def relink_all(connection: Connection) -> None:
         return
     for statement in links.sqlite_relinking("true"):
         connection.exec_driver_sql(statement)
-
-
-def _rights(connection: Connection) -> Sequence[Mapping[str, Any]]:
-    """The grants on the views: dropping a view removes them."""
-    found = connection.execute(
-        sa.text(
-            "SELECT table_name, privilege_type, "
-            "CASE grantee WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(grantee) END AS grantee "
-            "FROM information_schema.role_table_grants "
-            "WHERE table_schema = current_schema() AND table_name = ANY(:views) "
-            "AND grantee <> current_user"
-        ),
-        {"views": list(views.VIEWS)},
-    )
-    return [dict(row) for row in found.mappings()]

@@ -134,25 +134,19 @@ class SetAside:
         with self._lock:
             self.count += 1
             self.error = reason
-            place = f"; kept in {self._path}" if self._keep(item, reason) else ""
+            place = ""
+            if self._path is not None:
+                at = datetime.now(UTC).isoformat()
+                line = json.dumps({"at": at, "error": reason, "item": shown(item)})
+                with contextlib.suppress(OSError):
+                    file = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+                    try:
+                        if os.fstat(file).st_size < SET_ASIDE_BYTES_MAX:
+                            os.write(file, line.encode() + b"\n")
+                    finally:
+                        os.close(file)
+                    place = f"; kept in {self._path}"
         self._log("error", f"{self.count} items were set aside, the last for {reason}{place}")
-
-    def _keep(self, item: object, reason: str) -> bool:
-        if self._path is None:
-            return False
-        line = json.dumps(
-            {"at": datetime.now(UTC).isoformat(), "error": reason, "item": shown(item)}
-        )
-        try:
-            file = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-            try:
-                if os.fstat(file).st_size < SET_ASIDE_BYTES_MAX:
-                    os.write(file, line.encode() + b"\n")
-            finally:
-                os.close(file)
-        except OSError:
-            return False
-        return True
 
 
 class SupervisedThread:

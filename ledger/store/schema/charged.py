@@ -14,8 +14,6 @@ each reading that counts. `tokentee verify` states the rules a second time, on p
 
 from collections.abc import Iterator
 
-from ledger.model.charge import Pricing
-from ledger.model.columns import columns_of
 from ledger.model.exchange import COVERED
 
 READING_ORDER = "{0}.revision DESC, {0}.read_at, {0}.id"
@@ -57,7 +55,6 @@ IS_REPORTED = "{0}.usage_source <> 'estimated'"
 IS_BILLED = f"{IS_REPORTED} AND {{0}}.billing NOT IN ({_COVERED})"
 """Its charges are part of its cost: its usage was reported, and is billed by tokens."""
 
-PRICING = tuple(columns_of(Pricing))
 FURTHER_PRICING = """LEFT JOIN pricings p
   ON p.opened_at = r.opened_at AND p.exchange_id = r.exchange_id AND p.reading_id = r.id
   AND NOT EXISTS (

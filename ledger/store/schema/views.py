@@ -140,7 +140,31 @@ def statements(dialect: str) -> Iterator[str]:
     yield from (f"DROP VIEW IF EXISTS {view}" for view in VIEWS)
     yield requests(dialect)
     yield from charged.line_views(dialect)
-    yield from _unpriced(spelling)
+    # A row for each line without a price, and for each reading with usage and no line at all. Not
+    # as one LEFT JOIN: SQLite would make a table of all charges for it.
+    its = "c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = e.reading_id"
+    spans = f"{spelling.spans}\n{spelling.of_span.format('requests', 'e')}"
+    yield f"""
+CREATE VIEW live_unpriced AS
+SELECT
+  s.day AS stale_day, e.opened_at, e.id AS exchange_id, c.ordinal, e.response_id, e.provider,
+  COALESCE(c.model, e.model) AS model, e.service_tier, c.line, c.quantity, c.reason
+FROM {spans}
+JOIN current_charges c ON {its}
+WHERE e.cost_state IN ('unpriced', 'partial') AND c.amount_picousd IS NULL
+UNION ALL
+SELECT
+  s.day, e.opened_at, e.id, -1, e.response_id, e.provider, e.model, e.service_tier, NULL, NULL,
+  'no line was charged'
+FROM {spans}
+WHERE e.cost_state = 'unpriced' AND NOT EXISTS (SELECT 1 FROM current_charges c WHERE {its})
+"""
+    yield f"""
+CREATE VIEW unpriced AS
+SELECT {_UNPRICED} FROM unpriced_lines d WHERE {_FRESH}
+UNION ALL
+SELECT {_UNPRICED} FROM live_unpriced
+"""
     yield from _sums(dialect, spelling)
 
 
@@ -183,24 +207,7 @@ REQUESTS_VIEW_COLUMNS = tuple(
 
 def requests(dialect: str) -> str:
     """One row per exchange that counts, with its current reading and what its charges add up to."""
-    computed = _computed(SPELLINGS[dialect])
-    columns = ",\n  ".join(
-        f"{computed.get(name) or f'{_OF_RECORDS.get(name, "e")}.{name}'} AS {name}"
-        for name in REQUESTS_VIEW_COLUMNS
-    )
-    return f"""
-CREATE VIEW requests AS
-SELECT
-  {columns}
-FROM exchanges e
-LEFT {joined_reading(dialect)}
-{FURTHER_PRICING}
-WHERE {IS_COUNTED}
-"""
-
-
-def _computed(spelling: Spelling) -> dict[str, str]:
-    """The columns of `requests` that are no column of an exchange or a reading."""
+    spelling = SPELLINGS[dialect]
     is_estimate = IS_ESTIMATED.format("r")
     amount, value = charged.pricing("amount_picousd"), charged.pricing("list_value_picousd")
     amounts = {
@@ -210,7 +217,8 @@ def _computed(spelling: Spelling) -> dict[str, str]:
     }
     integers = {f"{name}_picousd": term for name, term in amounts.items()}
     amounts["reported_cost"] = "r.reported_cost_picousd"
-    return {
+    # The columns that are no column of an exchange or a reading.
+    computed = {
         "model": MODEL,
         "first_token_ms": _duration(spelling, "e.first_token_at"),
         "duration_ms": _duration(
@@ -234,6 +242,19 @@ def _computed(spelling: Spelling) -> dict[str, str]:
         "reading_id": "r.id",
         "reading_revision": "r.revision",
     }
+    columns = ",\n  ".join(
+        f"{computed.get(name) or f'{_OF_RECORDS.get(name, "e")}.{name}'} AS {name}"
+        for name in REQUESTS_VIEW_COLUMNS
+    )
+    return f"""
+CREATE VIEW requests AS
+SELECT
+  {columns}
+FROM exchanges e
+LEFT {joined_reading(dialect)}
+{FURTHER_PRICING}
+WHERE {IS_COUNTED}
+"""
 
 
 def _duration(spelling: Spelling, until: str, is_known: str = "true") -> str:
@@ -248,38 +269,6 @@ UNPRICED = ("response_id", "provider", "model", "service_tier", "line", "quantit
 _UNPRICED = ", ".join(("opened_at", "exchange_id", *UNPRICED))
 _FRESH = """NOT EXISTS (
     SELECT 1 FROM stale_days s WHERE d.opened_at >= s.starts_at AND d.opened_at < s.ends_at)"""
-
-
-def _unpriced(spelling: Spelling) -> list[str]:
-    """One row per line without a price, and per reading with usage and no line at all.
-
-    Not as one LEFT JOIN: SQLite would make a table of all charges for it.
-    """
-    its = "c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = e.reading_id"
-    spans = f"{spelling.spans}\n{spelling.of_span.format('requests', 'e')}"
-    return [
-        f"""
-CREATE VIEW live_unpriced AS
-SELECT
-  s.day AS stale_day, e.opened_at, e.id AS exchange_id, c.ordinal, e.response_id, e.provider,
-  COALESCE(c.model, e.model) AS model, e.service_tier, c.line, c.quantity, c.reason
-FROM {spans}
-JOIN current_charges c ON {its}
-WHERE e.cost_state IN ('unpriced', 'partial') AND c.amount_picousd IS NULL
-UNION ALL
-SELECT
-  s.day, e.opened_at, e.id, -1, e.response_id, e.provider, e.model, e.service_tier, NULL, NULL,
-  'no line was charged'
-FROM {spans}
-WHERE e.cost_state = 'unpriced' AND NOT EXISTS (SELECT 1 FROM current_charges c WHERE {its})
-""",
-        f"""
-CREATE VIEW unpriced AS
-SELECT {_UNPRICED} FROM unpriced_lines d WHERE {_FRESH}
-UNION ALL
-SELECT {_UNPRICED} FROM live_unpriced
-""",
-    ]
 
 
 def _sums(dialect: str, spelling: Spelling) -> list[str]:

@@ -63,7 +63,19 @@ class Batches:
         self._each(new, _admit)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
         if recorded:
-            self._keep_moments(recorded, batch)
+            # Recorded exchanges get the `opened_at` that they already have in the ledger or the
+            # batch: a recording that rounds times must not add a second row.
+            ids = orjson.dumps([job.exchange.id for job in recorded]).decode()
+            found = self._file.connection.execute(_MOMENTS, (ids,))
+            moments = {name: datetime.fromisoformat(opened_at) for name, opened_at in found}
+            for job in batch:
+                if job.exchange.source is Source.LIVE:
+                    moments.setdefault(job.exchange.id, job.exchange.opened_at)
+            for job in recorded:
+                opened_at = moments.setdefault(job.exchange.id, job.exchange.opened_at)
+                if opened_at != job.exchange.opened_at and job.reading is not None:
+                    job.exchange = replace(job.exchange, opened_at=opened_at)
+                    job.reading = replace(job.reading, opened_at=opened_at)
         self._each(new, self._prepare)
         jobs = [job for job in batch if job.row is not None]
         if not jobs:
@@ -134,34 +146,15 @@ class Batches:
         if reading is None:
             job.row = batch_insert.open_row(exchange, self._node)
         else:
-            lines = self._charges(exchange, reading)
+            lines: tuple[Charge, ...] = ()
+            try:
+                if self._price is not None:
+                    lines = self._price(exchange, reading)
+            except Exception as error:  # noqa: BLE001  # an unpriced row is better than none
+                self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {shown(error)}")
             reading = remarked(reading, lines)
             node = self._node if exchange.source is Source.LIVE else None
             job.row = batch_insert.settled_row(exchange, reading, lines, node)
-
-    def _charges(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
-        if self._price is None:
-            return ()
-        try:
-            return self._price(exchange, reading)
-        except Exception as error:  # noqa: BLE001  # an unpriced row is better than none
-            self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {shown(error)}")
-            return ()
-
-    def _keep_moments(self, recorded: Sequence[Job], batch: Sequence[Job]) -> None:
-        """Give recorded exchanges the `opened_at` that they already have in the ledger or the
-        batch: a recording that rounds times must not add a second row."""
-        ids = orjson.dumps([job.exchange.id for job in recorded]).decode()
-        found = self._file.connection.execute(_MOMENTS, (ids,))
-        known = {name: datetime.fromisoformat(opened_at) for name, opened_at in found}
-        for job in batch:
-            if job.exchange.source is Source.LIVE:
-                known.setdefault(job.exchange.id, job.exchange.opened_at)
-        for job in recorded:
-            opened_at = known.setdefault(job.exchange.id, job.exchange.opened_at)
-            if opened_at != job.exchange.opened_at and job.reading is not None:
-                job.exchange = replace(job.exchange, opened_at=opened_at)
-                job.reading = replace(job.reading, opened_at=opened_at)
 
     def _refuse(self, job: Job, error: Exception) -> None:
         """Set aside an exchange for which every write fails."""

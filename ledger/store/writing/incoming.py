@@ -110,7 +110,11 @@ class Incoming:
         Waits for the first item: about `wait_seconds` at most, None means without a bound.
         """
         try:
-            item = self._first(wait_seconds)
+            item = self._queue.get(timeout=wait_seconds)
+            while item == "opened":  # which needs no commit until the oldest row is due
+                oldest = next(iter(self._opened.copy().values()), None)
+                due = oldest.since + OPEN_SECONDS_MAX if oldest else 0.0
+                item = self._queue.get(timeout=max(0.0, due - time.monotonic()))
             is_first = True
             while True:
                 if isinstance(item, Job):
@@ -130,15 +134,6 @@ class Incoming:
             # A busy writer comes back after `GATHER_SECONDS`; what is due by then goes now.
             self._take_opened(jobs, until=time.monotonic() - OPEN_SECONDS_MAX + GATHER_SECONDS)
             return False
-
-    def _first(self, wait_seconds: float | None) -> Job | Learned | _Signal:
-        """The first item that needs a commit now. Raises Empty."""
-        item = self._queue.get(timeout=wait_seconds)
-        while item == "opened":
-            oldest = next(iter(self._opened.copy().values()), None)
-            due = oldest.since + OPEN_SECONDS_MAX if oldest else 0.0
-            item = self._queue.get(timeout=max(0.0, due - time.monotonic()))
-        return item
 
     def _gather(self) -> None:
         """Wait for more rows, if more are soon to come."""

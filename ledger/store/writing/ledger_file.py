@@ -90,7 +90,16 @@ class LedgerFile:
             self._set_stale_wal_aside(lock)
             sqlite_file.create(self._path)
             file_id = _id_of(self._path)
-            connection = _connected(self._path, self._shown_url)
+            connection, found = sqlite_file.opened(self._path, self._shown_url, creating=True)
+            if found != REVISION:
+                connection.close()
+                # Migrations use SQLAlchemy, which a proxy does not import otherwise.
+                from sqlalchemy.engine import URL
+
+                from ledger.store import db
+
+                db.ensure(URL.create("sqlite", database=str(self._path))).dispose()
+                connection = sqlite_file.connect(self._path)
             self._number = _number(connection)
             self._ids = (file_id, _id_of(self._wal))
             if lock is not None:
@@ -126,7 +135,15 @@ class LedgerFile:
         if is_found_out or (
             size_and_time != self._size_and_time and self._is_overwritten(status.st_size)
         ):
-            self._abandon()
+            # The WAL holds commits of the file that it was, and would be written over the new one.
+            # Closed first: who opens the new file has the lock file, and waits for all connections
+            # to the old one, whose locks are on the same inode.
+            self.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+            self.connection.close()
+            with contextlib.suppress(sqlite3.OperationalError), _opening(self._path):
+                if _id_of(self._wal) == wal_id:
+                    _set_aside(self._wal)
+            self._ids = (None, None)
             raise OverwrittenError(f"the ledger {self._path} was overwritten in place")
         self._size_and_time = size_and_time
         return wal_now is not None
@@ -138,7 +155,16 @@ class LedgerFile:
         now = time.monotonic()
         if now >= self._check_at:
             self._check_at = now + CHECK_SECONDS
-            self._check_wal_size()
+            size = 0
+            with contextlib.suppress(OSError):
+                size = self._wal.stat().st_size
+            if size > WAL_WARNED_BYTES and not self._is_wal_warned:
+                self._log(
+                    "warning",
+                    f"the WAL of {self._path} has {size // 1_000_000} MB: a reader that does not "
+                    "end keeps it from being emptied",
+                )
+            self._is_wal_warned = size > WAL_WARNED_BYTES
 
     def change(self) -> None:
         """Let go of a file that was moved or removed, and open the one that has the name."""
@@ -170,8 +196,13 @@ class LedgerFile:
 
     def _is_overwritten(self, size: int) -> bool:
         """Whether somebody who is no writer of this ledger made the file what it is."""
-        if size < self._size_and_time[0] and size < self._whole_size():
-            return True
+        if size < (whole_size := self._size_and_time[0]):
+            with contextlib.suppress(sqlite3.DatabaseError):
+                # The length of the ledger, its WAL taken in: VACUUM makes it shorter.
+                pages = _pragma(self.connection, "page_count")
+                whole_size = pages * _pragma(self.connection, "page_size")
+            if size < whole_size:
+                return True
         try:
             with contextlib.closing(self._past_wal()) as past_wal:
                 number, version = _identity(past_wal)
@@ -190,25 +221,6 @@ class LedgerFile:
         uri = f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
         return sqlite3.connect(uri, uri=True)
 
-    def _whole_size(self) -> int:
-        """The length of the ledger, its WAL taken in. VACUUM makes it shorter."""
-        try:
-            return _pragma(self.connection, "page_count") * _pragma(self.connection, "page_size")
-        except sqlite3.DatabaseError:
-            return self._size_and_time[0]
-
-    def _abandon(self) -> None:
-        """Let go of a file that was overwritten in place. Its WAL holds commits of the file that it
-        was, and would be written over the new one."""
-        # Closed first: who opens the new file has the lock file, and waits for all connections to
-        # the old one, whose locks are on the same inode.
-        self.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-        self.connection.close()
-        with contextlib.suppress(sqlite3.OperationalError), _opening(self._path):
-            if _id_of(self._wal) == self._ids[1]:
-                _set_aside(self._wal)
-        self._ids = (None, None)
-
     def _set_stale_wal_aside(self, lock: IO[str] | None) -> None:
         """Rename the WAL of a file that does not have this name any more. Who has it open goes on
         with it, and finds out before anything is reported."""
@@ -219,33 +231,6 @@ class LedgerFile:
         file_id = _id_of(self._path)
         if file_id is None or (noted_wal == str(wal_id[1]) and noted_file != str(file_id[1])):
             _set_aside(self._wal)
-
-    def _check_wal_size(self) -> None:
-        size = 0
-        with contextlib.suppress(OSError):
-            size = self._wal.stat().st_size
-        if size > WAL_WARNED_BYTES and not self._is_wal_warned:
-            self._log(
-                "warning",
-                f"the WAL of {self._path} has {size // 1_000_000} MB: a reader that does not end "
-                "keeps it from being emptied",
-            )
-        self._is_wal_warned = size > WAL_WARNED_BYTES
-
-
-def _connected(path: Path, shown: str) -> sqlite3.Connection:
-    """A connection to a ledger, created or migrated to this code's schema if need be."""
-    connection, found = sqlite_file.opened(path, shown, creating=True)
-    if found == REVISION:
-        return connection
-    connection.close()
-    # Migrations use SQLAlchemy, which a proxy does not import otherwise.
-    from sqlalchemy.engine import URL
-
-    from ledger.store import db
-
-    db.ensure(URL.create("sqlite", database=str(path))).dispose()
-    return sqlite_file.connect(path)
 
 
 @contextlib.contextmanager

@@ -251,7 +251,12 @@ class Ledger:
                 self._lessons.clear()
             if self._waiting:
                 self._resolve(self._waiting, self._trouble.reason)
-                self._waiting = self._bounded(self._waiting)
+                # The newest settled rows up to the bound, then open rows up to the bound.
+                kept_max = incoming.WAITING_MAX // 2
+                if len(self._waiting) > kept_max:
+                    settled = [job for job in self._waiting if job.reading is not None]
+                    self._drop(settled[:-kept_max])
+                    self._waiting = settled[-kept_max:]
         if self._waiting:
             self._drop(self._waiting)
         try:
@@ -334,15 +339,6 @@ class Ledger:
         except Exception as error:  # noqa: BLE001  # a lesson must not end the writer
             for lesson in learned:
                 self._set_aside.add(lesson, error)
-
-    def _bounded(self, waiting: list[Job]) -> list[Job]:
-        """The newest settled rows up to the bound, then open rows up to the bound."""
-        kept_max = incoming.WAITING_MAX // 2
-        if len(waiting) <= kept_max:
-            return waiting
-        settled = [job for job in waiting if job.reading is not None]
-        self._drop(settled[:-kept_max])
-        return settled[-kept_max:]
 
     def _drop(self, dropped: list[Job]) -> None:
         settled = [job for job in dropped if job.reading is not None]
