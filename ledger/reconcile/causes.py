@@ -169,10 +169,21 @@ class _CauseSearch:
         difference larger and no further cause or two explain the rest."""
         state = self.start
         if dating is not None and before is not None:
+            # What came to or left the statement's days, and what moved.
+            moved = [
+                before.rest.get(cell, 0.0) - state.rest.get(cell, 0.0)
+                for cell in before.rest.keys() | state.rest.keys()
+            ]
+            net = sum(moved)
+            cause = replace(
+                dating,
+                amount_picousd=round(net),
+                moved_picousd=round((sum(abs(each) for each in moved) - abs(net)) / 2),
+            )
             state = replace(
-                self.start,
+                state,
                 sums={},
-                causes=(_dated(dating, before, self.start),),
+                causes=(cause,),
                 weight=NAMED,
                 tried=frozenset({dating.kind}),
             )
@@ -181,7 +192,15 @@ class _CauseSearch:
             judged = self._judged_tries(state)
             complete = [self._applied(state, each) for _, left, each in judged if not left]
             if all(each.weight - state.weight > ABSENT for each in complete):
-                complete += self._pairs(state, judged)
+                # Two more causes, the first of which explains something: it makes the difference
+                # or the number of cells smaller.
+                firsts = [one for one in judged if one[0] > 0 or one[1] < state.left]
+                firsts.sort(key=lambda one: (one[2].weight, one[1], -one[0]))
+                for _, _, first in firsts[: self.firsts_max]:
+                    half = self._applied(state, first)
+                    worst = max(half.rest, key=lambda cell: abs(half.rest[cell]))
+                    seconds = self._judged_tries(half, worst)
+                    complete += [self._applied(half, each) for _, left, each in seconds if not left]
             complete = [each for each in complete if not each.left]
             if complete:
                 return min(complete, key=_rank)
@@ -211,18 +230,6 @@ class _CauseSearch:
                 left += self._is_off(cell, rest - add) - self._is_off(cell, rest)
             judged.append((gain, left, each))
         return judged
-
-    def _pairs(self, state: _State, judged: Sequence[tuple[float, int, Try]]) -> Iterator[_State]:
-        """Sets with two more causes that explain every cell, the first of which explains something:
-        it makes the difference or the number of cells smaller."""
-        firsts = [one for one in judged if one[0] > 0 or one[1] < state.left]
-        firsts.sort(key=lambda one: (one[2].weight, one[1], -one[0]))
-        for _, _, first in firsts[: self.firsts_max]:
-            half = self._applied(state, first)
-            worst = max(half.rest, key=lambda cell: abs(half.rest[cell]))
-            for _, left, second in self._judged_tries(half, worst):
-                if not left:
-                    yield self._applied(half, second)
 
     def _mends(self, state: _State, each: Try, cell: Cell) -> bool:
         """Whether a cause explains all of a cell, looked up without its other cells."""
@@ -393,20 +400,6 @@ def _datings(
     by_share = sorted(off, key=lambda one: one[1])
     chosen = {min(off)[2], *(place for *_, place in by_share[:2])}
     yield from (every[place] for place in sorted(chosen))
-
-
-def _dated(cause: Cause, before: _State, after: _State) -> Cause:
-    """The cause with its amounts: what came to or left the statement's days, and what moved."""
-    moved = [
-        before.rest.get(cell, 0.0) - after.rest.get(cell, 0.0)
-        for cell in before.rest.keys() | after.rest.keys()
-    ]
-    net = sum(moved)
-    return replace(
-        cause,
-        amount_picousd=round(net),
-        moved_picousd=round((sum(abs(each) for each in moved) - abs(net)) / 2),
-    )
 
 
 def _too_many(count: int) -> LedgerError:

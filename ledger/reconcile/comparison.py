@@ -93,7 +93,12 @@ def compare(
     `tolerance` is a part of the statement's figure: 0.001 for a thousandth.
     """
     booked, stated = list(ledger), list(statement)
-    names = _names([*booked, *stated], by)
+    names: dict[
+        str, str
+    ] = {}  # the common spelling -> the first in use, the ledger's if it has one
+    for line in (*booked, *stated):
+        if name := _name(line, by):
+            names.setdefault(_common(name, by) or "", name)
     entries: list[Compared] = []
     for figure in STATEMENT_FIGURES:
         of_figure = [line for line in stated if figure in line.figures]
@@ -106,16 +111,27 @@ def compare(
         for key in theirs.keys() | ours.keys():
             left, right = ours.get(key), theirs.get(key)
             if left or right:
-                day, name, item = key
+                rounding = ROUNDING_PICOUSD if figure == "cost_picousd" else 0
+                if right is None:
+                    verdict = Agreement.ONLY_LEDGER
+                elif left is None:
+                    verdict = Agreement.ONLY_STATEMENT
+                elif left == right:
+                    verdict = Agreement.EQUAL
+                elif (gap := abs(left - right)) <= rounding or gap <= abs(right) * tolerance:
+                    verdict = Agreement.WITHIN
+                else:
+                    verdict = Agreement.DIFFERS
+                day, spelling, item = key
                 entries.append(
                     Compared(
                         day=day,
-                        name=names[name] if name else None,
+                        name=names[spelling] if spelling else None,
                         item=item,
                         figure=figure,
                         ledger=left,
                         statement=right,
-                        verdict=_verdict(figure, left, right, tolerance),
+                        verdict=verdict,
                     )
                 )
     entries.sort(
@@ -151,21 +167,6 @@ def unnamed_items(lines: Sequence[Line]) -> Mapping[str, int]:
     return dict(found)
 
 
-def _verdict(
-    figure: str, ledger: int | None, statement: int | None, tolerance: Decimal
-) -> Agreement:
-    if statement is None:
-        return Agreement.ONLY_LEDGER
-    if ledger is None:
-        return Agreement.ONLY_STATEMENT
-    difference = abs(ledger - statement)
-    if difference == 0:
-        return Agreement.EQUAL
-    rounding = ROUNDING_PICOUSD if figure == "cost_picousd" else 0
-    is_within = difference <= rounding or difference <= abs(statement) * tolerance
-    return Agreement.WITHIN if is_within else Agreement.DIFFERS
-
-
 def _sums(
     lines: Iterable[Line], figure: str, by: Dimension, *, is_split: bool, has_items: bool
 ) -> dict[ComparedKey, int]:
@@ -192,13 +193,3 @@ def _name(line: Line, by: Dimension) -> str | None:
 
 def _common(name: str | None, by: Dimension) -> str | None:
     return spelling(name) if name and by is Dimension.MODEL else name
-
-
-def _names(lines: Iterable[Line], by: Dimension) -> dict[str, str]:
-    """The common spelling -> a name in use; the ledger's name if it has one."""
-    names: dict[str, str] = {}
-    for line in lines:
-        name = _name(line, by)
-        if name:
-            names.setdefault(_common(name, by) or "", name)
-    return names

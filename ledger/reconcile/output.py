@@ -23,7 +23,18 @@ def table(entries: Iterable[Compared], by: Dimension = Dimension.MODEL) -> Table
             TableColumn(name=name, heading=name.capitalize(), is_number=name in amounts)
             for name in names
         ),
-        rows=tuple(_cells(entry) for entry in entries),
+        rows=tuple(
+            (
+                entry.day.isoformat(),
+                f"({entry.item})" if entry.item else entry.name or ALL_NAMES,
+                _name(entry).replace("_", " "),
+                _shown(entry, entry.ledger),
+                _shown(entry, entry.statement),
+                _shown(entry, entry.difference) if entry.difference else None,
+                str(entry.verdict),
+            )
+            for entry in entries
+        ),
     )
 
 
@@ -122,18 +133,6 @@ def summary(entries: Iterable[Compared]) -> str:
     """The number of figures per verdict, in one line."""
     counts = Counter(str(entry.verdict) for entry in entries)
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-
-
-def _cells(entry: Compared) -> tuple[Cell, ...]:
-    return (
-        entry.day.isoformat(),
-        f"({entry.item})" if entry.item else entry.name or ALL_NAMES,
-        _name(entry).replace("_", " "),
-        _shown(entry, entry.ledger),
-        _shown(entry, entry.statement),
-        _shown(entry, entry.difference) if entry.difference else None,
-        str(entry.verdict),
-    )
 
 
 def _name(entry: Compared) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.figures.figures import Figures, plus
+from ledger.figures.figures import plus
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.pricing import rules
@@ -118,7 +118,16 @@ def lines(
             found.append(Line(day=day, model=model, item=line, figures={"cost_picousd": amount}))
     for row in report(engine, ("day", _WORD_OF[by]), within).rows:
         day, name = date.fromisoformat(row.key[0] or ""), row.key[1]
-        figures = {key: value for key, value in _figures(row.figures) if value is not None}
+        # As a provider counts: with further iterations, without our estimates.
+        all_figures = {
+            "requests": row.figures.requests,
+            "input_tokens": plus(row.figures.input_tokens, row.figures.extra_input_tokens),
+            "cache_read_tokens": row.figures.cache_read_tokens,
+            "cache_write_tokens": row.figures.cache_write_tokens,
+            "output_tokens": plus(row.figures.output_tokens, row.figures.extra_output_tokens),
+            "cost_picousd": row.figures.cost_picousd,
+        }
+        figures = {key: value for key, value in all_figures.items() if value is not None}
         if "cost_picousd" in figures:
             figures["cost_picousd"] -= apart[day, name]
         found.append(renamed(Line(day=day, model=None, figures=figures), by, name))
@@ -188,6 +197,11 @@ def _groups(
         named = {"model": model, "key": key, "project": project}[by]
         item = None if is_token_line(line) or by is not Dimension.MODEL else line
         about = Line(day=opened.date(), model=None, item=item, figures={})
+        # The factor of regions that is in the price, by the rules that its source names.
+        region = Decimal(1)
+        for factor, rule in _RULES_IN.findall(source):
+            if rule in region_rules():
+                region *= Decimal(factor)
         yield Alike(
             opened=opened,
             is_late=bool(late),
@@ -199,20 +213,11 @@ def _groups(
             project=project or "",
             outcome=outcome or "",
             line=line,
-            region=_region_in(source),
+            region=region,
             quantity=int(quantity),
             picousd=int(picousd or 0),
             is_priced=bool(priced),
         )
-
-
-def _region_in(price_source: str) -> Decimal:
-    """The factor of regions that is in a price, by the rules that its source names."""
-    factor = Decimal(1)
-    for figure, name in _RULES_IN.findall(price_source):
-        if name in region_rules():
-            factor *= Decimal(figure)
-    return factor
 
 
 @cache
@@ -224,16 +229,6 @@ def region_rules() -> Mapping[str, float]:
         for table in tables
         if table.factor and table.factor > 1 and not table.tiers and not table.lines
     }
-
-
-def _figures(figures: Figures) -> Iterator[tuple[str, int | None]]:
-    """The figures as a provider counts: with further iterations, without our estimates."""
-    yield "requests", figures.requests
-    yield "input_tokens", plus(figures.input_tokens, figures.extra_input_tokens)
-    yield "cache_read_tokens", figures.cache_read_tokens
-    yield "cache_write_tokens", figures.cache_write_tokens
-    yield "output_tokens", plus(figures.output_tokens, figures.extra_output_tokens)
-    yield "cost_picousd", figures.cost_picousd
 
 
 def _renamed(line: Line, same: Mapping[str, str], by: Dimension) -> Line:

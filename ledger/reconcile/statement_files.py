@@ -4,7 +4,6 @@ file is."""
 import csv
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -47,8 +46,33 @@ def read(name: str, text: str) -> Statement:
 
 
 def _read_json(text: str) -> Statement:
-    pages = _pages(text)
-    rows = [pair for page in pages for pair in _results(page)]
+    # One page, a list of pages, or a page on each line.
+    text = text.lstrip("\ufeff")
+    try:
+        whole = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError, ArithmeticError) as error:
+        try:
+            whole = [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line]
+        except (ValueError, RecursionError, ArithmeticError):
+            raise UnreadableValue(f"not JSON: {str(error)[:200]}") from None
+    pages = whole if isinstance(whole, list) else [whole]
+    if not all(isinstance(page, dict) for page in pages):
+        raise UnreadableValue(_NOT_KNOWN)
+    # Each result with its time bucket; without buckets, with itself.
+    rows: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for page in pages:
+        if "data" not in page and GOOGLE.fits(page):
+            rows.append((page, page))
+            continue
+        data = page.get("data")
+        if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+            raise UnreadableValue(_NOT_KNOWN)
+        for item in data:
+            results = item.get("results", item.get("result"))
+            if isinstance(results, list):
+                rows += [(item, result) for result in results if isinstance(result, dict)]
+            else:
+                rows.append((item, item))
     warnings: tuple[str, ...] = ()
     if pages and pages[-1].get("has_more") is True:
         warnings = ("has_more is true in its last page: the report continues in another",)
@@ -64,38 +88,6 @@ def _read_json(text: str) -> Statement:
     if pages and not rows:
         return Statement(kind="empty report", provider=None, lines=(), warnings=warnings)
     raise UnreadableValue(_NOT_KNOWN)
-
-
-def _pages(text: str) -> list[dict[str, Any]]:
-    """One page, a list of pages, or a page on each line."""
-    text = text.lstrip("\ufeff")
-    try:
-        whole = json.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError, ArithmeticError) as error:
-        try:
-            whole = [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line]
-        except (ValueError, RecursionError, ArithmeticError):
-            raise UnreadableValue(f"not JSON: {str(error)[:200]}") from None
-    pages = whole if isinstance(whole, list) else [whole]
-    if not all(isinstance(page, dict) for page in pages):
-        raise UnreadableValue(_NOT_KNOWN)
-    return pages
-
-
-def _results(page: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each result with its time bucket; without buckets, with itself."""
-    if "data" not in page and GOOGLE.fits(page):
-        yield page, page
-        return
-    data = page.get("data")
-    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise UnreadableValue(_NOT_KNOWN)
-    for item in data:
-        results = item.get("results", item.get("result"))
-        if isinstance(results, list):
-            yield from ((item, result) for result in results if isinstance(result, dict))
-        else:
-            yield item, item
 
 
 def _read_csv(text: str) -> Statement:

@@ -81,23 +81,20 @@ class Try:
     cells: tuple[Cell, ...] = ()
 
 
-def _scopes(groups: Sequence[Alike], words: Iterable[str]) -> Iterator[tuple[str, str, list[int]]]:
-    """Word, value and members; the word is empty for everything."""
-    yield "", "", list(range(len(groups)))
-    for word in words:
-        members: dict[str, list[int]] = defaultdict(list)
-        for at, group in enumerate(groups):
-            members[getattr(group, word) or "(none)"].append(at)
-        if len(members) > 1:
-            ranked = sorted(
-                members.items(), key=lambda pair: -sum(groups[m].picousd for m in pair[1])
-            )
-            yield from ((word, value, found) for value, found in ranked[:TRIED_VALUES_MAX])
-
-
 def named(groups: Sequence[Alike], last: date) -> Iterator[Try]:
     """Every cause without a free figure. `last`: the statement's last day."""
-    for word, value, members in _scopes(groups, ("model", "host", "key", "project", "tier")):
+    # Word, value and members of everything, and of the costliest values of each word.
+    scopes = [("", "", list(range(len(groups))))]
+    for word in ("model", "host", "key", "project", "tier"):
+        by_value: dict[str, list[int]] = defaultdict(list)
+        for at, group in enumerate(groups):
+            by_value[getattr(group, word) or "(none)"].append(at)
+        if len(by_value) > 1:
+            ranked = sorted(
+                by_value.items(), key=lambda pair: -sum(groups[m].picousd for m in pair[1])
+            )
+            scopes += [(word, value, of_value) for value, of_value in ranked[:TRIED_VALUES_MAX]]
+    for word, value, members in scopes:
         of = f" of {word} {value}" if word else ""
         yield from _tiers_and_regions(groups, of, [m for m in members if groups[m].is_token])
         if word in ("", "model"):

@@ -7,6 +7,7 @@ OpenRouter   https://openrouter.ai/docs/api-reference/analytics, and two CSV exp
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -140,7 +141,16 @@ def _aws(_: ExportRow, row: ExportRow) -> Line | None:
         (name for pattern, name in _AWS_KINDS if pattern.search(usage_type.lower())), None
     )
     named = _AWS_MODEL.search(usage_type[:256])
-    tokens = _aws_tokens(row) if figure is not None else None
+    tokens = None
+    text = (row.get("line_item_usage_amount") or "").strip()
+    if figure is not None and text:
+        # Token counts are in millions, thousands or single tokens, depending on `pricing_unit`.
+        per = 1_000_000 if "1m" in (unit := (row.get("pricing_unit") or "").lower()) else 1
+        per = 1_000 if "1k" in unit or "1000" in unit else per
+        amount = decimal_of(text, tiny=Decimal(0))
+        if amount is None or not 0 <= amount <= COUNT_MAX:
+            raise UnreadableValue(f"line_item_usage_amount: {text[:40]!r} is not a count")
+        tokens = int((amount * per).to_integral_value())
     figures = {figure: tokens} if figure is not None else {}
     if figure in ("cache_read_tokens", "cache_write_tokens"):
         # `input_tokens` includes cached input; AWS bills cached input separately.
@@ -154,19 +164,6 @@ def _aws(_: ExportRow, row: ExportRow) -> Line | None:
         cost_picousd=picousd(row.get("line_item_unblended_cost")),
         **figures,
     )
-
-
-def _aws_tokens(row: ExportRow) -> int | None:
-    """Token counts are in thousands or in single tokens, depending on `pricing_unit`."""
-    text = (row.get("line_item_usage_amount") or "").strip()
-    if not text:
-        return None
-    per = 1_000_000 if "1m" in (unit := (row.get("pricing_unit") or "").lower()) else 1
-    per = 1_000 if "1k" in unit or "1000" in unit else per
-    amount = decimal_of(text, tiny=Decimal(0))
-    if amount is None or not 0 <= amount <= COUNT_MAX:
-        raise UnreadableValue(f"line_item_usage_amount: {text[:40]!r} is not a count")
-    return int((amount * per).to_integral_value())
 
 
 _AZURE_LLM = re.compile(
@@ -191,22 +188,17 @@ def _azure(_: ExportRow, row: ExportRow) -> Line | None:
         return None
     require_usd(values.get("billingcurrency") or values.get("billingcurrencycode") or "USD")
     column = next((name for name in _AZURE_COSTS if name in values), "")
+    day = values.get("date") or values.get("usagedatetime") or ""
+    with suppress(ValueError):  # enterprise exports write `11/02/2026`, month first
+        day = datetime.strptime(day.strip(), "%m/%d/%Y").date().isoformat()  # noqa: DTZ007  # a day
     return line_of(
-        iso_day(_iso(values.get("date") or values.get("usagedatetime") or "")),
+        iso_day(day),
         None,
         item=values.get("metername") or values.get("productname"),
         project=values.get("resourcegroup") or values.get("resourcegroupname"),
         invoice=values.get("invoiceid"),
         cost_picousd=picousd(values.get(column)),
     )
-
-
-def _iso(text: str) -> str:
-    """Enterprise exports write `11/02/2026`, month first."""
-    try:
-        return datetime.strptime(text.strip(), "%m/%d/%Y").date().isoformat()  # noqa: DTZ007  # a day
-    except ValueError:
-        return text
 
 
 _GOOGLE_SERVICES = ("vertex ai", "gemini api", "generative language api", "cloud ai companion")
