@@ -154,10 +154,10 @@ def reprice(
 
 
 FETCH_SECONDS_MAX = 120
-CHUNK_BYTES = 256 * 1024
-SHOWN_MAX = 20
+FETCH_CHUNK_BYTES = 256 * 1024
+CHANGES_SHOWN_MAX = 20
 """Changes of each kind that are shown; `--all` shows all."""
-RATIO_MAX = 2
+PRICE_RATIO_MAX = 2
 """A price that rises or falls by more than this factor needs `--accept`."""
 
 type Figures = Mapping[str, Mapping[str, object]]
@@ -179,7 +179,7 @@ class PriceChange(NamedTuple):
         )
         highest = (each[-1][1] if each[1:] else each[0] for each in (old, new))
         return any(
-            max(pair) > RATIO_MAX * min(pair)
+            max(pair) > PRICE_RATIO_MAX * min(pair)
             for pair in ((old[0], new[0]), tuple(highest))
             if all(isinstance(each, int | Decimal) for each in pair)
         )
@@ -330,7 +330,7 @@ def _fetched(url: str) -> bytes:
     try:
         opener = urllib.request.build_opener(_OnlyHttps)
         with opener.open(url, timeout=30) as answer:
-            while chunk := answer.read1(CHUNK_BYTES):
+            while chunk := answer.read1(FETCH_CHUNK_BYTES):
                 data += chunk
                 if len(data) > LIST_BYTES_MAX:
                     raise LedgerError(f"{url} is larger than {LIST_BYTES_MAX >> 20} MiB")
@@ -368,12 +368,12 @@ def _show(changes: list[PriceChange], *, show_all: bool) -> int:
     for name, found in kinds.items():
         typer.echo(f"{name}: {len(found)} prices of {len({each.model for each in found})} models")
         first = sorted(found, key=lambda each: not each.is_large)
-        for each in islice(first, None if show_all else SHOWN_MAX):
+        for each in islice(first, None if show_all else CHANGES_SHOWN_MAX):
             mark = "  !" if name == "changed" and each.is_large else ""
             figures = f"{_text(each.before)} -> {_text(each.after)}{mark}"
             typer.echo(printable(f"  {each.model[:200]} {each.line}: {figures}"))
-        if not show_all and len(found) > SHOWN_MAX:
-            typer.echo(f"  and {len(found) - SHOWN_MAX} more (--all)")
+        if not show_all and len(found) > CHANGES_SHOWN_MAX:
+            typer.echo(f"  and {len(found) - CHANGES_SHOWN_MAX} more (--all)")
     return len(large)
 
 

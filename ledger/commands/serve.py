@@ -101,7 +101,7 @@ def serve(
 
 ANSWER_BYTES_MAX = 40_000
 """Of one answer: some 10 000 tokens of the agent's context."""
-ROWS_MAX = 100
+TOOL_ROWS_MAX = 100
 ERROR_CHARACTERS_MAX = 2_000
 """Of the line that says why there is no answer."""
 INSTRUCTIONS = """\
@@ -295,7 +295,7 @@ def bounded(document: Any, rows: str) -> str:
     from ledger.reports.render import as_json
 
     every = document[rows]
-    kept = list(every)[:ROWS_MAX]
+    kept = list(every)[:TOOL_ROWS_MAX]
     while True:
         left_out = len(every) - len(kept)
         note = {"left_out": f"{left_out} of {len(every)} {rows}: ask for less"} if left_out else {}
@@ -308,4 +308,4 @@ def bounded(document: Any, rows: str) -> str:
 
 
 def _within(count: int) -> int:
-    return min(max(count, 1), ROWS_MAX)
+    return min(max(count, 1), TOOL_ROWS_MAX)

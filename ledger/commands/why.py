@@ -23,7 +23,7 @@ from ledger.commands.options import (
 if TYPE_CHECKING:
     from ledger.reports.layout import Cell
 
-SHOWN_MAX = 10
+ROWS_SHOWN_MAX = 10
 """Rows of a table; JSON has all."""
 
 
@@ -202,7 +202,7 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: F
     if not rows:
         print_line("nothing found")
         return
-    shown = rows[:SHOWN_MAX]
+    shown = rows[:ROWS_SHOWN_MAX]
     lines: list[tuple[Cell, ...]] = []
     for row in shown:
         cells: list[Cell] = []

@@ -26,7 +26,7 @@ from ledger.pricing.price_lines import is_token_line
 from ledger.settings.rates import SCALE, USD, Currency
 from ledger.text.period import HOUR, month_of
 
-COLUMNS: Mapping[str, str] = {
+FOCUS_COLUMNS: Mapping[str, str] = {
     "BilledCost": "decimal",
     "BillingAccountId": "text",
     "BillingAccountName": "text",
@@ -98,11 +98,11 @@ ADDED: Mapping[str, str] = dict.fromkeys(
 vendors name invoices, not their lines."""
 
 VERSIONS: Mapping[str, Mapping[str, str]] = {
-    "1.2": COLUMNS,
+    "1.2": FOCUS_COLUMNS,
     "1.4": {
-        name: {**COLUMNS, **ADDED}[name]
+        name: {**FOCUS_COLUMNS, **ADDED}[name]
         for name in sorted(
-            (COLUMNS.keys() | ADDED.keys()) - {*REMOVED},
+            (FOCUS_COLUMNS.keys() | ADDED.keys()) - {*REMOVED},
             key=lambda name: (name.startswith("x_"), name),
         )
     },

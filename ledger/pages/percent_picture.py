@@ -45,50 +45,50 @@ class Picture:
 
 def pictures(values: Sequence[LimitValue], notes: Sequence[Sequence[str]]) -> list[Picture]:
     """A picture of each limit whose value is known; `notes`: of each limit, in words."""
-    shown = [
-        (each, texts) for each, texts in zip(values, notes, strict=True) if each.estimate.weeks
-    ]
-    return [_picture(each, texts) for each, texts in shown[:PICTURES_MAX]]
-
-
-def _picture(one: LimitValue, notes: Sequence[str]) -> Picture:
-    known = one.estimate
-    first, last = known.weeks[0][0], one.observed_at.timestamp()
-    scale = WIDTH / max(last - first, SECONDS_MIN)
-    top = max(value.high or 0.0 for _, value in known.weeks) * 1.05
-    ends = [at for at, _ in known.weeks[1:]] + [last]
-    middles = [(at + end) / 2 for (at, _), end in zip(known.weeks, ends, strict=True)]
-    places = [(middle - first) * scale for middle in middles]
-    # A single week is a level from edge to edge.
-    weeks = [value for _, value in known.weeks] * (2 if len(places) == 1 else 1)
-    places = [0.0, float(WIDTH)] if len(places) == 1 else places
-
-    def points(heights: Sequence[float | None], at: Sequence[float]) -> list[str]:
-        tall = ((HEIGHT - FOOT) * (1 - (height or 0.0) / top) for height in heights)
-        return [f"{x:.1f},{y:.1f}" for x, y in zip(at, tall, strict=True)]
-
-    upper = points([value.high for value in weeks], places)
-    lower = points([value.low for value in weeks], places)
-    return Picture(
-        title=f"{one.provider} {one.window} {one.holder[:8]}".rstrip(),
-        now=known.value,
-        line=" ".join(points([value.usd for value in weeks], places)),
-        band=" ".join([*upper, *reversed(lower)]),
-        changes=tuple(round((each.at - first) * scale, 1) for each in known.changes),
-        unrecorded=tuple(
-            (
-                round(max(each.since - first, 0.0) * scale, 1),
-                round(max((each.until - each.since) * scale, 1.0), 1),
+    drawn: list[Picture] = []
+    for limit, texts in zip(values, notes, strict=True):
+        known = limit.estimate
+        if not known.weeks or len(drawn) == PICTURES_MAX:
+            continue
+        first, last = known.weeks[0][0], limit.observed_at.timestamp()
+        scale = WIDTH / max(last - first, SECONDS_MIN)
+        top = max(value.high or 0.0 for _, value in known.weeks) * 1.05
+        ends = [at for at, _ in known.weeks[1:]] + [last]
+        middles = [(at + end) / 2 for (at, _), end in zip(known.weeks, ends, strict=True)]
+        places = [(middle - first) * scale for middle in middles]
+        # A single week is a level from edge to edge.
+        weeks = [value for _, value in known.weeks] * (2 if len(places) == 1 else 1)
+        places = [0.0, float(WIDTH)] if len(places) == 1 else places
+        upper = _points([value.high for value in weeks], places, top)
+        lower = _points([value.low for value in weeks], places, top)
+        drawn.append(
+            Picture(
+                title=f"{limit.provider} {limit.window} {limit.holder[:8]}".rstrip(),
+                now=known.value,
+                line=" ".join(_points([value.usd for value in weeks], places, top)),
+                band=" ".join([*upper, *reversed(lower)]),
+                changes=tuple(round((each.at - first) * scale, 1) for each in known.changes),
+                unrecorded=tuple(
+                    (
+                        round(max(each.since - first, 0.0) * scale, 1),
+                        round(max((each.until - each.since) * scale, 1.0), 1),
+                    )
+                    for each in known.unrecorded
+                    if each.until >= first
+                ),
+                top_usd=top,
+                first=_day(first),
+                last=_day(last),
+                weeks=tuple((_day(at), value) for at, value in known.weeks),
+                notes=tuple(texts),
             )
-            for each in known.unrecorded
-            if each.until >= first
-        ),
-        top_usd=top,
-        first=_day(first),
-        last=_day(last),
-        weeks=tuple((_day(at), value) for at, value in known.weeks),
-        notes=tuple(notes),
-    )
+        )
+    return drawn
+
+
+def _points(heights: Sequence[float | None], places: Sequence[float], top: float) -> list[str]:
+    tall = ((HEIGHT - FOOT) * (1 - (height or 0.0) / top) for height in heights)
+    return [f"{x:.1f},{y:.1f}" for x, y in zip(places, tall, strict=True)]
 
 
 def _day(moment: float) -> str:

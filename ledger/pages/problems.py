@@ -78,8 +78,7 @@ def problems(
     everywhere = ", whatever this page selects" if only else ""
     found = [
         *_of_budgets(budgets, period, ledger),
-        *_of_shipping(shipping, period, ledger),
-        *_of_counts(counts, everywhere, of_period),
+        *_of_ledger(shipping, counts, period, everywhere, ledger),
         *_of_unusual(unusual, key_labels, narrowed + period.zone_option() + ledger),
         *_of_sums(total, by_model, unknown_fields, narrowed + of_period, narrowed + ledger),
     ]
@@ -172,7 +171,14 @@ def _of_unusual(
     )
 
 
-def _of_shipping(shipping: Sequence[Shipping], period: Period, ledger: str) -> Iterator[Problem]:
+def _of_ledger(
+    shipping: Sequence[Shipping],
+    counts: ProblemCounts,
+    period: Period,
+    everywhere: str,
+    ledger: str,
+) -> Iterator[Problem]:
+    """Problems of the whole ledger, whatever the page selects."""
     waiting = sum(each.waiting for each in shipping)
     oldest = min((each.oldest for each in shipping if each.oldest), default=None)
     if waiting and oldest is not None and period.now - oldest > LATE_AFTER:
@@ -196,9 +202,7 @@ def _of_shipping(shipping: Sequence[Shipping], period: Period, ledger: str) -> I
         advice="They are set aside in the spool, each with its reason",
         command=f"tokentee db check{ledger}",
     )
-
-
-def _of_counts(counts: ProblemCounts, everywhere: str, options: str) -> Iterator[Problem]:
+    options = period.options() + ledger
     yield Problem(
         kind="lost",
         level="bad",

@@ -145,7 +145,7 @@ def _environment() -> jinja2.Environment:
         "until": lambda moment, now: until_text(moment, now) or figures.NONE,
         "budget_notes": lambda statuses: status.notes(list(statuses)),
     }
-    made.globals["limits_method"] = limits_text.METHOD.capitalize()
+    made.globals["limits_method"] = limits_text.FULL_AT_METHOD.capitalize()
     return made
 
 

@@ -13,7 +13,9 @@ from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
 from ledger.text.figures import MILLISECOND, duration_text, money, percent, until_text
 from ledger.text.printable import printable
 
-METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
+FULL_AT_METHOD = (
+    "full at: at the mean pace since the first answer of the window, if before its reset"
+)
 VALUE_METHOD = (
     "1% buys: list value of recorded requests, the true value between the two ends with 90%; "
     "unrecorded: used where nothing was recorded (another device, the web page)"
@@ -71,7 +73,7 @@ def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
     shown = layout(table, width)
     lines = [shown.heading, shown.rule, *shown.rows]
     if any(each.full_at for each in found):
-        lines += textwrap.wrap(METHOD, max(width, 20))
+        lines += textwrap.wrap(FULL_AT_METHOD, max(width, 20))
     return lines
 
 

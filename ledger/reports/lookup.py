@@ -15,7 +15,7 @@ from ledger.store.tables import charges, current_charges, exchanges, quotas, rea
 
 PREFIX_LENGTH_MIN = 4
 """A shorter prefix matches too much and is probably a slip."""
-CANDIDATES_MAX = 20
+MATCHES_SHOWN_MAX = 20
 """Candidates that are shown."""
 
 
@@ -23,9 +23,11 @@ class AmbiguousError(LedgerError):
     """Several exchanges match the word."""
 
     def __init__(self, word: str, rows: list[Facts]) -> None:
-        count = f"more than {CANDIDATES_MAX}" if len(rows) > CANDIDATES_MAX else str(len(rows))
+        count = (
+            f"more than {MATCHES_SHOWN_MAX}" if len(rows) > MATCHES_SHOWN_MAX else str(len(rows))
+        )
         super().__init__(f"{count} exchanges are called {word[:80]!r}: name one by its id")
-        self.keys = tuple((row["opened_at"], row["id"]) for row in rows[:CANDIDATES_MAX])
+        self.keys = tuple((row["opened_at"], row["id"]) for row in rows[:MATCHES_SHOWN_MAX])
 
 
 def candidates(engine: Engine, error: AmbiguousError) -> Table:
@@ -130,7 +132,7 @@ def _rows(connection: Connection, condition: sa.ColumnElement[bool]) -> list[Fac
         sa.select(exchanges)
         .where(condition)
         .order_by(exchanges.c.opened_at, exchanges.c.id)
-        .limit(CANDIDATES_MAX + 1)
+        .limit(MATCHES_SHOWN_MAX + 1)
     )
     return [dict(row._mapping) for row in connection.execute(query)]
 

@@ -48,7 +48,7 @@ WORDS = ("team", "person", "cost_centre")
 """The dimensions that the names file adds to reports."""
 KEY_CHARACTERS_MIN = 6
 """Fewer characters of a fingerprint match too many keys."""
-NAMES_MAX = 10_000
+NAME_ENTRIES_MAX = 10_000
 """Far more than an operator writes by hand; every group of a query is matched with all of them."""
 PATTERNS_CACHED = 4_096
 
@@ -228,8 +228,10 @@ def read(text: str) -> tuple[Names, list[TomlProblem]]:
     entries, wrong = toml_tables.converted(text, document, "name", NameEntry)
     plans, wrong_plans = toml_tables.converted(text, document, "plan", PlanEntry)
     problems += [*wrong, *wrong_plans]
-    if len(entries) + len(plans) > NAMES_MAX:
-        problems.append(TomlProblem(line=None, text=f"more than {NAMES_MAX} names and plans"))
+    if len(entries) + len(plans) > NAME_ENTRIES_MAX:
+        problems.append(
+            TomlProblem(line=None, text=f"more than {NAME_ENTRIES_MAX} names and plans")
+        )
     # An entry after an equal one that gives the same words is a mistake.
     seen: dict[tuple[object, ...], int] = {}
     for place, entry in entries:
@@ -243,8 +245,8 @@ def read(text: str) -> tuple[Names, list[TomlProblem]]:
                 problems.append(toml_tables.problem_of(text, "name", place, fault))
             seen.setdefault(same, place)
     return Names(
-        entries=tuple(entry for _, entry in entries[:NAMES_MAX]),
-        plans=tuple(plan for _, plan in plans[:NAMES_MAX]),
+        entries=tuple(entry for _, entry in entries[:NAME_ENTRIES_MAX]),
+        plans=tuple(plan for _, plan in plans[:NAME_ENTRIES_MAX]),
     ), problems
 
 

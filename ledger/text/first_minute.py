@@ -13,7 +13,7 @@ SAVED_WITHOUT_BODIES = (
     "-w: answers are streamed on, and saved without their bodies; --set store_streamed_bodies=true "
     "saves them, too, and holds each in memory until it ends"
 )
-PLACES_MAX = 3
+HOSTS_SHOWN_MAX = 3
 """Hosts that a line names; further ones are counted."""
 
 type Counts = Mapping[str, int]
@@ -102,6 +102,6 @@ def _first(counts: Counts) -> str:
 
 def _named(counts: Counts) -> str:
     ordered = sorted(counts, key=lambda place: -counts[place])
-    named = ", ".join(map(printable, ordered[:PLACES_MAX]))
-    more = len(ordered) - PLACES_MAX
+    named = ", ".join(map(printable, ordered[:HOSTS_SHOWN_MAX]))
+    more = len(ordered) - HOSTS_SHOWN_MAX
     return f"{named} and {counted(more, 'more host')}" if more > 0 else named

@@ -20,11 +20,11 @@ HISTORY_MAX = 32
 REQUESTS_MAX = 2_000
 """Requests of a session of which it is known that another continues them: without a session, those
 of all users are one."""
-SEGMENTS_MAX = 500_000
+REMEMBERED_SEGMENTS_MAX = 500_000
 """Segments that are remembered, of all sessions, at 230 bytes each. The session that asked longest
 ago is forgotten first."""
 _ANSWERS = ("assistant", "model")
-_KINDS = {Kind.TOOLS: "tools", Kind.SYSTEM: "system", Kind.MESSAGES: "messages"}
+_KIND_WORDS = {Kind.TOOLS: "tools", Kind.SYSTEM: "system", Kind.MESSAGES: "messages"}
 
 
 class Reason(StrEnum):
@@ -55,7 +55,7 @@ what no segment shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedRequest:
     """A request that was answered."""
 
     id: str
@@ -74,7 +74,7 @@ class Asked:
     diagnosis: str | None = None
     """What the provider says that broke the cache, in its own word."""
 
-    def shares_cache(self, other: "Asked") -> bool:
+    def shares_cache(self, other: "AskedRequest") -> bool:
         """Whether both have one cache, as far as it is known: that of an account, else of a key."""
         if self.account and other.account:
             return self.account == other.account
@@ -90,7 +90,7 @@ class Asked:
 class Verdict:
     """What became of a request's prefix in the cache."""
 
-    asked: Asked
+    asked: AskedRequest
     reason: Reason
     lost_tokens: int = 0
     """Tokens that were in the cache, or could have been, and were not read from it."""
@@ -118,7 +118,7 @@ class _Before:
 
     __slots__ = ("asked", "marks", "prefixes", "size", "sizes")
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: AskedRequest) -> None:
         self.asked = asked
         self.prefixes = asked.segments.prefixes()
         self.sizes = {each.digest: each.size for each in asked.segments.parts}
@@ -187,7 +187,7 @@ class Judge:
         self._sessions: OrderedDict[tuple[str | None, str | None], _Session] = OrderedDict()
         self._segments = 0
 
-    def judge(self, asked: Asked) -> Verdict:
+    def judge(self, asked: AskedRequest) -> Verdict:
         """The verdict on the next request, which has segments."""
         key = (asked.provider, asked.session)
         session = self._sessions.setdefault(key, _Session())
@@ -197,7 +197,7 @@ class Judge:
         self._segments -= session.segments
         session.add(now)
         self._segments += session.segments
-        while self._segments > SEGMENTS_MAX:
+        while self._segments > REMEMBERED_SEGMENTS_MAX:
             _, forgotten = self._sessions.popitem(last=False)
             self._segments -= forgotten.segments
         return verdict
@@ -406,7 +406,7 @@ def _place(parts: Sequence[Segment], start: int, digest: bytes) -> int:
 
 def _named(how: str, parts: Sequence[Segment], at: int) -> tuple[str, str, str, str]:
     one = parts[at]
-    kind = _KINDS[one.kind]
+    kind = _KIND_WORDS[one.kind]
     number = sum(each.kind == one.kind for each in parts[:at])
     name = "older messages" if one.part is Part.JOINED else one.name
     return how, kind, name, f"{kind}[{number}] {name}".rstrip()

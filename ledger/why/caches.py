@@ -12,7 +12,7 @@ import msgspec
 from ledger.model.segments import DAY_ASKED, HOUR_ASKED
 
 CACHES_FILE = Path(__file__).with_name("caches.toml")
-NAMES_MAX = 4096
+MODEL_NAMES_MAX = 4096
 """Names of models come from clients and upstreams."""
 
 
@@ -62,7 +62,7 @@ def cache_of(dialect: str, model: str | None, at: datetime) -> Cache:
     return found
 
 
-@lru_cache(maxsize=NAMES_MAX)
+@lru_cache(maxsize=MODEL_NAMES_MAX)
 def _cached(name: str, day: date) -> Cache:
     return next(
         row

@@ -48,7 +48,20 @@ class Context:
         group.requests += 1
         sizes: dict[tuple[str, str], int] = defaultdict(int)
         for each in segments.parts:
-            sizes[_place(each.kind, each.part, each.name)] += each.size
+            if each.kind is Kind.TOOLS:
+                place = "tools", each.name
+            elif each.part is Part.TOOL_RESULT:
+                place = "tool_results", each.name
+            elif each.part is Part.IMAGE:
+                place = "images", each.name
+            elif each.kind is Kind.SYSTEM:
+                place = "system", "system"
+            elif each.part is Part.TOOL_CALL:
+                place = "messages", "assistant"
+            else:
+                name = "older messages" if each.part is Part.JOINED else each.name
+                place = "messages", name
+            sizes[place] += each.size
             if each.part is Part.TOOL_CALL:
                 group.calls[each.name].add(each.digest)
         places = list(sizes)
@@ -84,20 +97,6 @@ class Context:
     def requests(self) -> int:
         """How many were added."""
         return sum(each.requests for each in self._groups.values())
-
-
-def _place(kind: Kind, part: Part, name: str) -> tuple[str, str]:
-    if kind is Kind.TOOLS:
-        return "tools", name
-    if part is Part.TOOL_RESULT:
-        return "tool_results", name
-    if part is Part.IMAGE:
-        return "images", name
-    if kind is Kind.SYSTEM:
-        return "system", "system"
-    if part is Part.TOOL_CALL:
-        return "messages", "assistant"
-    return "messages", "older messages" if part is Part.JOINED else name
 
 
 def _shares(total: int, sizes: Sequence[int]) -> list[int]:

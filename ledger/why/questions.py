@@ -2,7 +2,7 @@
 input, and what another model would have cost."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -24,34 +24,13 @@ from ledger.store.keys import instant_text
 from ledger.store.schema.charged import sum_of
 from ledger.store.scope import Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import current_charges, segments
-from ledger.why.cache import Asked, Judge, Verdict
+from ledger.why.cache import AskedRequest, Judge, Verdict
 from ledger.why.context import Context
 from ledger.why.simulation import Breakpoints, Simulation
 
 BEFORE = timedelta(days=1)
 """Requests of this time before a period are read too, so that its first ones have a predecessor."""
 NO_SEGMENTS = Segments(())
-
-
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """A verdict with its price."""
-
-    verdict: Verdict
-    lost_picousd: int | None
-    """At the price that was paid, less the price of cached tokens; None: no price is known."""
-
-
-def _priced(
-    engine: Engine, scope: Scope, session: str | None, book: PriceBook
-) -> Iterator[Priced | None]:
-    """The verdicts on the requests of a scope, in the order of their time; None on one without
-    segments. Each is judged by all that was asked before, also with another model or key."""
-    judge = Judge()
-    for row, asked in _asked(engine, replace(scope, only=()), session, *_PRICED, shown=scope):
-        verdict = judge.judge(asked) if asked.segments.parts else None
-        if row.is_shown:
-            yield Priced(verdict, _lost(verdict, row, book)) if verdict is not None else None
 
 
 def verdict_of(engine: Engine, session: str, opened_at: datetime) -> Verdict | None:
@@ -67,10 +46,11 @@ def verdict_of(engine: Engine, session: str, opened_at: datetime) -> Verdict | N
 
 def _asked(
     engine: Engine, scope: Scope, session: str | None, *names: str, shown: Scope | None = None
-) -> Iterator[tuple[Any, Asked]]:
+) -> Iterator[tuple[Any, AskedRequest]]:
     """The requests of a scope with reported input, in the order of their time; without segments,
-    if it has none. `names`: columns that are read beside those of `Asked`; some take time. `shown`:
-    `is_shown` is whether a request is within it; those of the time before are read, too."""
+    if it has none. `names`: columns that are read beside those of `AskedRequest`; some take time.
+    `shown`: `is_shown` is whether a request is within it; those of the time before are read, too.
+    """
     of, dialect = requests.c, engine.dialect.name
     columns = [as_text(of[name]).label(name) for name in (*_READ, *names)]
     if shown is not None:
@@ -95,7 +75,7 @@ def _asked(
         for row in connection.execution_options(yield_per=1_000).execute(query):
             yield (
                 row,
-                Asked(
+                AskedRequest(
                     id=row.id,
                     opened_at=row.opened_at,
                     provider=row.provider,
@@ -174,11 +154,15 @@ def causes(
     groups: dict[tuple[str | None, ...], dict[str, Any]] = {}
     dearest: dict[tuple[str | None, ...], int] = {}
     without = 0
-    for each in _priced(engine, scope, session, book):
-        if each is None:
+    # Each is judged by all that was asked before, also with another model or key.
+    judge = Judge()
+    for row, asked in _asked(engine, replace(scope, only=()), session, *_PRICED, shown=scope):
+        one = judge.judge(asked) if asked.segments.parts else None
+        if not row.is_shown:
+            continue
+        if one is None:
             without += 1
             continue
-        one, asked = each.verdict, each.verdict.asked
         facts = {"reason": str(one.reason), "how": one.how, "segment": one.segment}
         facts |= {"kind": one.kind, "name": one.name, "session": asked.session}
         named = facts | {"model": asked.model, "key": asked.key}
@@ -193,8 +177,9 @@ def causes(
                 group[name] = None
         group["requests"] += 1
         group["tokens"] += one.lost_tokens
-        if each.lost_picousd is not None:
-            group["list_value_usd"] = (group["list_value_usd"] or 0) + each.lost_picousd
+        lost_picousd = _lost(one, row, book)
+        if lost_picousd is not None:
+            group["list_value_usd"] = (group["list_value_usd"] or 0) + lost_picousd
         group["last_at"] = at
         if one.lost_tokens > dearest.get(key, -1):
             group["example"], dearest[key] = asked.id, one.lost_tokens

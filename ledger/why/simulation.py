@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ledger.model.segments import HOUR_ASKED
-from ledger.why.cache import Asked, marks
+from ledger.why.cache import AskedRequest, marks
 from ledger.why.caches import cache_of
 
-ENTRIES_MAX = 200_000
+PREFIXES_MAX = 200_000
 """Prefixes that are remembered, about 150 bytes each; the longest unused is forgotten first."""
 
 
@@ -37,7 +37,7 @@ class Cached(NamedTuple):
     """Of the written."""
 
 
-class _Entry(NamedTuple):
+class _CachedPrefix(NamedTuple):
     used_at: datetime
     lifetime: timedelta
 
@@ -48,13 +48,13 @@ class Simulation:
     def __init__(self, model: str, breakpoints: Breakpoints) -> None:
         self._model = model
         self._breakpoints = breakpoints
-        self._entries: OrderedDict[tuple[str | None, bytes], _Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[str | None, bytes], _CachedPrefix] = OrderedDict()
         self._tokens: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
         """How many tokens a prefix is, by the provider's count."""
         self._accounts: dict[str | None, str] = {}
         """Key -> the account that was named last with it."""
 
-    def ask(self, asked: Asked) -> Cached:
+    def ask(self, asked: AskedRequest) -> Cached:
         """What the next request reads and writes."""
         if self._breakpoints is Breakpoints.OFF or not asked.segments.parts:
             return Cached()
@@ -104,20 +104,20 @@ class Simulation:
         kept = [(at, ttl) for at, ttl in ends if tokens[at] >= cache.tokens_min]
         for at, ttl in kept:
             lifetime = cache.lifetime(ttl)
-            self._keep((owner, prefixes[at]), _Entry(asked.opened_at, lifetime))
+            self._keep((owner, prefixes[at]), _CachedPrefix(asked.opened_at, lifetime))
         end = max((tokens[at] for at, _ in kept), default=0) // cache.step * cache.step
         write = max(0, end - read)
         ends_1h = max((tokens[at] for at, ttl in kept if ttl == HOUR_ASKED), default=0)
         return Cached(min(read, asked.input_tokens), write, min(write, max(0, ends_1h - read)))
 
-    def _keep(self, key: tuple[str | None, bytes], entry: _Entry) -> None:
+    def _keep(self, key: tuple[str | None, bytes], entry: _CachedPrefix) -> None:
         self._entries[key] = entry
         self._entries.move_to_end(key)
-        if len(self._entries) > ENTRIES_MAX:
+        if len(self._entries) > PREFIXES_MAX:
             self._entries.popitem(last=False)
 
     def _count(self, key: tuple[str | None, bytes], tokens: int) -> None:
         self._tokens[key] = tokens
         self._tokens.move_to_end(key)
-        if len(self._tokens) > ENTRIES_MAX:
+        if len(self._tokens) > PREFIXES_MAX:
             self._tokens.popitem(last=False)

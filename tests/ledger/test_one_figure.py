@@ -304,7 +304,7 @@ def by_budget(engine: Engine) -> Answers:
 
 def by_focus(engine: Engine) -> Answers:
     """The rows of a FOCUS export."""
-    names = tuple(focus.COLUMNS)
+    names = tuple(focus.FOCUS_COLUMNS)
     with engine.connect() as connection:
         billed = [
             dict(zip(names, each, strict=True))

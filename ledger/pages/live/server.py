@@ -80,7 +80,7 @@ class RenderedPage:
 
 
 @dataclass(slots=True)
-class Kept:
+class PageCache:
     """A cache of the latest answers, by address."""
 
     answers: OrderedDict[str, RenderedPage] = field(default_factory=OrderedDict)
@@ -116,7 +116,7 @@ class Pages:
     shipping: Shippings = tuple
     budgets: Budgets = NO_BUDGETS
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    kept: Kept = field(default_factory=Kept)
+    kept: PageCache = field(default_factory=PageCache)
     turns: Semaphore = field(default_factory=lambda: Semaphore(QUESTIONS_MAX))
 
     def routes(self) -> list[Route]:

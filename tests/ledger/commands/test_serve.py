@@ -24,7 +24,7 @@ from ledger.commands import now, serve
 from ledger.commands.serve import (
     ANSWER_BYTES_MAX,
     ERROR_CHARACTERS_MAX,
-    ROWS_MAX,
+    TOOL_ROWS_MAX,
     Answers,
     bounded,
 )
@@ -93,7 +93,7 @@ def test_an_answer_is_bounded_and_says_what_is_left_out():
     text = bounded({"rows": rows, "total": 1}, "rows")
     found = json.loads(text)
     assert len(text.encode()) <= ANSWER_BYTES_MAX
-    assert 0 < len(found["rows"]) <= ROWS_MAX
+    assert 0 < len(found["rows"]) <= TOOL_ROWS_MAX
     assert found["left_out"] == f"{5_000 - len(found['rows'])} of 5000 rows: ask for less"
     assert json.loads(bounded({"rows": rows[:2]}, "rows")) == {"rows": rows[:2]}
     with pytest.raises(LedgerError, match="too long"):
@@ -101,7 +101,7 @@ def test_an_answer_is_bounded_and_says_what_is_left_out():
 
 
 def test_questions_out_of_bounds_are_bounded():
-    assert [serve._within(count) for count in (-1, 0, 7, 10**9)] == [1, 1, 7, ROWS_MAX]
+    assert [serve._within(count) for count in (-1, 0, 7, 10**9)] == [1, 1, 7, TOOL_ROWS_MAX]
 
 
 @pytest.mark.parametrize(

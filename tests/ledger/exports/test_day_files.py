@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from ledger.exports import day_files
 from ledger.exports.day_files import csv_file, write
 from ledger.exports.export import DATASETS, count_unpriced_charges, export
-from ledger.exports.focus import ADDED, REMOVED, VERSIONS, row_of
-from ledger.exports.focus import COLUMNS as FOCUS_COLUMNS
+from ledger.exports.focus import ADDED, FOCUS_COLUMNS, REMOVED, VERSIONS, row_of
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.pricing.price_lines import OUTPUT_LINES, TOKEN_LINES

@@ -18,8 +18,8 @@ BUDGET = '[[budget]]\nname = "b{0}"\nusd = 1\nperiod = "day"\n'
 @pytest.mark.parametrize(
     ("read", "entry", "module", "bound"),
     [
-        (names.read, NAME, names, "NAMES_MAX"),
-        (names.read, PLAN, names, "NAMES_MAX"),
+        (names.read, NAME, names, "NAME_ENTRIES_MAX"),
+        (names.read, PLAN, names, "NAME_ENTRIES_MAX"),
         (budgets.read, BUDGET, budgets, "BUDGETS_MAX"),
         (budgets.read, '[[quota]]\nwindow = "{0}h"\n', budgets, "QUOTA_RULES_MAX"),
         (budgets.read, "[[alert]]\nlog = true\n", budgets, "ALERTS_MAX"),

@@ -20,7 +20,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing import litellm, overrides
 from ledger.reconcile import statement_files
 from ledger.settings import names_file, rates_file, small_files
-from ledger.settings.names import NAMES_MAX, NO_NAMES, GroupFacts, pattern, read
+from ledger.settings.names import NAME_ENTRIES_MAX, NO_NAMES, GroupFacts, pattern, read
 from ledger.settings.rates import SCALE, Currency
 from ledger.settings.rates import read as read_rates
 from ledger.settings.toml_tables import (
@@ -184,8 +184,8 @@ def test_the_valid_entries_of_a_wrong_file_stay():
 
 def test_there_is_a_bound():
     entry = '[[name]]\nhost = "h{0}"\nteam = "x"\n'
-    found, problems = read("".join(entry.format(n) for n in range(NAMES_MAX + 1)))
-    assert len(found.entries) == NAMES_MAX
+    found, problems = read("".join(entry.format(n) for n in range(NAME_ENTRIES_MAX + 1)))
+    assert len(found.entries) == NAME_ENTRIES_MAX
     assert str(problems[0]) == "more than 10000 names and plans"
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from ledger.model.segments import Kind, Part, Segment, pack, unpack
-from ledger.why.cache import Asked, Reason
+from ledger.why.cache import AskedRequest, Reason
 from tests.ledger.written import NOON
 
 MINUTE = timedelta(minutes=1)
@@ -64,7 +64,7 @@ class Session:
         digest = self.chance.randbytes(8)
         return Segment(kind, Part.TEXT, name, size or self.chance.randint(2_000, 9_000), 0, digest)
 
-    def ask(self) -> Asked:
+    def ask(self) -> AskedRequest:
         one = self.provider
         parts = [*self.tools, *self.system, *self.messages]
         tokens = sum(each.size for each in parts) // 4
@@ -96,7 +96,7 @@ class Session:
         automatic = one.breakpoint if one.at_top and self.marked else 0
         found = unpack(pack(sent, automatic=automatic))
         assert found is not None
-        asked = Asked(
+        asked = AskedRequest(
             id=f"{self.at}",
             opened_at=self.at,
             provider="p",

@@ -108,7 +108,7 @@ def test_a_changed_segment_that_is_most_of_the_request_is_named(parts_of, provid
             found = judge.judge(session.ask())
             if turn in turns:
                 assert (found.reason, found.how) == (Reason.CHANGED, "changed"), (seed, turn, found)
-                assert found.kind == cache._KINDS[one.kind]
+                assert found.kind == cache._KIND_WORDS[one.kind]
                 assert found.lost_tokens > 0
             else:
                 assert found.reason is (Reason.HIT if turn else Reason.FIRST), (seed, turn, found)
@@ -283,7 +283,7 @@ def test_a_whole_long_session_has_no_break_where_older_messages_are_joined(name)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(cache, "SEGMENTS_MAX", 200)
+    monkeypatch.setattr(cache, "REMEMBERED_SEGMENTS_MAX", 200)
     monkeypatch.setattr(cache, "REQUESTS_MAX", 5)
     judge = Judge()
     for seed in range(6):
@@ -419,7 +419,7 @@ def test_keys_of_one_account_share_a_cache():
 
 
 def test_what_a_simulation_remembers_is_bounded(monkeypatch):
-    monkeypatch.setattr(simulation, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(simulation, "PREFIXES_MAX", 10)
     session = Session(1, PROVIDERS["openai"])
     cache = Simulation(session.model, Breakpoints.AS_SENT)
     for _ in range(12):

@@ -275,7 +275,7 @@ def answer(tag, good_until=0.0):
 
 
 def test_only_so_many_answers_are_kept():
-    kept = server.Kept()
+    kept = server.PageCache()
     for number in range(server.KEPT_MAX + 5):
         kept.put(str(number), answer("x"))
         kept.get("0", "x")
@@ -287,7 +287,7 @@ def test_only_so_many_answers_are_kept():
 def test_a_slow_answer_holds_for_some_time(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    kept = server.Kept()
+    kept = server.PageCache()
     kept.put("/", answer("old", good_until=120))
     assert kept.get("/", "new") == answer("old", good_until=120)
     now[0] = 120
