@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from addon.dialects import billing as wire_billing
 from addon.dialects import shapes
 from addon.dialects.errors import broken_connection
+from addon.dialects.facts import token_of
 from addon.dialects.limits import limits_of
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
@@ -34,13 +35,22 @@ from addon.metering.settlement import (
     NOTHING_PASSED,
     Settled,
     as_fetched,
+    refused,
     result_of,
     result_unread,
     with_figures,
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from ledger.model.exchange import ERROR_STATUS_MIN, Billing, Exchange, Outcome, Source
+from ledger.model.exchange import (
+    CAP_HEADER,
+    ERROR_STATUS_MIN,
+    REFUSED_STATUS,
+    Billing,
+    Exchange,
+    Outcome,
+    Source,
+)
 
 REFUSAL_BYTES_MAX = 64 * 1024
 """The proxy does not hold back a longer error answer to check if it refuses the injected option."""
@@ -320,6 +330,9 @@ class MeteredExchange:
         return settled._replace(exchange=replace(settled.exchange, degraded=self.troubles.text))
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
+        cap = token_of(self._answer_headers.get(CAP_HEADER))
+        if cap and self.status == REFUSED_STATUS:  # a recording of ours, or a proxy behind this one
+            return refused(self.opened, cap, now=now)
         tap = self.tap
         passed, meter = NOTHING_PASSED, None
         if tap is not None:

@@ -241,7 +241,7 @@ class Gate:
     def _cost(self, exchange: Exchange, reading: Reading) -> Amounts:
         """What a request did cost; None: not known, and its hold counts."""
         if reading.usage_source is not UsageSource.REPORTED:
-            is_answered = exchange.outcome is Outcome.HTTP_ERROR
+            is_answered = exchange.outcome in (Outcome.HTTP_ERROR, Outcome.REFUSED)
             return Amounts(0, 0, 0, 1) if is_answered else Amounts()
         self._learn(exchange, reading)
         usage = reading.usage
@@ -276,6 +276,16 @@ class Gate:
         ways[exchange.response_model, exchange.service_tier, fields] = None
         if len(ways) > ANSWERS_MAX:
             del ways[next(iter(ways))]
+
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """The share of each cap that is spent now, of its fullest account. From any thread."""
+        now, found = datetime.now(UTC), dict.fromkeys(self.book.caps, 0.0)
+        for account in self.book.accounts(now):
+            for amount, limit in zip(account.spent_at(now), account.limits, strict=True):
+                if limit:
+                    share = (amount or 0) / limit
+                    found[account.cap.name] = max(found.get(account.cap.name, 0.0), share)
+        return tuple(found.items())
 
     # The file
 

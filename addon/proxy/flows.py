@@ -32,10 +32,8 @@ from addon.recordings.formats import har
 from addon.recordings.formats.flow_files import end_of_error
 from addon.recordings.formats.recorded import Origin, derived_id, known_time
 from ledger.caps.book import Refusal
-from ledger.model.exchange import REFUSED_STATUS
+from ledger.model.exchange import CAP_HEADER, REFUSED_STATUS
 
-CAP_HEADER = "x-tokentee-cap"
-"""The header of an answer of ours, with the cap's name."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 """A host name; anything else in SNI or a Host header is not taken over. Labels and dots share no
 character, so that the search is linear."""

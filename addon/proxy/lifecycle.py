@@ -182,7 +182,10 @@ def start(
     recording.notes, recording.watching = notes, watching
     if watching is not None:
         watching.start(
-            ledger, open_exchanges=lambda: recording.under_way, captures=lambda: recording.captures
+            ledger,
+            open_exchanges=lambda: recording.under_way,
+            captures=lambda: recording.captures,
+            cap_shares=gate.shares,
         )
     undo_last = recording.process.undo_last
     if notes is not None:

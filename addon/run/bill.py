@@ -60,10 +60,12 @@ def show(ledger_url: str, run_id: str) -> bool:
     if repeated := seen - requests:
         text = counted(repeated, "answer was", "answers were")
         console.print(f"tokentee: {text} in the ledger already and not counted again")
+    if refused := found.total.figures.refused:
+        console.print(f"tokentee: caps refused {counted(refused, 'request')}")
     if not requests:
-        if not repeated:
+        if not (repeated or refused):
             console.print("tokentee: no LLM request passed")
-        return bool(repeated)
+        return bool(repeated or refused)
     sys.stderr.write("\n")
     title = "This run by model"
     render.print_table(report_tables.screen(found), console, title)

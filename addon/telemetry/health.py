@@ -35,6 +35,8 @@ class Health:
     disk_free_bytes: int | None = None
     stopped_threads: tuple[str, ...] = ()
     """Other threads that are not working, each with its last error."""
+    cap_shares: tuple[tuple[str, float], ...] = ()
+    """Cap -> the share of it that is spent."""
     captures_dropped: int | None = None
     """Captures that could not be written since the start."""
     workers: int | None = None

@@ -28,12 +28,13 @@ from prometheus_client.registry import Collector
 
 from addon.telemetry.health import Health, MetricFiles, problems
 from addon.telemetry.observer import Observed
-from ledger.model.exchange import PPM
+from ledger.model.exchange import PPM, Outcome
 from ledger.model.money import PICOUSD_PER_USD
 
 MODELS_MAX = 200
 PROVIDERS_MAX = 50
 LIMITS_MAX = 200
+CAPS_MAX = 200
 """Distinct label values; an upstream can invent names without end."""
 LABEL_LENGTH_MAX = 100
 OTHER = "other"
@@ -57,6 +58,7 @@ class Metrics:
         """`known`: label values that are in use already, by the label's name."""
         self._registry = CollectorRegistry()
         self._in_use = {"provider": set[str](), "model": set[str](), "limit": set[str]()}
+        self._in_use["cap"] = set()
         self._in_use |= known or {}
         by_model = ("provider", "model")
         self._requests = self._counter("requests", "Exchanges settled", (*by_model, "outcome"))
@@ -90,6 +92,9 @@ class Metrics:
         self._resets = self._gauge(
             "limit_resets_timestamp_seconds", "When a limit resets, as stated", of_limit
         )
+        self._refused = self._counter(
+            "refused", "Requests that a cap refused: in no other counter", ("cap",)
+        )
         self._duration = self._histogram("duration_seconds", "Request to settling")
         self._first_token = self._histogram("time_to_first_token_seconds", "Request to first token")
         self._registry.register(HealthCollector(health, dropped_observations))
@@ -97,6 +102,10 @@ class Metrics:
     def observe(self, one: Observed) -> None:
         """Count one exchange."""
         exchange, usage, amounts = one.exchange, one.reading.usage, one.amounts
+        if exchange.outcome is Outcome.REFUSED:
+            cap = _bounded(exchange.error_code or "", self._in_use["cap"], CAPS_MAX)
+            self._refused.labels(cap).inc()
+            return
         provider = _bounded(exchange.provider, self._in_use["provider"], PROVIDERS_MAX)
         model = _bounded(one.model, self._in_use["model"], MODELS_MAX)
         self._requests.labels(provider, model, str(exchange.outcome)).inc()
@@ -213,6 +222,15 @@ class HealthCollector(Collector):
         for name, text, value in optional:
             if value is not None:
                 yield _gauge(name, text, float(value))
+        if health.cap_shares:
+            shares = GaugeMetricFamily(
+                "tokentee_cap_spent_ratio",
+                "Spent share of a cap, of its tightest limit and fullest account",
+                labels=("cap",),
+            )
+            for name, share in health.cap_shares:
+                shares.add_metric((name,), share)
+            yield shares
         if health.worker_restarts is not None:
             text = "Workers that were started again after they had ended unasked"
             yield _count("worker_restarts", text, health.worker_restarts)

@@ -62,8 +62,9 @@ class Observed:
 
     @property
     def is_without_usage(self) -> bool:
-        """As in the ledger's views: neither reported nor estimated, and no error."""
-        failed = self.exchange.outcome in (Outcome.ERROR_FRAME, Outcome.HTTP_ERROR)
+        """As in the ledger's views: neither reported nor estimated, no error, and not refused."""
+        others = (Outcome.ERROR_FRAME, Outcome.HTTP_ERROR, Outcome.REFUSED)
+        failed = self.exchange.outcome in others
         return not (self.has_usage or failed)
 
     @property

@@ -130,7 +130,9 @@ class Otlp:
         self._old_tokens = histogram("token.usage", "{token}", "Input and output tokens used")
 
     def observe(self, one: Observed) -> None:
-        """Make a span of an exchange, and record its figures."""
+        """Make a span of an exchange, and record its figures; of one that went upstream."""
+        if one.exchange.outcome is Outcome.REFUSED:
+            return
         address, port = one.server
         stated = {
             "gen_ai.operation.name": one.exchange.operation,

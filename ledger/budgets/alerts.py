@@ -8,20 +8,22 @@ its destinations failed.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.budgets import cap_status
 from ledger.budgets.budgets import Budgets, QuotaRule
 from ledger.budgets.status import BudgetStatus, document, statuses
+from ledger.caps.caps import Cap
 from ledger.figures.limits import RESET_TOLERANCE, Limit, limits
 from ledger.reports.limits_text import used_share
 from ledger.settings.names import Names
 from ledger.store import db
 from ledger.store.tables import alerts
-from ledger.text.figures import money, percent
+from ledger.text.figures import counted, money, percent
 from ledger.text.printable import printable
 
 CLAIM_SECONDS = 600
@@ -52,6 +54,7 @@ def claim_alerts(engine: Engine, budgets: Budgets, names: Names, now: datetime) 
     sent; the lower ones are marked as sent with it.
     """
     reached = [_of_budget(each) for each in statuses(engine, budgets.budgets, names, now)]
+    reached += _of_caps(engine, budgets.caps, names, now)
     if budgets.quotas:
         reached += _of_limits(engine, budgets.quotas, now)
     due = []
@@ -86,6 +89,38 @@ def _of_budget(status: BudgetStatus) -> list[Alert]:
         )
         for threshold in status.reached
     ]
+
+
+def _of_caps(
+    engine: Engine, caps: Sequence[Cap], names: Names, now: datetime
+) -> Iterator[list[Alert]]:
+    """An alert for each share of a cap that is spent, and one if it has refused."""
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for status in cap_status.statuses(engine, caps, names, now):
+        span = status.cap.span(now)
+        name, start = status.cap.name, day if span is None else span.start
+        (data,) = cap_status.document([status])
+        yield [
+            Alert(
+                name=f"cap {name}",
+                period_start=start,
+                threshold=threshold,
+                text=f"cap {name}: {threshold}% spent",
+                data=data,
+            )
+            for threshold in status.warned
+        ]
+        if status.refused:
+            text = f"cap {name}: {counted(status.refused, 'request')} refused"
+            yield [
+                Alert(
+                    name=f"cap {name} refused",
+                    period_start=start,
+                    threshold=100,
+                    text=text,
+                    data=data,
+                )
+            ]
 
 
 def _of_limits(engine: Engine, rules: Sequence[QuotaRule], now: datetime) -> Iterator[list[Alert]]:

@@ -43,7 +43,7 @@ class BudgetWatcher(Companion):
         from ledger.store import db
 
         budgets = budgets_file.load(None)
-        if not budgets.budgets and not budgets.quotas:
+        if not (budgets.budgets or budgets.quotas or budgets.caps):
             return 0
         url = self._url
         engine = db.open_existing(

@@ -69,10 +69,8 @@ class Account:
         """What counts for a request of this moment."""
         if self.cap.period != "5h":
             return self.spent
-        while self.steps and self.steps[0][0] + STEP <= at - ROLLING - SLOW:
-            self.steps.popleft()
         total = NOTHING
-        for begin, amounts in self.steps:
+        for begin, amounts in tuple(self.steps):
             if begin + STEP > at - ROLLING:
                 total = plus(total, amounts)
         return total
@@ -83,6 +81,8 @@ class Account:
         if self.cap.period != "5h":
             return
         begin = at.astimezone(UTC).replace(second=0, microsecond=0)
+        while self.steps and self.steps[0][0] + STEP <= begin - ROLLING - SLOW:
+            self.steps.popleft()
         place = len(self.steps)
         while place and self.steps[place - 1][0] > begin:
             place -= 1
@@ -223,7 +223,7 @@ class Book:
 
     def accounts(self, at: datetime) -> list[Account]:
         """Those of now."""
-        return [each for each in self._accounts.values() if _is_of(each, at)]
+        return [each for each in list(self._accounts.values()) if _is_of(each, at)]
 
     # The rules
 

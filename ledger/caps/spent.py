@@ -27,8 +27,9 @@ _TERMS = {
       WHEN usage_source = 'reported' AND cost_state IN ('priced', 'reported') THEN cost_picousd
       WHEN outcome = 'http_error' THEN COALESCE(cost_picousd, 0)
       ELSE COALESCE(hold_picousd, cost_picousd, 0) END""",
-    "list_value_usd": f"""CASE WHEN outcome = 'refused' THEN 0
-      WHEN {_KNOWN} THEN COALESCE(list_value_picousd, hold_list_value_picousd, 0)
+    "list_value_usd": """CASE WHEN outcome = 'refused' THEN 0
+      WHEN outcome = 'http_error' THEN COALESCE(list_value_picousd, 0)
+      WHEN usage_source = 'reported' THEN COALESCE(list_value_picousd, hold_list_value_picousd, 0)
       ELSE COALESCE(hold_list_value_picousd, list_value_picousd, 0) END""",
     "tokens": f"""CASE WHEN outcome = 'refused' THEN 0
       WHEN {_KNOWN} THEN COALESCE(input_tokens, 0) + COALESCE(output_tokens, 0)

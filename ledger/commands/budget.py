@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 budget = typer.Typer(
     invoke_without_command=True,
-    help="The state of budgets, and their forecast. Advisory: a budget never stops traffic.",
+    help="The state of budgets, with a forecast, and of caps. A budget never stops traffic; a cap "
+    "does.",
 )
 
 
@@ -81,7 +82,7 @@ def _show(
     ledger: str | None,
     format: Format,  # noqa: A002
 ) -> "list[BudgetStatus]":
-    from ledger.budgets import budgets_file, status
+    from ledger.budgets import budgets_file, cap_status, status
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.settings import names_file as name_files
@@ -91,10 +92,15 @@ def _show(
     if path is None:
         where = config_directory() / "budgets.toml"
         raise LedgerError(f"there are no budgets: write {where}, or name a file with --budgets")
-    known, named = budgets_file.load(str(path)).budgets, name_files.load(names)
+    known, named, now = budgets_file.load(str(path)), name_files.load(names), datetime.now(UTC)
     with existing_ledger(ledger) as engine:
-        found = status.statuses(engine, known, named, datetime.now(UTC))
-    write(format, status.table(found), status.document(found), "Budgets")
+        found = status.statuses(engine, known.budgets, named, now)
+        caps = cap_status.statuses(engine, known.caps, named, now)
+    document = status.document(found) | {"caps": cap_status.document(caps)}
+    if found or not caps or format == "json":
+        write(format, status.table(found), document, "Budgets")
+    if caps and format != "json":
+        write(format, cap_status.table(caps), document, "Caps")
     for note in status.notes(found):
         print_line(note)
     return found

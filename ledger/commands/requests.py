@@ -40,6 +40,10 @@ def requests(
     unpriced: Annotated[
         bool, typer.Option("--unpriced", help="Only requests with tokens that have no price.")
     ] = False,
+    outcome: Annotated[
+        str | None,
+        typer.Option(metavar="OUTCOME", help="Only with this outcome: refused, lost, ..."),
+    ] = None,
     degraded: Annotated[
         bool, typer.Option("--degraded", help="Only requests that were not read to the end.")
     ] = False,
@@ -91,6 +95,8 @@ def requests(
         min_seconds=min_duration,
         before=before,
     )
+    if outcome is not None:
+        only = [*(only or ()), f"outcome={outcome}"]
     scope = scope_of(since, until, only, names, timezone)
     shown_in = load(currency, rates)
     with existing_ledger(ledger) as engine:

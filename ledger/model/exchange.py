@@ -96,6 +96,8 @@ class Outcome(StrEnum):
 
 REFUSED_STATUS = 402
 """Of the answer that a refused request gets: no client repeats it."""
+CAP_HEADER = "x-tokentee-cap"
+"""The header of that answer, with the cap's name."""
 CAP_ERROR = "tokentee_cap"
 """The error type of a request that a cap refused; its error code is the cap's name."""
 

@@ -145,7 +145,8 @@ def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[s
     query = sa.text(
         f"SELECT {MODEL} AS model, COUNT(*), {', '.join(sums)}, SUM({value}) "
         f"FROM exchanges e LEFT {joined_reading('sqlite')} {FURTHER_PRICING} "
-        "WHERE e.state <> 'open' AND json_extract(e.tags, '$.run') = :run GROUP BY 1"
+        f"WHERE e.state <> 'open' AND NOT {terms.IS_REFUSED.format('e')} "
+        "AND json_extract(e.tags, '$.run') = :run GROUP BY 1"
     )
     with engine.connect() as connection:
         return connection.execute(query, {"run": run}).all()

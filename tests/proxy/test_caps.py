@@ -306,3 +306,4 @@ def test_a_command_has_a_cap_of_its_own(tmp_path):
     said = done.stderr.decode()
     assert "--max-list-usd also what a plan covers" in said
     assert "the cap run refuses requests" in said
+    assert "caps refused 1 request" in said

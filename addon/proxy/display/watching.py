@@ -47,6 +47,7 @@ class Watching:
         """
         self._open_exchanges: Callable[[], int] = lambda: 0
         self._captures: Callable[[], CaptureFiles | None] = lambda: None
+        self._cap_shares: Callable[[], tuple[tuple[str, float], ...]] = lambda: ()
         self._ledger: Ledger | None = None
         self._spool: tuple[float, SpoolStatus] | None = None
         sinks: list[Sink] = []
@@ -78,10 +79,12 @@ class Watching:
         *,
         open_exchanges: Callable[[], int],
         captures: Callable[[], CaptureFiles | None] = lambda: None,
+        cap_shares: Callable[[], tuple[tuple[str, float], ...]] = lambda: (),
     ) -> None:
         """Start to observe the commits of the ledger, and to answer scrapes."""
         self._ledger = ledger
         self._captures = captures
+        self._cap_shares = cap_shares
         self._open_exchanges = open_exchanges
         self.observer.start()
         if self._endpoint is not None:
@@ -115,6 +118,7 @@ class Watching:
             queued_rows=found.queued_rows,
             dropped=found.dropped,
             open_exchanges=self._open_exchanges(),
+            cap_shares=self._cap_shares(),
             shipper_alive=shipper.is_working if shipper is not None else None,
             shipping_trouble=status.trouble if status is not None else None,
             waiting_to_ship=status.waiting if status is not None else None,

@@ -426,3 +426,23 @@ def test_the_text_of_an_error_is_kept_where_the_operator_wants_it(is_kept: bool)
     row, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert row.error_message == (text if is_kept else None)
     assert row.error_code == "prompt_too_long"
+
+
+@pytest.mark.parametrize(
+    ("status", "cap", "outcome"),
+    [
+        (402, "daily", Outcome.REFUSED),
+        (402, None, Outcome.HTTP_ERROR),
+        (402, "no token", Outcome.HTTP_ERROR),
+        (200, "daily", Outcome.COMPLETE),
+    ],
+)
+def test_the_refusal_of_a_cap_is_no_error_of_a_provider(status, cap, outcome):
+    exchange = opened()
+    headers = {} if cap is None else {"x-tokentee-cap": cap}
+    tapped(exchange, b"{}", status=status, headers=headers)
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert settled.outcome is outcome
+    if outcome is Outcome.REFUSED:
+        assert (settled.error_type, settled.error_code) == ("tokentee_cap", cap)
+        assert (reading.usage_source, settled.response_bytes) == (UsageSource.NONE, None)

@@ -403,3 +403,22 @@ def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
     tap.callable(frame * 200)
     assert rows == ["row"]
     assert exchange.is_confirmed
+
+
+@pytest.mark.parametrize("keeps_segments", [True, False])
+def test_what_bounds_the_cost_is_read_only_if_somebody_asks(keeps_segments: bool) -> None:
+    seen: list[tuple[str, Any, bytes]] = []
+
+    def limits_of(dialect: Any, values: dict[str, Any], body: bytes) -> str:
+        seen.append((dialect.name, values, body))
+        return "limits"
+
+    rules = replace(RULES, keeps_segments=keeps_segments)
+    assert opened(rules=rules).asked.limits is None
+    asking = replace(rules, limits_of=limits_of)
+    assert opened(rules=asking).asked.limits == "limits"
+    assert seen == [("openai.chat", json.loads(BODY), BODY)]
+    # Of a longer body than is parsed nothing bounds the cost.
+    long = b'{"model":"m","input":"' + b"x" * 1024 * 1024 + b'"}'
+    opened(structs.replace(REQUEST, path="/v1/embeddings", body=Body(long)), asking)
+    assert seen[-1] == ("openai.embeddings", {}, long)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -414,3 +415,14 @@ def test_a_receiver_that_is_down_costs_one_line(caplog):
     lines = [record for record in caplog.records if "tokentee: OpenTelemetry" in record.message]
     assert len(lines) <= 1
     assert all(record.levelno == logging.WARNING for record in lines)
+
+
+def test_what_a_cap_refused_is_in_a_counter_of_its_own_alone():
+    metrics = Metrics(lambda: replace(FINE, cap_shares=(("daily", 0.5),)))
+    refused = one(reading(), (), outcome=Outcome.REFUSED, error_code="daily")
+    metrics.observe(refused)
+    found = samples(metrics)
+    assert found["tokentee_refused_total", "daily"] == 1
+    assert found["tokentee_cap_spent_ratio", "daily"] == 0.5
+    assert not [key for key in found if key[0] == "tokentee_requests_total"]
+    assert not refused.is_without_usage
