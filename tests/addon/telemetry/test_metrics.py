@@ -2,6 +2,7 @@
 gets them."""
 
 import contextlib
+import dataclasses
 import json
 import logging
 import shutil
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -418,7 +418,7 @@ def test_a_receiver_that_is_down_costs_one_line(caplog):
 
 
 def test_what_a_cap_refused_is_in_a_counter_of_its_own_alone():
-    metrics = Metrics(lambda: replace(FINE, cap_shares=(("daily", 0.5),)))
+    metrics = Metrics(lambda: dataclasses.replace(FINE, cap_shares=(("daily", 0.5),)))
     refused = one(reading(), (), outcome=Outcome.REFUSED, error_code="daily")
     metrics.observe(refused)
     found = samples(metrics)
