@@ -31,6 +31,7 @@ from addon.metering.exchange import Event, State, exchange_of
 from addon.metering.opening import RunRules, is_read_in_steps
 from addon.metering.requests.messages import End, Request
 from addon.metering.settlement import Settled, refused, result_unread
+from addon.metering.websocket import OPEN_MAX
 from addon.proxy import capturing, flows, opt_in
 from addon.proxy.caps import Gate, with_hold
 from addon.proxy.display import exchange_log
@@ -384,6 +385,8 @@ class Recording:
         if isinstance(found, Waiting):
             found = self.gate.book.give_up(found)
         if isinstance(found, Held):
+            if len(live.held_responses) == OPEN_MAX:  # upstream has begun none of them
+                self.gate.lost(live.held_responses.pop(0))
             live.held_responses.append(found)
             return None
         self.ledger.settle(*refused(exchange, found.cap, now=flows.now()))
