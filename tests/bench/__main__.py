@@ -4,6 +4,7 @@
     uv run python -m tests.bench --full       # everything, more rounds; an hour
     uv run python -m tests.bench --parts replay,workers
     uv run python -m tests.bench --parts proxy --proxies run --workloads json,burst
+    uv run python -m tests.bench --parts overhead --proxies run
     uv run python -m tests.bench --parts ledger --rows 200000
 
 Prints the tables with date, machine, A/A control and spread (the median, and in brackets the
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from tests.bench import (
     bench_ledger,
+    bench_overhead,
     bench_proxy,
     bench_replay,
     bench_start,
@@ -62,7 +64,7 @@ QUICK = Extent(
     rows=200_000,
 )
 FULL = Extent(
-    parts=("tap", "start", "proxy", "writer", "replay", "workers", "ledger"),
+    parts=("tap", "start", "proxy", "overhead", "writer", "replay", "workers", "ledger"),
     rounds=7,
     seconds=2.0,
     proxy_parts=bench_proxy.PARTS,
@@ -158,6 +160,9 @@ def parts_of(
         "tap": bench_tap.measure,
         "start": lambda: bench_start.measure(rounds=extent.start_rounds),
         "proxy": lambda: proxies(extent, against, names, words),
+        "overhead": lambda: bench_overhead.measure(
+            rounds=extent.rounds, seconds=extent.seconds, names=names
+        ),
         "writer": lambda: writer(extent, against),
         "replay": lambda: bench_replay.measure(extent.short_exchanges, extent.long_mb, rounds=1),
         "workers": lambda: workers(extent),
