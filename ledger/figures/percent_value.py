@@ -49,9 +49,9 @@ ROUNDS = 8
 ORDER_ROWS = 400
 """The newest figures that choose what a figure holds."""
 WIDER = 1.25
-"""Intervals are wider by this: the runs are found from the figures that they are measured on. In nine
-settings of the simulation (3, 6, 14 days; 1, 2, 3 models) 83-98 % of 894 hold the true value, 90 % in
-all; with 1.15 it was 76-96 %."""
+"""Intervals are wider by this: the runs are found from the figures that they are measured on. In
+nine settings of the simulation (3, 6, 14 days; 1, 2, 3 models) 83-98 % of 894 hold the true value,
+90 % in all; with 1.15 it was 76-96 %."""
 RISES_MIN = 5
 """Rises within runs that a value needs."""
 UNSURE = 3.0
