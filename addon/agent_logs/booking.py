@@ -23,7 +23,7 @@ from ledger.store.scope import Scope
 from ledger.store.writing.jobs import Commits
 from ledger.store.writing.writer import Ledger
 
-BATCH_MAX = 500
+ANSWERS_BATCH_MAX = 500
 """Answers per lookup and per write."""
 RUNNING_FOR = timedelta(seconds=60)
 """An answer this recent may still be on its way through the proxy; the next import books it."""
@@ -128,7 +128,7 @@ class Booking:
 
     def take(self, stated: Iterable[Stated]) -> None:
         """Book the answers; their tallies count the results."""
-        for batch in batched(stated, BATCH_MAX):
+        for batch in batched(stated, ANSWERS_BATCH_MAX):
             known = KnownAnswers(booked_like(self.places, [call for call, *_ in batch]))
             new: dict[str, Stated] = {}
             fuller: dict[str, Stated] = {}

@@ -22,12 +22,12 @@ from ledger.model.exchange import (
 from ledger.model.providers import provider_of
 from ledger.model.usage import BESIDE, NO_USAGE, Usage
 
-METER_VERSION = "log-2"
+LOG_METER_VERSION = "log-2"
 """The version of the log readers; it is raised when one of them reads a log differently."""
 FOLDER_NAME_MAX = 100
-UNKNOWN = "unknown"
+UNKNOWN_SERVER = "unknown"
 """The server, the provider and the wire format of an answer whose log does not state them."""
-REGION_UNKNOWN = {BESIDE + "region": UNKNOWN}
+REGION_UNKNOWN = {BESIDE + "region": UNKNOWN_SERVER}
 """Beside the usage of a cloud whose regions have prices of their own: the cost is known in part."""
 SESSION_SUM = {BESIDE + "request_mode": "sum of a session"}
 """Beside figures of a whole session: a price that depends on the size of a request is not known."""
@@ -71,10 +71,10 @@ class LoggedCall:
     """Codex: the log says that a parent made the call."""
     log_session_id: str | None = None
     """Codex: the thread of the log, if another one made the call."""
-    server: str = UNKNOWN
+    server: str = UNKNOWN_SERVER
     """The host that served it."""
     path: str = "/"
-    dialect: str = UNKNOWN
+    dialect: str = UNKNOWN_SERVER
     beside: Mapping[str, Any] = field(default_factory=dict)
     """Billing fields that belong to the usage."""
     model: str | None = None
@@ -135,7 +135,7 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
     usage = None if call.usage_object is None else Facts().plain_usage(dict(call.usage_object))
     exchange = Exchange(
         id=call.exchange_id,
-        origin=UNKNOWN if call.server == UNKNOWN else f"https://{call.server}:443",
+        origin=UNKNOWN_SERVER if call.server == UNKNOWN_SERVER else f"https://{call.server}:443",
         provider=provider_of(call.server, call.path),
         dialect=call.dialect,
         operation="chat",
@@ -173,7 +173,7 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
     reading = Reading(
         exchange_id=exchange.id,
         opened_at=call.at,
-        meter_version=METER_VERSION,
+        meter_version=LOG_METER_VERSION,
         usage_source=call.usage_source,
         usage=NO_USAGE if call.usage_object is None else call.usage,
         usage_json=None if usage is None else json_values.dumps({**usage, **call.beside}),

@@ -26,7 +26,7 @@ from addon.agent_logs.call import (
     REGION_UNKNOWN,
     THREAD_COUNTS,
     THREADS,
-    UNKNOWN,
+    UNKNOWN_SERVER,
     LoggedCall,
     folder_name,
     moment,
@@ -41,7 +41,7 @@ from addon.framing import json_values
 from ledger.model.exchange import Billing, Quota
 from ledger.model.usage import count_of
 
-COUNTS = {
+CODEX_COUNTS = {
     "input_tokens": ("input_tokens",),
     "cache_read_tokens": ("cached_input_tokens",),
     "cache_write_tokens": ("cache_write_input_tokens",),
@@ -135,7 +135,7 @@ def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated
             is_repeated = total is not None and total == log.total
             if at is None or session_id is None or not isinstance(usage, dict) or is_repeated:
                 continue
-            figures = usage_of(COUNTS, usage)
+            figures = usage_of(CODEX_COUNTS, usage)
             ordinal, first_own = line.get("ordinal"), log.meta.get(_FIRST_OWN)
             total = total or added(log.total or {}, usage)
             log.total = log.total if is_record else total
@@ -143,10 +143,13 @@ def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated
                 continue
             client, version = (text_of(log.meta.get(n)) for n in ("originator", "cli_version"))
             # A digest of the counts in one order: a copy may have another.
-            both = [[count_of(u.get(path)) for path, *_ in COUNTS.values()] for u in (usage, total)]
+            both = [
+                [count_of(u.get(path)) for path, *_ in CODEX_COUNTS.values()]
+                for u in (usage, total)
+            ]
             digest = hashlib.sha256(json_values.dumps(both).encode()).hexdigest()[:32]
             word = text_of(log.meta.get("model_provider"))
-            server = SERVERS.get(word.lower(), UNKNOWN) if word else "api.openai.com"
+            server = SERVERS.get(word.lower(), UNKNOWN_SERVER) if word else "api.openai.com"
             yield (
                 LoggedCall(
                     agent="codex",

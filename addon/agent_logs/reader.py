@@ -19,7 +19,7 @@ from msgspec import Struct
 from addon.agent_logs.call import (
     REGION_UNKNOWN,
     SESSION_SUM,
-    UNKNOWN,
+    UNKNOWN_SERVER,
     LoggedCall,
     folder_name,
     moment,
@@ -29,7 +29,7 @@ from addon.dialects.facts import name_of, text_of, token_of
 from ledger.model.providers import provider_of
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 
-OPEN_MAX = 256
+OPEN_ANSWERS_MAX = 256
 """Answers whose lines may be interleaved (subagents); an older one counts as complete."""
 ANSWER_MAX = timedelta(hours=1)
 """The longest time between two lines of one answer. Servers that number their answers anew after a
@@ -104,12 +104,12 @@ class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     statements: tuple[str, ...] = ()
     """Of a database: SELECTs whose rows are the lines; a column `data` is JSON. Versions have
     different tables, and all statements that a database can answer count."""
-    server: str = UNKNOWN
+    server: str = UNKNOWN_SERVER
     """The host where nothing else is stated."""
     models: str = ""
     """How the names of that host's models begin; any other model was served elsewhere."""
     path: str = "/"
-    dialect: str = UNKNOWN
+    dialect: str = UNKNOWN_SERVER
     session: tuple[SessionMembers, ...] = ()
     records: tuple[str, ...] = ("line",)
     """Where the objects of answers are, or lists of them."""
@@ -186,7 +186,7 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
                     if isinstance(item, dict) and kind in ("", item.get("type"))
                 }
                 open_answers[call.key].add(call, tools)
-                if len(open_answers) > OPEN_MAX:
+                if len(open_answers) > OPEN_ANSWERS_MAX:
                     yield open_answers.pop(next(iter(open_answers))).call(agent)
     for answer in open_answers.values():
         yield answer.call(agent)
@@ -306,5 +306,5 @@ def server_of(
         if response_id is not None and response_id.startswith(beginning):
             return host
     if word is not None:
-        return SERVERS.get(word.lower(), UNKNOWN)
-    return agent.server if model is None or model.startswith(agent.models) else UNKNOWN
+        return SERVERS.get(word.lower(), UNKNOWN_SERVER)
+    return agent.server if model is None or model.startswith(agent.models) else UNKNOWN_SERVER

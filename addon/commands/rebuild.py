@@ -44,10 +44,10 @@ from ledger.store.writing.batch_insert import READING_COLUMNS
 from ledger.text.figures import counted, money
 from ledger.text.printable import printable
 
-BATCH = 100
+READINGS_BATCH = 100
 """Readings written in one transaction: some milliseconds beside a live proxy."""
-SHOWN_MAX = 20
-VALUE_LENGTH_MAX = 100
+CHANGES_SHOWN_MAX = 20
+CHANGED_VALUE_LENGTH_MAX = 100
 
 
 def rebuild_command(
@@ -92,9 +92,9 @@ def rebuild_command(
         console.print(
             f"{differ} exchanges are read differently now, {tally.same} as they are booked"
         )
-        for name in tally.altered[:SHOWN_MAX]:
+        for name in tally.altered[:CHANGES_SHOWN_MAX]:
             console.print(escape(f"not used: {name}: the recording is not what upstream sent"))
-        if rest := rest_line(len(tally.altered), SHOWN_MAX):
+        if rest := rest_line(len(tally.altered), CHANGES_SHOWN_MAX):
             console.print(rest)
         for line in tally.found.lines():
             console.print(escape(line))
@@ -108,7 +108,7 @@ def rebuild_command(
             console.print("nothing was written")
         elif tally.changes or tally.has_limits:
             added = limits = 0
-            for batch in itertools.batched(read("writing", RebuildTally()), BATCH):
+            for batch in itertools.batched(read("writing", RebuildTally()), READINGS_BATCH):
                 further = [each.further for each in batch if each.further is not None]
                 done, not_taken = corrections.add_readings(engine, further)
                 added += done
@@ -120,7 +120,7 @@ def rebuild_command(
             if tally.changes:
                 stay = "the ones before stay in the table readings"
                 console.print(f"{added} readings were added; {stay}")
-            for line in refused[:SHOWN_MAX]:
+            for line in refused[:CHANGES_SHOWN_MAX]:
                 console.print(escape(f"refused: {line}"))
     is_wrong = tally.altered or refused or is_refused or not tally.found.is_whole
     raise typer.Exit(1 if is_wrong else 0)
@@ -241,7 +241,7 @@ _SHORT = frozenset(
 
 
 def _text(value: object) -> str:
-    return "NULL" if value is None else str(value)[:VALUE_LENGTH_MAX]
+    return "NULL" if value is None else str(value)[:CHANGED_VALUE_LENGTH_MAX]
 
 
 def table(changes: Mapping[tuple[str, str], RebuildChange]) -> Table:

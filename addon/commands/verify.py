@@ -43,7 +43,7 @@ _CLIENT_SIDE = ("client_bytes", "removed_bytes", "client_digest", "removed_diges
 
 SHOWN_LENGTH_MAX = 200
 """Characters of one value in a breach."""
-_FACTS = (
+_REPRODUCIBLE = (
     "origin",
     "dialect",
     "operation",
@@ -166,7 +166,7 @@ def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Ite
                 yield CAPTURED, exchange.id, "; ".join(sides)
         differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}
         # The facts in which ledger and recording differ: none, if it was not read in full then.
-        names = list(_FACTS) if exchange.degraded is None else []
+        names = list(_REPRODUCIBLE) if exchange.degraded is None else []
         left_out = set[str]()
         if not item.is_exact:
             left_out.update(_OF_BYTES)

@@ -48,7 +48,7 @@ BATCH = "batch"
 """The service tier for batches in price lists."""
 _SUMS = frozenset({"results", "models", "left_out"})
 """The keys of the sums; every other is a billing field of the answers."""
-MODELS_MAX = 64
+GROUPS_MAX = 64
 """Models and sizes of one file. A batch usually has one model. An answer beyond this bound is left
 out, and the row records it."""
 
@@ -113,7 +113,7 @@ def _add_to_group(sums: dict[str, Any], model: str, usage: Usage, refusal: str) 
     groups: dict[str, dict[str, Any]] = sums["models"]
     step = max((step for step in SIZE_STEPS if step < (usage.input_tokens or 0)), default=0)
     key = model + (f":above:{step}" if step else "") + (f":refused:{refusal}" if refusal else "")
-    if key not in groups and len(groups) >= MODELS_MAX:
+    if key not in groups and len(groups) >= GROUPS_MAX:
         sums["left_out"] = sums.get("left_out", 0) + 1
         return
     group = groups.setdefault(key, {} if key == model else {"model": model})

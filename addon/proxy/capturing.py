@@ -7,7 +7,7 @@ from datetime import datetime
 from addon.metering.requests.messages import End
 from addon.proxy.live import Live
 from addon.recordings.capture import Capture, CapturedExchange, CaptureFiles
-from addon.recordings.formats.recorded import Edit
+from addon.recordings.formats.recorded import RequestEdit
 
 
 def begin(files: CaptureFiles | None, live: Live) -> Capture | None:
@@ -54,7 +54,7 @@ def finish(
         url=request.url,
         request_headers=tuple(request.headers.items(multi=True)),
         request_body=sent,
-        client_edit=Edit.between_bodies(sent, original.body or b"") if original else None,
+        client_edit=RequestEdit.between_bodies(sent, original.body or b"") if original else None,
         status=status,
         response_headers=headers,
         capture=capture,

@@ -36,7 +36,7 @@ import orjson
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.metering.requests.messages import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
-from addon.recordings.formats.recorded import Edit, Message
+from addon.recordings.formats.recorded import Message, RequestEdit
 from ledger.store.processes.supervision import (
     SupervisedThread,
     ThreadHealth,
@@ -167,7 +167,7 @@ class CapturedExchange:
     request_headers: Sequence[tuple[str, str]]
     request_body: bytes
     """As it went upstream."""
-    client_edit: Edit | None = None
+    client_edit: RequestEdit | None = None
     """What makes the client's own body of it; None: it is the client's."""
     status: int | None
     response_headers: Sequence[tuple[str, str]]

@@ -40,7 +40,7 @@ from addon.usage_opt_in import asking
 from ledger.model.door import admitted
 from ledger.model.exchange import Billing, Exchange, Outcome, Source
 
-PIECE_BYTES = 16 * 1024 * 1024
+TAP_BYTES = 16 * 1024 * 1024
 """Of a recorded answer, passed through the tap at once; its backlog may hold twice as many."""
 _ENDS: Mapping[Outcome | None, End] = {
     Outcome.CLIENT_LEFT: End.CLIENT_LEFT,
@@ -163,8 +163,8 @@ def _read_answer(
     edits = edits and not may_refuse(response, injected=edits)
     # The body is read at once: its times come from the recording or are unknown.
     passes = exchange.answer(response, edits=edits, clock=lambda: 0.0).callable
-    for at in range(0, len(item.response_body), PIECE_BYTES):
-        passes(item.response_body[at : at + PIECE_BYTES])
+    for at in range(0, len(item.response_body), TAP_BYTES):
+        passes(item.response_body[at : at + TAP_BYTES])
     if reached_end:
         passes(b"")
 

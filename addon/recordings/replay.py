@@ -261,7 +261,7 @@ def _batches(found: Iterable[RecordedEntry]) -> Iterator[list[RecordedEntry]]:
 # its own writer, like several proxies, and SQLite or the spool orders the writes.
 
 
-CLOSE_SECONDS_MAX = 60.0
+REPLAY_CLOSE_SECONDS_MAX = 60.0
 """No stream waits here, so a slow disk may take this long."""
 JOBS_MAX = 64
 """One SQLite file can store as fast as some five processes read short exchanges."""
@@ -443,7 +443,7 @@ def opened(
         replay.collect(0)
     finally:
         known.close()
-        ledger.close(CLOSE_SECONDS_MAX)
+        ledger.close(REPLAY_CLOSE_SECONDS_MAX)
 
 
 def _price_of(job: ReplayJob) -> Price:

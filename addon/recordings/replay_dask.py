@@ -41,9 +41,9 @@ from ledger.store.processes.supervision import Log
 from ledger.store.writing.jobs import Commits, Receipt
 from ledger.text.hints import missing_extra
 
-LOCAL = "local"
+LOCAL_CLUSTER = "local"
 """The address that means workers on this machine."""
-CONNECT_SECONDS_MAX = 20
+SCHEDULER_SECONDS_MAX = 20
 WAITING_PER_THREAD = 2
 """Parts submitted per thread of the workers: one is read, one waits. So the number of ledgers that
 wait to be merged is bounded, too."""
@@ -72,7 +72,7 @@ def replay_with_client(
     """Read the files with the workers of a `distributed.Client`; returns the result."""
     import distributed
 
-    parts = parts_of(files, part_bytes=PART_BYTES, parts_max=PARTS_MAX)
+    parts = parts_of(files, part_bytes=DASK_PART_BYTES, parts_max=DASK_PARTS_MAX)
     read_bytes = 0
     with opened(job, log=log) as replay:
         part_job = PartJob(node=replay.node, secret=replay.ledger.secret, url=job.url)
@@ -121,7 +121,7 @@ def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
         import distributed
     except ModuleNotFoundError as error:
         raise LedgerError(missing_extra(error) or str(error)) from error
-    if address == LOCAL:
+    if address == LOCAL_CLUSTER:
         with (
             distributed.LocalCluster(
                 n_workers=workers or os.cpu_count() or 1,
@@ -135,7 +135,7 @@ def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
             yield client
         return
     try:
-        client = distributed.Client(address, timeout=CONNECT_SECONDS_MAX)
+        client = distributed.Client(address, timeout=SCHEDULER_SECONDS_MAX)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise LedgerError(
             f"--dask {address}: no scheduler answers there ({error}); give its address, such as "
@@ -154,10 +154,10 @@ def _threads(client: Any) -> int:
 # Meters one part of an archive; runs on any worker, which has neither the ledger nor other parts.
 
 
-PART_BYTES = 16 * 1024 * 1024
+DASK_PART_BYTES = 16 * 1024 * 1024
 """A larger file is read in parts. This much of gzipped captures makes some 10 MB of results, which
 the caller holds in memory when they arrive."""
-PARTS_MAX = 256
+DASK_PARTS_MAX = 256
 """Parts of one file: each part skips the others' entries, at some 400 MB/s."""
 RESULT_BYTES_MAX = 512 * 1024 * 1024
 """Compressed exchanges and readings that a worker may send."""

@@ -4,7 +4,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-MESSAGE_LENGTH_MAX = 4_000
+LOG_MESSAGE_LENGTH_MAX = 4_000
 """Characters of one message; longer ones are cut. Log collectors refuse or split longer lines."""
 
 
@@ -14,8 +14,8 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of JSON."""
         message = record.getMessage()
-        if len(message) > MESSAGE_LENGTH_MAX:
-            message = f"{message[:MESSAGE_LENGTH_MAX]}…"
+        if len(message) > LOG_MESSAGE_LENGTH_MAX:
+            message = f"{message[:LOG_MESSAGE_LENGTH_MAX]}…"
         line: dict[str, str] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -31,9 +31,9 @@ from addon.telemetry.observer import Observed
 from ledger.model.exchange import PPM, Outcome
 from ledger.model.money import PICOUSD_PER_USD
 
-MODELS_MAX = 200
+MODEL_LABELS_MAX = 200
 PROVIDERS_MAX = 50
-LIMITS_MAX = 200
+LIMIT_LABELS_MAX = 200
 CAPS_MAX = 200
 """Distinct label values; an upstream can invent names without end."""
 LABEL_LENGTH_MAX = 100
@@ -107,7 +107,7 @@ class Metrics:
             self._refused.labels(cap).inc()
             return
         provider = _bounded(exchange.provider, self._in_use["provider"], PROVIDERS_MAX)
-        model = _bounded(one.model, self._in_use["model"], MODELS_MAX)
+        model = _bounded(one.model, self._in_use["model"], MODEL_LABELS_MAX)
         self._requests.labels(provider, model, str(exchange.outcome)).inc()
         self._duration.labels(provider).observe(one.seconds)
         if one.seconds_to_first_token is not None:
@@ -144,7 +144,7 @@ class Metrics:
         for quota in exchange.quotas:
             labels = (provider, one.holder, quota.kind.value, quota.window)
             key = " ".join(labels)
-            if quota.used_ppm is None or (key not in limits and len(limits) >= LIMITS_MAX):
+            if quota.used_ppm is None or (key not in limits and len(limits) >= LIMIT_LABELS_MAX):
                 continue
             limits.add(key)
             self._used.labels(*labels).set(quota.used_ppm / PPM)

@@ -30,7 +30,7 @@ from ledger.store.processes.supervision import (
 
 logger = logging.getLogger(__name__)
 
-HELD_MAX = 60_000
+PRICED_MAX = 60_000
 """Priced exchanges whose commit is not reported yet: a little more than the writer itself holds
 while its disk is in trouble."""
 QUEUE_MAX = 20_000
@@ -196,7 +196,7 @@ class Observer:
         def priced(exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
             charges = price(exchange, reading)
             self._held[exchange.id] = (exchange, reading, charges)
-            if len(self._held) > HELD_MAX:
+            if len(self._held) > PRICED_MAX:
                 self._held.popitem(last=False)
                 self.dropped += 1
             return charges

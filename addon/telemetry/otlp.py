@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 EXPORT_SECONDS_MAX = 5
 QUEUE_SPANS_MAX = 2_048
 METRIC_PERIOD_MS = 60_000
-MESSAGE_LENGTH_MAX = 300
+SDK_MESSAGE_LENGTH_MAX = 300
 
 TOKEN_BUCKETS = tuple(4**power for power in range(14))
 """1, 4, 16 … 67 108 864: the conventions' own boundaries."""
@@ -241,4 +241,4 @@ class _Throttle(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log the line under our own logger, without its traceback."""
-        self._log("warning", f"OpenTelemetry: {record.getMessage()[:MESSAGE_LENGTH_MAX]}")
+        self._log("warning", f"OpenTelemetry: {record.getMessage()[:SDK_MESSAGE_LENGTH_MAX]}")

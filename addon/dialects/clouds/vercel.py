@@ -22,14 +22,14 @@ from addon.dialects.facts import Facts
 from addon.dialects.frame_paths import UsagePaths
 from ledger.model.usage import Usage
 
-_FIGURES = UsagePaths(
+_VERCEL_FIGURES = UsagePaths(
     input=("inputTokens", "inputTokens.total", "tokens", "promptTokens"),
     output=("outputTokens", "outputTokens.total", "completionTokens"),
     cache_read=("cachedInputTokens", "inputTokens.cacheRead"),
     cache_write=("inputTokens.cacheWrite",),
     reasoning=("reasoningTokens", "outputTokens.reasoning"),
 )
-_CONTENT = ("text-delta", "reasoning-delta", "tool-input-delta", "tool-call", "file")
+_VERCEL_CONTENT = ("text-delta", "reasoning-delta", "tool-input-delta", "tool-call", "file")
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     if kind == "response-metadata":
         facts.record_id(body.get("id"))
         facts.record_model(body.get("modelId"))
-    elif kind in _CONTENT:
+    elif kind in _VERCEL_CONTENT:
         facts.token_seen = True
     elif kind == "error":
         record_error(facts, body.get("error") or body, body)
@@ -57,7 +57,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures of either specification, with the gateway's own price."""
     cost = Counts({"cost": facts.rare.cost}).picousd("cost")
-    return structs.replace(_FIGURES.usage_of(usage, facts), reported_cost_picousd=cost)
+    return structs.replace(_VERCEL_FIGURES.usage_of(usage, facts), reported_cost_picousd=cost)
 
 
 LANGUAGE_MODEL = Dialect(
@@ -65,7 +65,7 @@ LANGUAGE_MODEL = Dialect(
     operation="chat",
     read=read,
     usage_of=usage_of,
-    known_keys=_FIGURES.known_keys(
+    known_keys=_VERCEL_FIGURES.known_keys(
         "totalTokens", "inputTokens.noCache", "outputTokens.text", "raw", "raw.*"
     ),
     marks=(Mark(b'"finish"'), Mark(b'"response-metadata"'), Mark(b'"error"')),

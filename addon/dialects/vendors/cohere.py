@@ -17,9 +17,9 @@ from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import UsagePaths
 
-_CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
+_COHERE_CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
 
-_FIGURES = UsagePaths(
+_COHERE_FIGURES = UsagePaths(
     input=("tokens.input_tokens", "billed_units.input_tokens"),
     cache_read=("cached_tokens", "tokens.cached_tokens"),
     output=("tokens.output_tokens", "billed_units.output_tokens"),
@@ -40,7 +40,7 @@ _FIGURES = UsagePaths(
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document, event or line."""
     kind = body.get("type") or body.get("event_type") or event
-    if kind in _CONTENT:
+    if kind in _COHERE_CONTENT:
         facts.token_seen = True
     elif kind == "message-start":
         facts.record_id(body.get("id"))
@@ -78,7 +78,7 @@ CHAT = Dialect(
     name="cohere.chat",
     operation="chat",
     read=read,
-    usage_of=_FIGURES.usage_of,
+    usage_of=_COHERE_FIGURES.usage_of,
     known_keys=frozenset(
         {"tokens", "tokens.*", "billed_units", "billed_units.*", "cached_tokens"}
         | {"api_version", "api_version.*", "warnings"}

@@ -23,7 +23,7 @@ from ledger.model.usage import Usage
 
 _NO_SPLIT = Usage(remarks=("total_tokens has no split into input and output",))
 """No figures: a workflow reports one total."""
-_CONTENT = ("message", "agent_message", "text_chunk", "agent_thought")
+_DIFY_CONTENT = ("message", "agent_message", "text_chunk", "agent_thought")
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     facts.record_created(body.get("created_at"))
     if event == "error":
         record_error(facts, {**body, "type": None})
-    elif event in _CONTENT and not facts.is_document:
+    elif event in _DIFY_CONTENT and not facts.is_document:
         facts.token_seen = True
     facts.record_usage(lookup(body, "metadata.usage"), final=True)
     if event == "message_end":

@@ -35,15 +35,15 @@ from addon.recordings.formats.recorded import (
 
 RECORD_BYTES_MAX = 512 * 1024 * 1024
 """Size of one flow; its bodies are in memory while it is read."""
-VERSION = 21
+FLOW_VERSION = 21
 """The flow format of mitmproxy 12, which is read without mitmproxy's code."""
-DEPTH_MAX = 32
+RECORD_DEPTH_MAX = 32
 """Nesting of values; mitmproxy's own records have 6 levels."""
 _LENGTH_DIGITS_MAX = 12
 _BEGINS_MEMBER = re.compile(rb"([0-9]{1,3}):([a-z_]{1,40});([0-9]{1,12}):")
 """The name of a member as text, and the length of its value."""
 _TAIL = re.compile(
-    rb"2:id;([0-9]{1,3}):([A-Za-z0-9_./-]{1,200});4:type;4:http;7:version;2:%d#\}" % VERSION
+    rb"2:id;([0-9]{1,3}):([A-Za-z0-9_./-]{1,200});4:type;4:http;7:version;2:%d#\}" % FLOW_VERSION
 )
 """The end of a record as mitmproxy writes it. The id stands there, so of a flow that the ledger has
 nothing else is read."""
@@ -62,7 +62,14 @@ _KILLED = "Connection killed."
 _CLIENT_LEFT = "Client disconnected."
 """mitmproxy's text for a client that closed its connection."""
 
-_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_RECORD_FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """Errors of a record whose values are of other types."""
 
 type _Value = Any
@@ -180,7 +187,7 @@ def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
         state: Mapping[str, _Value] = {
             name: _content(record, *span, 1) for name, span in spans.items() if name in _NEEDED
         }
-        if state.get("version") != VERSION:
+        if state.get("version") != FLOW_VERSION:
             # Half a second of imports, which current files do not need.
             from mitmproxy.io import compat
 
@@ -193,7 +200,7 @@ def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
         return _exchange(state, where)
     except RecordingError as error:
         return Unreadable(where, f"not a flow: {error}")
-    except _FAULTS as error:
+    except _RECORD_FAULTS as error:
         return Unreadable(where, f"not a flow of mitmproxy 12 or older ({type(error).__name__})")
 
 
@@ -334,8 +341,8 @@ def _content(data: bytes, start: int, end: int, depth: int) -> _Value:
             case 0x7E:  # ~
                 return None
         raise RecordingError("a value in its record has no known type")
-    if depth >= DEPTH_MAX:
-        raise RecordingError(f"its record has more than {DEPTH_MAX} levels")
+    if depth >= RECORD_DEPTH_MAX:
+        raise RecordingError(f"its record has more than {RECORD_DEPTH_MAX} levels")
     if tag == 0x5D:
         values = []
         while start < end:

@@ -44,11 +44,11 @@ from addon.recordings.formats.recorded import (
     without,
 )
 
-FILE_BYTES_MAX = 1024 * 1024 * 1024
+HAR_BYTES_MAX = 1024 * 1024 * 1024
 """The file is mapped into memory, not read."""
 _MILLISECONDS_MAX = 10.0**12
 _ENTRIES = (b'"log"', b'"entries"')
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]:,]', re.DOTALL)
+_JSON_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]:,]', re.DOTALL)
 """A string, or a sign of JSON's structure."""
 _BOM = b"\xef\xbb\xbf"
 
@@ -63,14 +63,14 @@ class _Body(msgspec.Struct):
     encoding: str | None = None
 
 
-class _Request(msgspec.Struct):
+class _HarRequest(msgspec.Struct):
     method: str
     url: str
     headers: list[_Header] = []
     post_data: _Body | None = msgspec.field(name="postData", default=None)
 
 
-class _Response(msgspec.Struct):
+class _HarResponse(msgspec.Struct):
     status: int = 0
     headers: list[_Header] = []
     content: _Body | None = None
@@ -84,34 +84,34 @@ class _Message(msgspec.Struct):
     opcode: int = 1
 
 
-class _Entry(msgspec.Struct):
-    request: _Request
-    response: _Response
+class _HarEntry(msgspec.Struct):
+    request: _HarRequest
+    response: _HarResponse
     started: str | None = msgspec.field(name="startedDateTime", default=None)
     time: float | None = None
     messages: list[_Message] | None = msgspec.field(name="_webSocketMessages", default=None)
 
 
-class _Log(msgspec.Struct):
+class _HarLog(msgspec.Struct):
     entries: list[msgspec.Raw]
 
 
 class _File(msgspec.Struct):
-    log: _Log
+    log: _HarLog
 
 
-_FAULTS = (msgspec.MsgspecError, ValueError, RecursionError, RecordingError)
+_ENTRY_FAULTS = (msgspec.MsgspecError, ValueError, RecursionError, RecordingError)
 """Errors of a damaged entry; base64 that is not ASCII raises a plain ValueError."""
-_ENTRY = msgspec.json.Decoder(_Entry)
+_ENTRY = msgspec.json.Decoder(_HarEntry)
 _FILE = msgspec.json.Decoder(_File)
 
 
 def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEntry]:
     """The entries of a file; for a part of a file only every N-th entry. Raises OSError."""
     size = path.stat().st_size
-    if size > FILE_BYTES_MAX:
+    if size > HAR_BYTES_MAX:
         yield RecordedEntry.of(
-            Unreadable(str(path), f"larger than {FILE_BYTES_MAX >> 30} GiB: split it")
+            Unreadable(str(path), f"larger than {HAR_BYTES_MAX >> 30} GiB: split it")
         )
         return
     if size == 0:
@@ -125,19 +125,19 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEn
         text = memoryview(data)
         if path.suffix == ".zhar":
             inflater = zlib.decompressobj()
-            text = memoryview(inflater.decompress(text, FILE_BYTES_MAX))
+            text = memoryview(inflater.decompress(text, HAR_BYTES_MAX))
             if not inflater.eof:
-                raise RecordingError(f"cut short, or larger than {FILE_BYTES_MAX >> 30} GiB")
+                raise RecordingError(f"cut short, or larger than {HAR_BYTES_MAX >> 30} GiB")
         text = text[len(_BOM) :] if text[:3] == _BOM else text
         try:
             found: Sequence[msgspec.Raw | memoryview] = _FILE.decode(text).log.entries
-        except _FAULTS as error:
+        except _ENTRY_FAULTS as error:
             found, is_whole = _split(text)
             if not found and not is_whole:
                 raise
             if not is_whole:
                 damage = f"cut short or damaged after entry {len(found)}: {error}"[:300]
-    except (*_FAULTS, zlib.error) as error:
+    except (*_ENTRY_FAULTS, zlib.error) as error:
         if part == 0:
             yield RecordedEntry.of(Unreadable(str(path), f"no HAR file: {error}"[:300]))
         return
@@ -163,7 +163,7 @@ def _split(text: memoryview) -> tuple[list[memoryview], bool]:
     depth = start = 0
     string = b""
     is_inside = False
-    for token in _TOKEN.finditer(text):
+    for token in _JSON_TOKEN.finditer(text):
         at, kind = token.start(), text[token.start()]
         if kind == 0x22:  # "
             string = token[0] if depth <= 2 and len(token[0]) < 32 else b""
@@ -193,7 +193,7 @@ def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
         value = json_values.loads(bytes(raw))
         if value is None:
             raise
-        entry = msgspec.convert(value, _Entry)
+        entry = msgspec.convert(value, _HarEntry)
     request, response = entry.request, entry.response
     if not 100 <= response.status <= 999:
         why = response.error or ""

@@ -32,12 +32,12 @@ import msgspec
 from addon.metering.requests.attribution import REDACTED
 from addon.metering.requests.messages import End
 from addon.recordings.formats.recorded import (
-    Edit,
     Fields,
     Message,
     Recorded,
     RecordedEntry,
     RecordingError,
+    RequestEdit,
     Unreadable,
     derived_id,
     header,
@@ -72,7 +72,7 @@ type _Count = Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)]
 type _Header = str | int | float | bool | list[str] | None
 
 
-class _Request(msgspec.Struct):
+class _LineRequest(msgspec.Struct):
     method: str
     url: str
     headers: dict[str, _Header] | None = None
@@ -81,7 +81,7 @@ class _Request(msgspec.Struct):
     client: tuple[_Count, _Count, bytes] | None = None
 
 
-class _Response(msgspec.Struct):
+class _LineResponse(msgspec.Struct):
     body_b64: bytes
     status: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
     headers: dict[str, _Header] | None = None
@@ -95,8 +95,8 @@ class _WebSocket(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    request: _Request
-    response: _Response
+    request: _LineRequest
+    response: _LineResponse
     name: str | int | None = None
     id: str | int | None = None
     started_at: str | None = None
@@ -117,7 +117,7 @@ _ID = msgspec.json.Decoder(_Id)
 _CAPTURE_BEGINS = re.compile(rb'\{"name":"[^"\\]{1,200}","id":"([A-Za-z0-9_./-]{1,200})",')
 """The beginning of our captures: their id is known without parsing the megabytes after it."""
 _DECODER = msgspec.json.Decoder(_Line)
-_TEXT = msgspec.json.Decoder(str)
+_JSON_TEXT = msgspec.json.Decoder(str)
 _ENDS = {end.value: end for end in End}
 
 
@@ -186,7 +186,7 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     if request.body_b64 is not None:
         body = request.body_b64
     elif raw.startswith(b'"'):
-        body = _TEXT.decode(raw).encode()
+        body = _JSON_TEXT.decode(raw).encode()
     messages = _messages(line.websocket, opened_at)
     exchange_id = "" if line.id is None else str(line.id)
     if len(exchange_id) > ID_LENGTH_MAX:
@@ -220,7 +220,7 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         path=path,
         request_headers=_fields(request.headers),
         request_body=body,
-        client_body=Edit(*request.client).of(body) if request.client is not None else None,
+        client_body=RequestEdit(*request.client).of(body) if request.client is not None else None,
         opened_at=opened_at,
         status=response.status,
         response_headers=headers,

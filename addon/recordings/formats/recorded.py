@@ -46,7 +46,7 @@ class Message:
     at: datetime
 
 
-class Edit(NamedTuple):
+class RequestEdit(NamedTuple):
     """What turns a body into another one: the bytes to keep at its start and at its end, and the
     bytes to put between them."""
 
@@ -55,7 +55,7 @@ class Edit(NamedTuple):
     between: bytes
 
     @classmethod
-    def between_bodies(cls, sent: bytes, client: bytes) -> Edit:
+    def between_bodies(cls, sent: bytes, client: bytes) -> RequestEdit:
         """What turns the body that was sent into the client's."""
         most = min(len(sent), len(client))
         start = bisect(range(1, most + 1), 0, key=lambda size: sent[:size] != client[:size])

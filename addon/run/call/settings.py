@@ -85,8 +85,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "log_format": ("text", "json"),
 }
 """Keys whose value is one of a few words."""
-_KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ConfigFile))
-_TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(ConfigFile)}
+_CONFIG_KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ConfigFile))
+_CONFIG_TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(ConfigFile)}
 
 
 def read(text: str) -> tuple[ConfigFile, list[TomlProblem]]:
@@ -94,15 +94,15 @@ def read(text: str) -> tuple[ConfigFile, list[TomlProblem]]:
     document, problems = parse(text)
     if problems:
         return ConfigFile(), problems
-    problems += unknown_tables(text, document, _KEYS)
+    problems += unknown_tables(text, document, _CONFIG_KEYS)
     upstreams, found = converted(text, document, "upstream", UpstreamSettings)
     problems += found
     values: dict[str, Any] = {"upstream": tuple(value for _, value in upstreams)}
     for key, value in document.items():
-        if key not in _KEYS or key == "upstream":
+        if key not in _CONFIG_KEYS or key == "upstream":
             continue
         try:
-            values[key] = msgspec.convert(value, _TYPES[key], strict=True)
+            values[key] = msgspec.convert(value, _CONFIG_TYPES[key], strict=True)
         except msgspec.ValidationError as error:
             kinds: dict[str, type[msgspec.Struct]] = {
                 "metrics": MetricsSettings,

@@ -35,8 +35,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 END_SECONDS_MAX = 5.0
 """For a command whose proxy has stopped, between SIGTERM and SIGKILL."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
-NAME_CHARACTERS_MAX = 100
-HEAD_BYTES_MAX = 4_096
+WORKSPACE_NAME_MAX = 100
+GIT_HEAD_BYTES_MAX = 4_096
 """A HEAD is one line; a longer file is not a HEAD."""
 
 
@@ -170,17 +170,17 @@ def workspace_of(folder: Path | None = None) -> tuple[str | None, str | None]:
         git = place / ".git"
         try:
             if git.is_file():  # of a worktree: it names the folder
-                text = first_bytes(git, HEAD_BYTES_MAX).decode("utf-8", "replace")
+                text = first_bytes(git, GIT_HEAD_BYTES_MAX).decode("utf-8", "replace")
                 named = text.partition("gitdir:")[2].strip()
                 git = git.parent / named if named else git
             if not (git / "HEAD").is_file():  # a pipe would be waited for
                 continue
-            head = first_bytes(git / "HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace")
+            head = first_bytes(git / "HEAD", GIT_HEAD_BYTES_MAX).decode("utf-8", "replace")
         except (OSError, ValueError):  # ValueError: a worktree's file names a path with a zero byte
             continue
         branch = head.partition("ref: refs/heads/")[2].strip()
-        return place.name[:NAME_CHARACTERS_MAX] or None, branch[:NAME_CHARACTERS_MAX] or None
-    return folder.name[:NAME_CHARACTERS_MAX] or None, None
+        return place.name[:WORKSPACE_NAME_MAX] or None, branch[:WORKSPACE_NAME_MAX] or None
+    return folder.name[:WORKSPACE_NAME_MAX] or None, None
 
 
 PERIOD_SECONDS = 0.2

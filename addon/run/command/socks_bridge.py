@@ -23,13 +23,13 @@ from addon.run.command.connection_policy import USER, shows
 from addon.run.command.outbound import Proxy
 from ledger.text.printable import printable
 
-CONNECTIONS_MAX = 1_000
+TUNNELS_MAX = 1_000
 """At one time; each has two sockets, and a process may often have 4 096 or more."""
-BUFFER_BYTES = 64 * 2**10
+RELAY_BYTES = 64 * 2**10
 """Of one direction, read at once; as much again may wait to be written."""
 HEAD_SECONDS_MAX = 10.0
 """mitmproxy sends the whole head at once."""
-CONNECT_SECONDS_MAX = 30.0
+SOCKS_SECONDS_MAX = 30.0
 """The proxy, its greeting, and its connection to the host."""
 REASON_CHARS_MAX = 300
 SECRET_BYTES = 24
@@ -60,7 +60,7 @@ class Bridge:
     async def start(self) -> None:
         """Answer connections until the loop ends or `close` is called."""
         self._server = await asyncio.start_server(
-            self._answer, sock=self._listener, limit=BUFFER_BYTES
+            self._answer, sock=self._listener, limit=RELAY_BYTES
         )
 
     def close(self) -> None:
@@ -94,8 +94,8 @@ class Bridge:
         if not (host and is_port):
             writer.write(_status(405, "This proxy answers CONNECT alone"))
             return
-        if self._open > CONNECTIONS_MAX:
-            writer.write(_status(503, f"{CONNECTIONS_MAX} connections are open"))
+        if self._open > TUNNELS_MAX:
+            writer.write(_status(503, f"{TUNNELS_MAX} connections are open"))
             return
         try:
             user, colon, password = (self._beyond.credentials or "").partition(":")
@@ -107,12 +107,12 @@ class Bridge:
                 password=password if colon else None,
                 rdns=self._beyond.scheme == "socks5h",
             )
-            beyond = await socks.connect(host.strip("[]"), int(port), timeout=CONNECT_SECONDS_MAX)
+            beyond = await socks.connect(host.strip("[]"), int(port), timeout=SOCKS_SECONDS_MAX)
         except (OSError, ProxyError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             writer.write(_status(502, f"{self._beyond.url}: {reason}"))
             return
-        there_reader, there_writer = await asyncio.open_connection(sock=beyond, limit=BUFFER_BYTES)
+        there_reader, there_writer = await asyncio.open_connection(sock=beyond, limit=RELAY_BYTES)
         try:
             writer.write(_status(200, "Connection established"))
             async with asyncio.TaskGroup() as both:
@@ -132,7 +132,7 @@ class Bridge:
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One direction, to its end."""
-    while data := await reader.read(BUFFER_BYTES):
+    while data := await reader.read(RELAY_BYTES):
         writer.write(data)
         await writer.drain()
     if writer.can_write_eof():

@@ -10,7 +10,7 @@ import pytest
 from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.call import booked, folder_name, moment
 from addon.agent_logs.files import SkippedCounts, read
-from addon.agent_logs.reader import OPEN_MAX, calls_of
+from addon.agent_logs.reader import OPEN_ANSWERS_MAX, calls_of
 from addon.dialects.counts import lookup
 from ledger.model.exchange import Billing
 from tests.addon.agent_logs.logs import (
@@ -224,7 +224,7 @@ def test_what_is_no_answer_of_a_model(line):
 
 
 def test_many_interleaved_answers_are_bounded():
-    lines = [claude(f"msg_{at}") for at in range(OPEN_MAX + 10)]
+    lines = [claude(f"msg_{at}") for at in range(OPEN_ANSWERS_MAX + 10)]
     assert len(calls("claude-code", *lines)) == len(lines)
 
 

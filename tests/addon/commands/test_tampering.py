@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from addon.cli import application
-from addon.commands.verify import _FACTS, CAPTURED, compared
+from addon.commands.verify import _REPRODUCIBLE, CAPTURED, compared
 from addon.recordings.matching import MatchCounts, pairs
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.checking import verify as promises_of
@@ -392,5 +392,5 @@ def test_a_figure_that_vanishes(copy):
 
 def test_what_captures_are_asked_for_is_there():
     names = set(Exchange.__struct_fields__)
-    assert set(_FACTS) <= names
+    assert set(_REPRODUCIBLE) <= names
     assert {key.partition(".")[2] for key in NOT_FOUND} <= {column.name for column in exchanges.c}

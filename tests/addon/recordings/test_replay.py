@@ -137,7 +137,7 @@ def test_a_recorded_answer_is_read_the_same_in_any_pieces(tmp_path, monkeypatch)
 
     whole = metered_now()
     assert len(whole) == len(items) == 2
-    monkeypatch.setattr(metered, "PIECE_BYTES", 7)
+    monkeypatch.setattr(metered, "TAP_BYTES", 7)
     assert metered_now() == whole
 
 

@@ -122,9 +122,11 @@ def test_a_killed_worker_changes_nothing(archive, expected, tmp_path):
 
 
 def test_parts_of_one_file_are_read_once_each(client, archive, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(replay_dask, "PART_BYTES", 20_000)
+    monkeypatch.setattr(replay_dask, "DASK_PART_BYTES", 20_000)
     files = files_in([str(archive)], bodies_too=False)
-    parts = parts_of(files, part_bytes=replay_dask.PART_BYTES, parts_max=replay_dask.PARTS_MAX)
+    parts = parts_of(
+        files, part_bytes=replay_dask.DASK_PART_BYTES, parts_max=replay_dask.DASK_PARTS_MAX
+    )
     assert len(parts) > 2 * len(files)
     ledger = tmp_path / "ledger.sqlite3"
     assert read(client, files, ledger).new == len(expected)
@@ -206,7 +208,7 @@ def test_what_a_worker_cannot_read_is_named_and_the_rest_is_read(
 
 
 def test_a_scheduler_that_is_not_there_is_one_line(monkeypatch):
-    monkeypatch.setattr(replay_dask, "CONNECT_SECONDS_MAX", 1)
+    monkeypatch.setattr(replay_dask, "SCHEDULER_SECONDS_MAX", 1)
     with (
         pytest.raises(LedgerError, match=r"--dask tcp://127.0.0.1:9: no scheduler answers there"),
         cluster_client("tcp://127.0.0.1:9", None),

@@ -20,7 +20,7 @@ from addon.telemetry.health import (
     merged,
     problems,
 )
-from addon.telemetry.json_log import MESSAGE_LENGTH_MAX, JsonFormatter
+from addon.telemetry.json_log import LOG_MESSAGE_LENGTH_MAX, JsonFormatter
 from addon.telemetry.metrics import Metrics
 
 
@@ -191,7 +191,7 @@ def test_one_object_a_line_whatever_stands_in_it():
 
 def test_long_lines_are_cut():
     (line,) = lines_of(lambda logger: logger.info("x" * 10_000))
-    assert len(line["message"]) == MESSAGE_LENGTH_MAX + 1
+    assert len(line["message"]) == LOG_MESSAGE_LENGTH_MAX + 1
 
 
 def test_the_client_and_the_kind_of_error_are_named():

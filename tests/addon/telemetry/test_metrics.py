@@ -99,7 +99,7 @@ def test_health_stands_beside(metrics):
 
 
 def test_labels_are_bounded_however_many_names_an_upstream_invents(monkeypatch, metrics):
-    monkeypatch.setattr(module, "MODELS_MAX", 2)
+    monkeypatch.setattr(module, "MODEL_LABELS_MAX", 2)
     for number in range(5):
         metrics.observe(one(response_model=f"m{number}\n" + "x" * 500))
     found = samples(metrics)
@@ -140,10 +140,10 @@ def test_limits_as_the_last_answer_stated_them(metrics):
 
 
 def test_made_up_limits_are_bounded(metrics):
-    for number in range(2 * module.LIMITS_MAX):
+    for number in range(2 * module.LIMIT_LABELS_MAX):
         metrics.observe(one(quotas=(quota(f"w{number}", 1),)))
     found = [key for key in samples(metrics) if key[0] == "tokentee_limit_used_ratio"]
-    assert len(found) == module.LIMITS_MAX
+    assert len(found) == module.LIMIT_LABELS_MAX
 
 
 COUNT = """
@@ -153,7 +153,7 @@ from addon.telemetry import metrics as module
 from addon.telemetry.health import Health, MetricFiles
 from addon.telemetry.metrics import metrics_of_worker
 from tests.addon.telemetry.made import one
-module.MODELS_MAX = 3
+module.MODEL_LABELS_MAX = 3
 files = MetricFiles(folder=Path(sys.argv[1]), index=int(sys.argv[2]))
 metrics = metrics_of_worker(files, lambda: Health(writer_alive=True), dropped_observations=lambda: 0)
 for model in sys.argv[3:]:

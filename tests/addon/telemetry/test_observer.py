@@ -99,7 +99,7 @@ def test_a_full_queue_drops_and_counts(monkeypatch):
 
 
 def test_prices_whose_commit_never_comes_are_bounded(monkeypatch):
-    monkeypatch.setattr(module, "HELD_MAX", 2)
+    monkeypatch.setattr(module, "PRICED_MAX", 2)
     observer = Observer([])
     for number in range(5):
         observer.pricing(price)(exchange(id=f"e{number}"), reading())

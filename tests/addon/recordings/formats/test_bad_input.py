@@ -242,7 +242,7 @@ def test_what_flow_files_hold_besides(tmp_path: Path):
 def test_an_older_flow_goes_through_mitmproxys_migration(tmp_path: Path, monkeypatch):
     path = as_flows(tmp_path)
     new = items(path)
-    monkeypatch.setattr(flow_files, "VERSION", 99)
+    monkeypatch.setattr(flow_files, "FLOW_VERSION", 99)
     assert items(path) == new
 
 
@@ -296,7 +296,7 @@ def test_a_compressed_har(tmp_path: Path):
 
 
 def test_bounds_on_whole_files(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(har, "FILE_BYTES_MAX", 10)
+    monkeypatch.setattr(har, "HAR_BYTES_MAX", 10)
     assert "larger than" in faults(items(FILE_KINDS["chrome-har"](tmp_path)))[0]
     monkeypatch.setattr(flow_files, "RECORD_BYTES_MAX", 10)
     assert "are the most" in faults(items(as_flows(tmp_path)))[0]

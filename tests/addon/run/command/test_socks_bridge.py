@@ -137,7 +137,7 @@ def test_it_answers_our_proxy_alone_and_tunnels_alone(data, status):
 
 
 def test_too_many_connections_are_refused(monkeypatch):
-    monkeypatch.setattr(socks_bridge, "CONNECTIONS_MAX", 0)
+    monkeypatch.setattr(socks_bridge, "TUNNELS_MAX", 0)
     with SocksProxy() as proxy:
         bridge = Bridge(beyond(proxy))
         assert asyncio.run(answer_to(bridge, head(bridge))).startswith("HTTP/1.1 503 ")
@@ -151,7 +151,7 @@ def test_a_head_that_does_not_come_or_has_no_end_is_dropped(monkeypatch):
 
 
 def test_a_proxy_that_never_answers_is_given_up(monkeypatch):
-    monkeypatch.setattr(socks_bridge, "CONNECT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(socks_bridge, "SOCKS_SECONDS_MAX", 0.05)
 
     async def silent(reader, writer):
         await reader.read()
