@@ -77,10 +77,7 @@ def _value(data: bytes, keys: frozenset[str], depth: int) -> Any:
     if data.count(b"{") - data.count(b"{\\") <= OBJECTS_MAX:  # a backslash stands in texts alone
         with contextlib.suppress(msgspec.ValidationError):  # not objects alone
             return [_members(each, keys, depth) for each in _OBJECTS.decode(data)]
-    try:
-        return [json_values.LENIENT.raw_decode(data[:LONG_BYTES].decode("utf-8", "replace"), 1)[0]]
-    except (ValueError, RecursionError):
-        return []
+    return _first_of(data[1:LONG_BYTES].decode("utf-8", "replace"))
 
 
 def _members(found: dict[str, Raw], keys: frozenset[str], depth: int) -> dict[str, Any]:
@@ -89,8 +86,18 @@ def _members(found: dict[str, Raw], keys: frozenset[str], depth: int) -> dict[st
     }
 
 
+def _first_of(inside: str) -> list[dict[str, Any]]:
+    """A list with its first object alone, from what follows its bracket; empty without one."""
+    try:
+        value = json_values.LENIENT.raw_decode(inside.lstrip(" \t\r\n"))[0]
+    except (ValueError, RecursionError):
+        return []
+    return [value] if type(value) is dict else []
+
+
 def _head(data: bytes) -> dict[str, Any]:
-    """The members in the first bytes of an object, up to the first that is not whole there."""
+    """The members in the first bytes of an object, up to the first that is not whole there. Of that
+    one, if it is a list, the first object."""
     members: dict[str, Any] = {}
     head = data[:END_BYTES].decode("utf-8", "replace")
     at = head.find("{") + 1
@@ -98,6 +105,8 @@ def _head(data: bytes) -> dict[str, Any]:
         try:
             members[key[1]], at = json_values.LENIENT.raw_decode(head, key.end())
         except (ValueError, RecursionError):
+            if head.startswith("[", key.end()) and (first := _first_of(head[key.end() + 1 :])):
+                members[key[1]] = first
             break
         if not _ENDS_VALUE.match(head, at):  # a number that goes on
             del members[key[1]]

@@ -138,12 +138,14 @@ def ends(body: bytes, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any] | None:
         (b'{"id":"i","usage":{"n":1},"data":["', b'"]}', {"id": "i", "usage": {"n": 1}}),
         (b' {"other":1,"id":"i" , "data":["', b'"] , "usage":{"n":1} } ', {"id": "i", "usage": {"n": 1}}),
         (b'{"data":{"x":["', b'"],"usage":{"n":1}}}', {}),
+        (b'{"id":"i","data":[ {"id":"j"},"', b'"],"model":"m"}', {"id": "i", "data": [{"id": "j"}], "model": "m"}),
+        (b'{"id":"i","data":[[1],"', b'"],"model":"m"}', {"id": "i", "model": "m"}),
         (b'{"id":12', b'3,"model":"m"}', {"model": "m"}),
         (b"", b"", {}),
         (b"[" * 60, b"]" * 60, {}),
         (b'{"id":' + b"[" * 60, b"", {}),
     ],
-    ids=["tail", "head", "blanks", "inner", "a-number-that-goes-on", "nothing", "no-object", "deep"],
+    ids=["tail", "head", "blanks", "inner", "first-object", "no-objects", "a-number-that-goes-on", "nothing", "no-object", "deep"],
 )  # fmt: skip
 def test_of_a_longer_one_the_ends_are_read(
     head: bytes, tail: bytes, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -162,11 +164,11 @@ def test_the_last_of_many_places_are_tried(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(long_json, "WHOLE_BYTES_MAX", 200)
     monkeypatch.setattr(long_json, "END_BYTES", 1_000)
     assert long_json.read(b'{"data":' + inner + b',"usage":{"n":1}}', KEYS) == (
-        {"usage": {"n": 1}},
+        {"data": [{"n": 1, "id": 2}], "usage": {"n": 1}},
         None,
     )
     assert long_json.read(b'{"id":"i","data":' + inner + b"}", KEYS) == (
-        {"id": "i"},
+        {"id": "i", "data": [{"n": 1, "id": 2}]},
         long_json.UNREAD,
     )
 
