@@ -41,8 +41,8 @@ GROUPS_MAX = 200_000
 """Groups of charges that are read."""
 MERGED_MAX = 20_000
 """Groups of a day, in which the search works."""
-VISITS_MAX = 20_000_000
-"""Groups that all pairs of a step look at: about four seconds."""
+VISITS_MAX = 4_000_000
+"""Groups that all pairs of a step look at: half a second."""
 PAIRED_MAX = 60
 """Causes that are the first of a pair, those that explain the most."""
 CAUSES_MAX = 4
