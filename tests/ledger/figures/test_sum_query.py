@@ -22,6 +22,8 @@ from ledger.pricing.prices import PriceBook
 from ledger.settings.names import WORDS, read
 from ledger.store import db, retention
 from ledger.store.schema.dimensions import DIMENSIONS
+from ledger.store.schema.dimensions import SUMMED as SUM_DIMENSIONS
+from ledger.store.schema.sums import SUMS_COLUMNS
 from ledger.store.scope import Scope
 from ledger.store.tables import (
     charges,
@@ -298,6 +300,10 @@ def test_without_sums_requests_are_asked(sqlite_engine):
     assert report(sqlite_engine, ("model",), Scope()).total.figures.requests == 1
 
 
+def test_the_sums_have_a_column_for_all_that_is_asked_of_them():
+    assert {*SUMS_COLUMNS, *SUM_DIMENSIONS, "key_hint"} <= {*sums.c.keys()}
+
+
 @pytest.mark.parametrize(
     ("words", "scope", "grouping"),
     [
@@ -317,6 +323,7 @@ def test_without_sums_requests_are_asked(sqlite_engine):
         (("model",), Scope(since=BEGIN + timedelta(hours=1)), "hour"),
         (("model",), Scope(only=(("project", "p"),)), "hour"),
         (("team",), Scope(names=NAMES), "hour"),  # by key, key_hint and tag
+        (("origin",), Scope(since=BEGIN), "origin"),
         (("day",), Scope(zone=ZoneInfo("America/New_York")), "hour"),
         (("day",), Scope(zone=ZoneInfo("Asia/Kathmandu")), None),
         (("http_status",), Scope(), None),
