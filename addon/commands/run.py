@@ -39,9 +39,10 @@ Options:
                          opened, say), start the command without it. Default:
                          do not start.
   --max-usd N, --max-list-usd N, --max-tokens N, --max-requests N
-                         A cap: a request that could pass it is refused before it
-                         goes upstream (docs/caps.md). usd is what is billed;
-                         list-usd also counts what a plan covers, at list prices.
+                         A cap: a request that could pass it is refused before
+                         it goes upstream (docs/caps.md). usd is what is billed;
+                         list-usd also counts what a plan covers, at list
+                         prices.
   --expect FILE          Compare requests, tokens and list value with those
                          that FILE expects (costs.toml); exit code 1 if they
                          differ.

@@ -25,6 +25,7 @@ from ledger.caps.caps import NOTHING, ROLLING, Amounts, Cap, session_of
 from ledger.model.exchange import Exchange
 from ledger.model.money import money_text
 from ledger.settings.names import NO_NAMES, Names
+from ledger.text.figures import seconds_text
 
 WAITING_MAX = 1_000
 """Requests that wait. Each keeps its body in memory; a further one is refused."""
@@ -170,7 +171,9 @@ class Book:
     def give_up(self, one: Waiting) -> Refusal:
         """Refuse a request that has waited."""
         self.waiting.pop(one, None)
-        return self._refusal(one, f"it waited {one.wait_seconds} s for requests under way")
+        return self._refusal(
+            one, f"it waited {seconds_text(one.wait_seconds)} for requests under way"
+        )
 
     def settle(self, held: Held, cost: Amounts) -> None:
         """A request is over. None: what it cost is not known, and its hold counts."""

@@ -11,7 +11,15 @@ from ledger.figures.queries import DIFFERING
 from ledger.model.money import usd
 from ledger.reports.layout import Amount, Cell, Table, TableColumn, amount_of, key_text, with_sign
 from ledger.store.scope import NO_VALUE
-from ledger.text.figures import count, counted, money, pair_text, percent
+from ledger.text.figures import (
+    MILLISECOND,
+    count,
+    counted,
+    duration_text,
+    money,
+    pair_text,
+    percent,
+)
 from ledger.text.origins import shown_origin
 from ledger.text.period import SPANS
 from ledger.text.printable import printable
@@ -220,10 +228,9 @@ def notes(report: Report) -> Iterator[str]:
         yield f"our cost less the providers' own figures: {difference}"
     if report.differing:
         differing = counted(report.differing, "request")
-        yield (
-            f"providers' own figures differ in {differing} of the last {DIFFERING.days} days; the "
-            "column `remarks` says how"
-        )
+        is_longer = report.first and report.last and report.last - report.first > DIFFERING
+        of = f" of the last {duration_text(DIFFERING // MILLISECOND)}" if is_longer else ""
+        yield f"providers' own figures differ in {differing}{of}; the column `remarks` says how"
     for (asked, answered), requests in report.other_models.items():
         answers = counted(requests, "request")
         yield printable(f"another model: {answered} answered {answers} for {asked}")

@@ -397,14 +397,19 @@ def by_metrics(ledger: list[Written]) -> Answers:
             for each in (f"{kind[1]}_tokens" if kind else name, covered and f"covered {name}"):
                 if each:
                     sums[each] = sums.get(each, 0) + float(value)
+
+    def tokens(*kinds: str) -> float | None:
+        found = [sums[f"{kind}_tokens"] for kind in kinds if f"{kind}_tokens" in sums]
+        return sum(found) if found else None
+
     return {
         "cost_usd": sums.get("cost_usd"),
         "list_value_usd": sums.get("list_value_usd"),
         "covered_value_usd": sums.get("covered list_value_usd"),
-        "unpriced": sums.get("unpriced", 0),
-        "estimated": sums.get("estimated", 0),
-        "input_tokens": sums.get("input_tokens"),
-        "output_tokens": sums.get("output_tokens"),
+        "unpriced": sums.get("requests_unpriced", 0),
+        "estimated": sums.get("requests_estimated", 0),
+        "input_tokens": tokens("uncached_input", "cache_read", "cache_write"),
+        "output_tokens": tokens("output_visible", "reasoning"),
     }
 
 

@@ -64,6 +64,9 @@ NOT_FOUND = {
     "exchanges.first_byte_at": "times are measured beside the wire, some microseconds apart",
     "exchanges.first_token_at": "times are measured beside the wire, some microseconds apart",
     "exchanges.settled_at": "times are measured beside the wire, some microseconds apart",
+    "exchanges.hold_picousd": "a hold follows from prices and caps of its time, and from no wire",
+    "exchanges.hold_list_value_picousd": "the same",
+    "exchanges.hold_tokens": "the same",
     "exchanges.resent": "the first request is not in the capture of the second",
     "exchanges.degraded": "what failed on our side is recorded nowhere else",
 }
@@ -224,6 +227,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         tool_calls=1,
         node="host/1/1",
         capture="20261102T12.jsonl.gz",
+        hold_picousd=5,
+        hold_list_value_picousd=6,
+        hold_tokens=7,
     )
     degraded = exchange("degraded", degraded="KeyError in addon.metering:1", response_id="r-3")
     wrong = exchange("misread", response_id="r-4")

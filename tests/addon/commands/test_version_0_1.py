@@ -241,7 +241,9 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rebuilt]:
     engine = db.ensure(f"sqlite:///{path}")  # migrates it
     rollup.roll(engine, now=LATER)
     before = snapshot(engine)
-    done = run("rebuild", *FILES, "--ledger", str(engine.url), "--prices", PRICES)
+    call = ("rebuild", *FILES, "--ledger", str(engine.url), "--prices", PRICES)
+    assert "nothing was written" in run(*call).stderr, "one is read with fewer tokens"
+    done = run(*call, "--accept")
     assert done.exit_code == 0, done.stderr
     yield Rebuilt(
         path=path,
