@@ -365,3 +365,19 @@ def test_a_response_that_is_a_document_is_read_as_the_one_that_an_event_holds() 
         assert (facts.response_id, facts.response_model) == ("r", "m")
         assert (facts.usage, facts.usage_final) == ({"input_tokens": 3}, True)
     assert event.ended
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_field_beside_the_usage_that_says_nothing_is_none(value: object) -> None:
+    facts = Facts()
+    facts.record_beside("speed", value)
+    assert facts.rare.beside == {}
+    facts.record_beside("speed", "fast")
+    assert facts.rare.beside == {"speed": "fast"}
+
+
+def test_the_cost_of_a_gateway_stands_in_an_event_of_its_own() -> None:
+    """OpenCode Zen sends it behind the response."""
+    facts = Facts()
+    responses.read(facts, "", {"type": "ping", "cost": "0.00012"})
+    assert facts.rare.cost == "0.00012"

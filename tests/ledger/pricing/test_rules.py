@@ -320,10 +320,12 @@ def test_a_multiple_names_a_line_of_tokens(text_file, multiple):
 
 
 def test_rules_that_multiply_what_has_no_price_do_nothing(book_of):
-    """Neither a multiple of a price that the list has not, nor what is billed once without one."""
+    """Neither a multiple of a price that the list has not, nor what is billed once, or as at least
+    so many, without one."""
     own = book_of(
         '[[rule]]\nname = "r"\npage = "p"\nmodels = ["nobody-*"]\n'
         'times = { cache_write_12h = "2 uncached_input" }\nonce = ["web_searches"]\n'
+        "at_least = { web_searches = 9 }\n"
     )
     read = reading(input_tokens=5, tool_units={"web_searches": 2})
     assert state_of(own.price(exchange("nobody-1"), read)) == "unpriced"
