@@ -218,8 +218,13 @@ class LedgerFile:
         return False
 
     def _past_wal(self) -> sqlite3.Connection:
+        """The file without its WAL, for its identity."""
         uri = f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
-        return sqlite3.connect(uri, uri=True)
+        connection = sqlite3.connect(uri, uri=True)
+        # A checkpoint of another writer puts down the first page first, with the length that the
+        # file is to have: until then the file would be malformed.
+        connection.execute("PRAGMA writable_schema = ON")
+        return connection
 
     def _set_stale_wal_aside(self, lock: IO[str] | None) -> None:
         """Rename the WAL of a file that does not have this name any more. Who has it open goes on
