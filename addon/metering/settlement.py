@@ -174,14 +174,7 @@ def refused(opened: Exchange, cap: str, *, now: datetime) -> Settled:
         hold_list_value_picousd=None,
         hold_tokens=None,
     )
-    reading = Reading(
-        exchange_id=opened.id,
-        opened_at=opened.opened_at,
-        meter_version=METER_VERSION,
-        usage_source=UsageSource.NONE,
-        read_at=now,
-    )
-    return Settled(exchange, reading)
+    return Settled(exchange, _empty_reading(opened, now))
 
 
 def result_unread(opened: Exchange, *, end: End, status: int | None, now: datetime) -> Settled:
@@ -196,14 +189,17 @@ def result_unread(opened: Exchange, *, end: End, status: int | None, now: dateti
         http_status=status,
         settled_at=now,
     )
-    reading = Reading(
+    return Settled(settled, _empty_reading(opened, now))
+
+
+def _empty_reading(opened: Exchange, now: datetime) -> Reading:
+    return Reading(
         exchange_id=opened.id,
         opened_at=opened.opened_at,
         meter_version=METER_VERSION,
         usage_source=UsageSource.NONE,
         read_at=now,
     )
-    return Settled(settled, reading)
 
 
 def with_figures(settled: Settled, *, billing: Billing | None, **figures: Any) -> Settled:
