@@ -16,7 +16,7 @@ A request without a known cost at its end counts its hold, as long as the accoun
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -128,6 +128,8 @@ class Waiting:
     hold: Amounts
     why: str
     wait_seconds: int
+    accounts: tuple[Account, ...] = ()
+    """Those that it is for; no later request overtakes it there."""
 
 
 class Book:
@@ -150,7 +152,8 @@ class Book:
 
     def ask(self, exchange: Exchange, hold: Amounts, why: str = "") -> Held | Waiting | Refusal:
         """Whether a request may go upstream; `why`: why it has no bound."""
-        found = self._answer(exchange, hold, why, behind=self.waiting)
+        ahead = {account for one in self.waiting for account in one.accounts}
+        found = self._answer(exchange, hold, why, ahead)
         if isinstance(found, Waiting):
             if len(self.waiting) >= WAITING_MAX:
                 return self._refusal(found, "too many requests wait")
@@ -159,11 +162,12 @@ class Book:
 
     def freed(self) -> Iterator[tuple[Waiting, Held | Refusal]]:
         """The waiting requests that do not wait any more."""
-        behind: dict[Waiting, None] = {}
+        ahead: set[Account] = set()
         for one in list(self.waiting):
-            found = self._answer(one.exchange, one.hold, one.why, behind=behind)
+            found = self._answer(one.exchange, one.hold, one.why, ahead)
             if isinstance(found, Waiting):
-                behind[one] = None
+                one.accounts = found.accounts
+                ahead.update(one.accounts)
             else:
                 del self.waiting[one]
                 yield one, found
@@ -231,7 +235,7 @@ class Book:
     # The rules
 
     def _answer(
-        self, exchange: Exchange, hold: Amounts, why: str, *, behind: Mapping[Waiting, None]
+        self, exchange: Exchange, hold: Amounts, why: str, ahead: Collection[Account]
     ) -> Held | Waiting | Refusal:
         accounts = self._accounts_of(exchange)
         at = exchange.opened_at
@@ -253,11 +257,11 @@ class Book:
                 return self._refused(account, _full(account, known, at))
             if account.cap.name in self.incomplete or not _fits(plus(asked, account.held), limits):
                 short.append(account)
-        if accounts and not short and behind:
-            ahead = {id(each) for one in behind for each in self._accounts_of(one.exchange)}
-            short = [account for account in accounts if id(account) in ahead]
+        if ahead and not short:
+            short = [account for account in accounts if account in ahead]
         if short:
-            one = Waiting(exchange, hold, why, min(each.cap.wait for each in short))
+            wait = min(each.cap.wait for each in short)
+            one = Waiting(exchange, hold, why, wait, tuple(accounts))
             return one if one.wait_seconds else self._refused(short[0], _full(short[0], known, at))
         if self._is_crowded(accounts):
             return self._refused(accounts[0], "too many sessions are under caps")
@@ -292,8 +296,9 @@ class Book:
         if found is None:
             until = None if span is None else span.end.astimezone(UTC)
             found = Account(cap, cap.limits, session, since, until)
-            if len(self._accounts) < ACCOUNTS_MAX:
+            if since is not None:  # a period begins
                 self._forget(at)
+            if len(self._accounts) < ACCOUNTS_MAX:
                 self._accounts[_key_of(found)] = found
         if since is not None:
             self._latest[cap.name] = found

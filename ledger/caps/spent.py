@@ -16,6 +16,7 @@ from ledger.caps.caps import Amounts, Cap
 from ledger.model.exchange import COVERED
 from ledger.settings.names import Names, pattern, texts
 from ledger.store import db
+from ledger.store.adding_up import rows_of
 from ledger.store.scope import Scope, conditions, requests
 from ledger.text.origins import host_of
 
@@ -86,7 +87,7 @@ def of_cap(
     ]
     found = []
     with engine.connect() as connection:
-        for row in connection.execute(sa.select(*by, *sums).where(*where).group_by(*by)):
+        for row in rows_of(connection, sa.select(*by, *sums).where(*where).group_by(*by)):
             *key, usd, listed, tokens, count = row
             host = host_of(str(key[0]))
             if cap.host and not any(pattern(each).match(host or "") for each in texts(cap.host)):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.caps.book import Account, Book, Held, Prior, Refusal, Waiting, plus
 from ledger.caps.caps import NOTHING, Amounts, Cap
+from ledger.model.exchange import Exchange
 from tests.ledger.written import NOON, opened
 
 USD = 10**12
@@ -70,6 +71,36 @@ def test_a_request_waits_for_those_under_way_and_is_not_overtaken():
         ("l", Held),
         ("s", Held),
     ]
+
+
+def test_the_work_for_those_that_wait_is_linear(monkeypatch):
+    """A settlement asks for each of them once, a further request for itself alone."""
+    book = Book([cap(), cap("other", session="x")])
+    first = held(book, 9)
+    for number in range(200):
+        assert isinstance(book.ask(opened(f"w{number}"), usd(5)), Waiting)
+    found: list[str] = []
+    own = Book._accounts_of
+
+    def counted(book: Book, one: Exchange) -> list[Account]:
+        found.append(one.id)
+        return own(book, one)
+
+    monkeypatch.setattr(Book, "_accounts_of", counted)
+    assert list(book.freed()) == []
+    assert len(found) == 200
+    assert isinstance(book.ask(opened("late"), usd(0.1)), Waiting)
+    assert found[200:] == ["late"]
+    book.settle(first, usd(1))
+    assert [one.exchange.id for one, _ in book.freed()] == ["w0"]
+
+
+def test_a_further_session_is_not_compared_with_all_others(monkeypatch):
+    book = Book([cap(period="session")])
+    monkeypatch.setattr(Book, "_forget", None)  # it would be called
+    for number in range(3):
+        held(book, 1, session_id=f"s{number}")
+    assert len(book.accounts(NOON)) == 3
 
 
 def test_a_request_that_cannot_fit_any_more_stops_to_wait():
