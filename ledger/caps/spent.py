@@ -88,7 +88,7 @@ def of_cap(
     found = []
     with engine.connect() as connection:
         for row in rows_of(connection, sa.select(*by, *sums).where(*where).group_by(*by)):
-            *key, usd, listed, tokens, count = row
+            *key, usd, listed, tokens, count = tuple(row)
             host = host_of(str(key[0]))
             if cap.host and not any(pattern(each).match(host or "") for each in texts(cap.host)):
                 continue
