@@ -366,7 +366,10 @@ def simulate(seed: int) -> None:
     hold_is_kept()
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.large
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(later, marks=pytest.mark.soak) for later in (1, 2, 3))]
+)
 def test_a_cap_holds_over_ten_thousand_schedules(block):
     for seed in range(block * 2_500, (block + 1) * 2_500):
         simulate(seed)
