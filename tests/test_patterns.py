@@ -222,8 +222,9 @@ def assert_linear(
             part, whole = text(length), text(4 * length)
             if cpu_ms(run, whole) <= CPU_MS_ENOUGH:
                 continue
-            large = min(cpu_ms(run, whole) for _ in range(3))
-            small = min(cpu_ms(run, part) for _ in range(3))
+            # In turns, so that what slows the machine for a moment does not slow one of them alone.
+            pairs = [(cpu_ms(run, whole), cpu_ms(run, part)) for _ in range(5)]
+            large, small = map(min, zip(*pairs, strict=True))
             assert large <= GROWTH_MAX * max(small, CPU_MS_ENOUGH / 4), (whole[:80], large, small)
 
 
@@ -247,6 +248,6 @@ def test_what_is_not_linear_is_seen(pattern: str, word: str) -> None:
         assert_linear(
             re.compile(pattern),
             lambda size: word * (size // len(word)),
-            TEXT_BYTES,
+            4 * TEXT_BYTES,  # the growth is seen at two sizes above the bound on what is enough
             frozenset({"search"}),
         )

@@ -30,7 +30,6 @@ _BLOCK_ENDS = re.compile(rb"(?:\n" + _SECOND_END + rb"|\r(?:\r|\n" + _SECOND_END
 byte about once. All are one match, because a body of blank lines alone has half as many ends as
 bytes."""
 _END_AND_BLANKS = re.compile(b"(" + _BLANK_LINE + b")(" + _BLANK_BLOCKS + b"++)?")
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -149,7 +148,7 @@ def _interpret(block: bytes) -> Frame | None:
     data: list[bytes] = []
     if not block.strip(b"\r\n"):
         return None
-    for line in _LINE_END.split(block):
+    for line in block.splitlines():
         name, colon, value = line.partition(b":")
         value = value.removeprefix(b" ") if colon else b""
         if name == b"data":
