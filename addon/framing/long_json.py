@@ -4,6 +4,7 @@ embeddings (40 MB of numbers) and whole conversations are passed over, figures a
     up to LONG_BYTES         no business of this module: a parser reads it whole
     up to WHOLE_BYTES_MAX    msgspec decodes the members that the reader has named, at any depth,
     and MEMBERS_MAX          and checks the rest without making values of it
+    up to PASSED_MAX         the same, if few of them are decoded: a conversation, `top_logprobs`
     beyond                   the members in the first and in the last END_BYTES
 
 Measured: msgspec passes over 1 GB of numbers or text a second, over 230 MB of small objects, and
@@ -13,6 +14,8 @@ takes 0.5 us for each member of an object that is decoded: 45 ms for the costlie
 import contextlib
 import re
 from collections.abc import Generator
+from enum import Enum
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -26,13 +29,18 @@ WHOLE_BYTES_MAX = 8 * 1024 * 1024
 MEMBERS_MAX = 80_000
 """Of all objects, whether they are decoded or passed over: 1 200 tokens with 20 `top_logprobs` each
 have as many."""
-NESTED_MEMBERS_MAX = 600_000
-MEMBERS_OF_OBJECT = 20
-"""In a body of so many members an object has no more on average: a conversation of 30 000 messages,
-whose members are passed over (50 ms); a body that is made to be decoded takes 170 ms."""
+PASSED_MAX = 600_000
+"""Where there are more: of the objects that are read, at their outside, together. A conversation of
+30 000 messages is passed over (30 ms)."""
+UNKNOWN_MAX = 1_000
+"""Members of these objects without a name: 2 us each."""
+DECODED_MAX = 20_000
+"""Of the values that are decoded whole; of a list with more the first object is read."""
 END_BYTES = 64 * 1024
 OBJECTS_MAX = MEMBERS_MAX
 """Braces in a long list that is decoded: 30 ms. Of a list with more the first object is read."""
+ELEMENTS_MAX = 8_000
+"""Objects of a long list that are read: 20 ms. Of more, the first is."""
 DEPTH_MAX = 6
 """Twice the depth of a usage object."""
 TEXT_BYTES_MAX = 4 * 1024
@@ -40,6 +48,8 @@ TEXT_BYTES_MAX = 4 * 1024
 TRIES_MAX = 64
 """Places in the last bytes that are tried as the beginning of the last members, the last ones."""
 UNREAD = "the end of a long body was not read"
+_MARK = b"\xef\xbb\xbf"
+"""A byte order mark, which some servers write before a document."""
 _BLANK = b" \t\r\n"
 _KEY = re.compile(r'(?<!\s)\s*+(?:,\s*+)?"([^"\\]{1,128})"\s*+:\s*+')
 _MEMBER = re.compile(rb',\s*("([^"\\]{1,128})"\s*:)')
@@ -51,21 +61,82 @@ _OBJECTS = msgspec.json.Decoder(list[dict[str, Raw]])
 def read(data: bytes, keys: frozenset[str]) -> tuple[dict[str, Any] | None, str | None]:
     """The members of a long object that are named in `keys`, with the objects and lists of objects
     in them; None for what is no object, or is not read. And why its last members are not known."""
-    data = data.strip(_BLANK)
+    data = data.strip(_BLANK).removeprefix(_MARK).lstrip(_BLANK)
     if not data.startswith(b"{"):
         return None, None
-    # A member has a colon, and a quote that no backslash escapes.
-    members = min(data.count(b":"), data.count(b'"') - data.count(b'\\"'))
-    objects = data.count(b"{") - data.count(b"{}")
-    is_nested = members <= min(NESTED_MEMBERS_MAX, MEMBERS_OF_OBJECT * objects)
-    if len(data) <= WHOLE_BYTES_MAX and (members <= MEMBERS_MAX or is_nested):
+    if len(data) <= WHOLE_BYTES_MAX:
+        members = _members_at_most(data)
         try:
-            return _value(data, keys, DEPTH_MAX), None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            if members <= MEMBERS_MAX:
+                return _value(data, keys, DEPTH_MAX), None
+            if members <= PASSED_MAX:
+                return _Outside(keys).read(data, members), None
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             pass  # damaged, or cut: its ends may be whole
     head, tail = _head(data), _tail(data)
     found = {name: value for name, value in {**head, **(tail or {})}.items() if name in keys}
     return found or None, UNREAD if tail is None else None
+
+
+def _members_at_most(data: bytes) -> int:
+    """A member has a colon, and a quote that no backslash escapes."""
+    return min(data.count(b":"), data.count(b'"') - data.count(b'\\"'))
+
+
+class _Outside:
+    """Reads what is outermost in many members: as `_value`, in bounded work. Raises ValueError or
+    MsgspecError beyond that."""
+
+    def __init__(self, keys: frozenset[str]) -> None:
+        unknown_left = iter(range(UNKNOWN_MAX))
+
+        class Name(Enum):
+            # A parser asks it for each name that it does not know, so this can stop the parser.
+            @classmethod
+            def _missing_(cls, _value: object) -> Any:
+                if next(unknown_left, None) is None:
+                    raise ValueError("too many members")
+                return cls._member_map_["other"]
+
+        make: Any = Name
+        names = make("names", [("other", ""), *((f"name_{key}", key) for key in keys)])
+        kind: Any = GenericAlias(dict, (names, Raw))
+        self._object = msgspec.json.Decoder(kind)
+        self._objects = msgspec.json.Decoder(GenericAlias(list, (kind,)))
+        self._keys = keys
+        self._passed_left = PASSED_MAX
+        self._decoded_left = DECODED_MAX
+
+    def read(self, data: bytes, count: int) -> dict[str, Any]:
+        self._passed_left -= count
+        if self._passed_left < 0:
+            raise ValueError("too many members")
+        return self._named(self._object.decode(data))
+
+    def _named(self, found: dict[Any, Raw]) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        for name, raw in found.items():
+            if not name.value:
+                continue
+            value = bytes(raw)
+            count = _members_at_most(value)
+            if count <= self._decoded_left:
+                self._decoded_left -= count
+                members[name.value] = _value(value, self._keys, DEPTH_MAX - 1)
+            elif value.startswith(b"{"):
+                members[name.value] = self.read(value, count)
+            else:
+                members[name.value] = self._list(value, count)
+        return members
+
+    def _list(self, value: bytes, count: int) -> list[dict[str, Any]]:
+        if count <= self._passed_left and value.count(b"{") <= OBJECTS_MAX:
+            self._passed_left -= count
+            with contextlib.suppress(msgspec.ValidationError):  # not objects alone
+                found = self._objects.decode(value)
+                if len(found) <= ELEMENTS_MAX:
+                    return [self._named(each) for each in found]
+        return _first_of(value[1:LONG_BYTES].decode("utf-8", "replace"))
 
 
 def _value(data: bytes, keys: frozenset[str], depth: int) -> Any:
@@ -82,7 +153,9 @@ def _value(data: bytes, keys: frozenset[str], depth: int) -> Any:
         return []  # numbers or texts: no list of them is a figure
     if data.count(b"{") - data.count(b"{\\") <= OBJECTS_MAX:  # a backslash stands in texts alone
         with contextlib.suppress(msgspec.ValidationError):  # not objects alone
-            return [_members(each, keys, depth) for each in _OBJECTS.decode(data)]
+            found = _OBJECTS.decode(data)
+            if len(found) <= ELEMENTS_MAX:
+                return [_members(each, keys, depth) for each in found]
     return _first_of(data[1:LONG_BYTES].decode("utf-8", "replace"))
 
 

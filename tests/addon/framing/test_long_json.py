@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from addon.framing import long_json
+from addon.framing import json_values, long_json
 from tests.addon.linear import assert_linear
 
 KEYS = frozenset(
@@ -66,6 +66,44 @@ def test_of_a_list_with_too_many_objects_the_first_is_read(monkeypatch: pytest.M
     assert read({"data": [{"id": LONG}] * 11, "id": "i"}) == {"data": [], "id": "i"}
 
 
+def test_of_a_list_with_too_many_elements_the_first_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(long_json, "ELEMENTS_MAX", 2)
+    value = [{"id": "1"}, {"id": LONG}, {"id": "3"}]
+    assert read({"data": value[:2]}) == {"data": [{"id": "1"}, {"id": LONG[:4095]}]}
+    assert read({"data": value}) == {"data": [{"id": "1"}]}
+
+
+def test_of_many_nested_members_the_outermost_and_what_they_name_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(long_json, "MEMBERS_MAX", 10)
+    monkeypatch.setattr(long_json, "DECODED_MAX", 4)
+    monkeypatch.setattr(long_json, "END_BYTES", 100)
+    short, long = {"id": "i"}, [{"id": "1", "x": 1}] * 6
+    value = {"x": LONG, "message": short, "": 1, "choices": long, "usage": {"n": 1}, "y": LONG}
+    expected = {"message": short, "choices": [{"id": "1"}] * 6, "usage": {"n": 1}}
+    assert read(value) == expected
+    outer = {"x": LONG, "message": value, "y": LONG}
+    assert read(outer) == {"message": expected}
+    first = {**expected, "choices": long[:1]}
+    assert read({**value, "choices": [*long, 1]}) == first
+    monkeypatch.setattr(long_json, "ELEMENTS_MAX", 5)
+    assert read(value) == first
+    monkeypatch.setattr(long_json, "PASSED_MAX", 30)
+    assert (read(value), read(outer)) == (first, None)
+    monkeypatch.setattr(long_json, "UNKNOWN_MAX", 1)
+    assert read(value) is None
+
+
+@pytest.mark.parametrize("body", [{"x": LONG, "id": "i"}, {"id": "i"}], ids=["whole", "short"])
+def test_a_byte_order_mark_hides_nothing(body: Any) -> None:
+    for blank in (b"", b" \n"):
+        data = blank + b"\xef\xbb\xbf" + blank + json.dumps(body).encode()
+        assert long_json.read(data, KEYS) == ({"id": "i"}, None)
+
+
 def test_containers_beyond_the_depth_are_left_out() -> None:
     value: Any = {"id": LONG}
     for _ in range(long_json.DEPTH_MAX + 2):
@@ -119,9 +157,21 @@ def test_an_object_of_any_number_of_members_is_read_in_bounded_work(
     assert (long_json.read(few, KEYS)[0] or {}).keys() & {"id", "data"}
 
 
-def cpu_ns(body: bytes) -> int:
+@pytest.mark.large
+@pytest.mark.parametrize("around", [b"{%s}", b'{"id":{%s}}', b'{"data":[{%s}]}', b'{"data":[%s]}'])
+def test_many_objects_are_passed_over(around: bytes) -> None:
+    """They took half the time of making values of all of them."""
+    unit = b'{"%07d":{}}' if around.endswith(b"[%s]}") else b'"%07d":{"a":1}'
+    body = around % b",".join(unit % number for number in range(290_000))
+    whole = min(cpu_ns(body, json_values.loads) for _ in range(2))
+    assert 4 * min(cpu_ns(body) for _ in range(3)) < whole
+
+
+def cpu_ns(
+    body: bytes, parse: Callable[[bytes], Any] = lambda body: long_json.read(body, KEYS)
+) -> int:
     before = time.thread_time_ns()
-    long_json.read(body, KEYS)
+    parse(body)
     return time.thread_time_ns() - before
 
 
