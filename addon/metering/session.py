@@ -113,4 +113,8 @@ class MeteredSession:
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             handshake.troubles.add_failure(failure, "a response of the session is not read")
             settled = result_unread(opened, end=how, status=handshake.status, now=at)
-        return handshake.noted(handshake.beside(settled, event, at, in_headers=in_headers))
+        settled = handshake.noted(handshake.beside(settled, event, at, in_headers=in_headers))
+        if meter.trouble:
+            said = [each for each in (settled.exchange.degraded, meter.trouble) if each]
+            settled = settled._replace(exchange=replace(settled.exchange, degraded="; ".join(said)))
+        return settled

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
+from addon.framing import long_json
 from addon.metering.requests.messages import Body, End, Request
 from addon.metering.settlement import Settled
 from ledger.model.exchange import Billing, Exchange, Outcome
@@ -60,6 +61,33 @@ def test_a_rule_of_the_operator_that_fails_costs_no_figure_of_a_session():
     assert one.reading.usage.input_tokens == 200
     assert one.reading.billing is Billing.METERED
     assert "ZeroDivisionError" in (one.exchange.degraded or "")
+
+
+@pytest.mark.parametrize("earlier", [None, "no capture"])
+def test_a_long_message_whose_figures_are_not_found_degrades_its_response_alone(
+    earlier: str | None,
+):
+    session = session_of(asked())
+    if earlier:
+        session.handshake.troubles.add(earlier)
+    many = '"n":1,' * (long_json.MEMBERS_MAX + 1)
+    text = "x" * long_json.END_BYTES
+    told = {}
+    for number, inside, behind in ((1, many, text), (2, "", "")):
+        session.message(create(), from_client=True, at=AT)
+        for kind in ("created", "completed"):
+            response = f'"id":"r{number}"'
+            if kind == "completed":  # neither its first nor its last bytes have the figures
+                response += f',{inside}"usage":{{"input_tokens":2}},"x":"{behind}"'
+            data = f'{{"type":"response.{kind}","response":{{{response}}}}}'.encode()
+            for each in session.message(data, from_client=False, at=AT):
+                if isinstance(each, Settled):
+                    told[number] = each.exchange.degraded
+    for each in session.end(End.FINISHED, at=AT):
+        assert isinstance(each, Settled)
+        told[1] = each.exchange.degraded
+    unread = "; ".join(filter(None, (earlier, long_json.UNREAD)))
+    assert told == {1: unread, 2: earlier}
 
 
 def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():
