@@ -8,6 +8,9 @@ import msgspec
 
 from addon.telemetry.health import Health
 
+RETIRING_SECONDS_MAX = 3_600.0
+"""A long answer takes minutes; a Realtime session may last for an hour."""
+
 
 class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     """The job of a worker: one line of JSON on its stdin, which ends with the supervisor."""

@@ -6,7 +6,7 @@
                death within `STEADY_SECONDS`. A worker that ends `UNREADY_ENDS_MAX` times
                before it accepts, and was not killed from outside, ends everything
     SIGHUP     the settings are read again; then one worker after the other: a new one accepts,
-               then the old one retires (`worker.py`)
+               then the old one retires (`worker.py`), and is killed if it does not end
     SIGTERM,   all workers finish what is under way within seconds, and end; a second signal
     SIGINT     kills them
 
@@ -15,6 +15,7 @@ It looks at its workers every `TICK_SECONDS`, in one thread.
 
 import contextlib
 import logging
+import math
 import os
 import secrets
 import signal
@@ -36,7 +37,13 @@ from addon.run.call.arguments import Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import parsed_options
-from addon.run.workers.job import WorkerJob, WorkerReport, read_report, report_path
+from addon.run.workers.job import (
+    RETIRING_SECONDS_MAX,
+    WorkerJob,
+    WorkerReport,
+    read_report,
+    report_path,
+)
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health, merged
 from addon.telemetry.json_log import JsonFormatter
@@ -169,6 +176,8 @@ class Worker:
     """On the monotonic clock."""
     replaces: bool
     """It was started at SIGHUP, while another one accepts."""
+    killed_at: float
+    """When it is killed unless its state has changed, on the monotonic clock."""
     state: WorkerState = WorkerState.STARTING
 
 
@@ -281,11 +290,13 @@ class Supervisor:
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             os.write(process.stdin.fileno(), msgspec.json.encode(job) + b"\n")
+        now = time.monotonic()
         worker = Worker(
             number=number,
             index=index,
             process=process,
-            started_at=time.monotonic(),
+            started_at=now,
+            killed_at=now + START_SECONDS_MAX,
             replaces=replaces,
         )
         self._workers.append(worker)
@@ -299,18 +310,23 @@ class Supervisor:
         if (code := worker.process.poll()) is not None:
             self._workers.remove(worker)
             self._handle_end(worker, code, now)
-        elif worker.state is not WorkerState.STARTING:
             return
-        elif report := read_report(self._folder, worker.index):
-            self._handle_ready(worker, report)
-        elif now - worker.started_at > START_SECONDS_MAX:
-            late = seconds_text(START_SECONDS_MAX)
-            text = "tokentee: worker %d is not ready after %s and is killed"
-            logger.warning(text, worker.number, late)
+        is_starting = worker.state is WorkerState.STARTING
+        if is_starting and (report := read_report(self._folder, worker.index)):
+            self._handle_ready(worker, report, now)
+        elif now > worker.killed_at:
             worker.process.kill()
-            worker.state = WorkerState.LATE
+            worker.killed_at = math.inf
+            if is_starting:
+                late = seconds_text(START_SECONDS_MAX)
+                text = "tokentee: worker %d is not ready after %s and is killed"
+                logger.warning(text, worker.number, late)
+                worker.state = WorkerState.LATE
+            else:
+                text = "tokentee: the old worker %d did not end in time and is killed"
+                logger.warning(text, worker.number)
 
-    def _handle_ready(self, worker: Worker, report: WorkerReport) -> None:
+    def _handle_ready(self, worker: Worker, report: WorkerReport, now: float) -> None:
         """A worker accepts; the one before it retires."""
         number = worker.number
         self._unready[number] = 0
@@ -320,14 +336,16 @@ class Supervisor:
                 # Retiring workers end within seconds after several replacements.
                 if each.number == number and each.state is WorkerState.RETIRING:
                     each.process.terminate()
+                    each.killed_at = min(each.killed_at, now + STOP_SECONDS_MAX)
             if old := self._accepting(number):
                 old.state = WorkerState.RETIRING
+                old.killed_at = now + RETIRING_SECONDS_MAX + STOP_SECONDS_MAX
                 old.process.send_signal(signal.SIGHUP)
             self._to_replace.remove(number)
             if not self._to_replace:
                 self._plan = self._next_plan
                 logger.info("tokentee: %d workers were replaced", len(self._numbers))
-        worker.state = WorkerState.ACCEPTING
+        worker.state, worker.killed_at = WorkerState.ACCEPTING, math.inf
         if self._endpoint is None and report.metrics is not None:
             self._endpoint = Endpoint(
                 *report.metrics,

@@ -32,14 +32,12 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 from addon.proxy.recorder import Recorder
 from addon.run.master import RecordingMaster, run_master
-from addon.run.workers.job import WorkerJob, WorkerReport, write_report
+from addon.run.workers.job import RETIRING_SECONDS_MAX, WorkerJob, WorkerReport, write_report
 from addon.telemetry.health import MetricFiles
 
 REPORT_SECONDS = 1.0
 IDLE_SECONDS_MAX = 5.0
 """For a kept connection while its worker retires."""
-RETIRING_SECONDS_MAX = 3_600.0
-"""A long answer takes minutes; a Realtime session may last for an hour."""
 POLL_SECONDS = 0.1
 LINE_CHARACTERS_MAX = 64 * 2**10
 """A longer line of the log is cut into pieces of this size."""

@@ -171,6 +171,28 @@ def test_workers_that_retire_for_long_are_ended_by_the_next_replacement(played: 
     assert most == 3
 
 
+def test_one_that_does_not_retire_when_it_has_to_is_killed(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+):
+    """At the next replacement, or where it takes longer than any exchange."""
+
+    def play(played: Played) -> None:
+        first = set(played.pids())
+        for replaced in (1, 2):
+            hang_up(played)
+            played.until("2 workers were replaced", replaced)
+        played.until("has finished with SIGKILL", 2)
+        assert not first & set(played.pids())
+        monkeypatch.setattr(module, "RETIRING_SECONDS_MAX", 0.0)
+        hang_up(played)
+        played.until("has finished with SIGKILL", 6)
+
+    monkeypatch.setattr(module, "STOP_SECONDS_MAX", 0.2)
+    played.does.write_text("stubborn")
+    assert played.run(play) == 0
+    assert played.log.count("did not end in time and is killed") >= 6
+
+
 def test_bad_settings_leave_the_workers_as_they_are(played: Played):
     def play(played: Played) -> None:
         before = played.pids()
