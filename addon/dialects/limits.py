@@ -104,7 +104,7 @@ type _Key = tuple[str, str, str]
 """Family of headers, window, and name of the limit."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class StatedLimits(Struct, frozen=True, kw_only=True):
     """What one answer states of limits."""
 
     quotas: tuple[Quota, ...] = ()
@@ -114,7 +114,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 def limits_of(
     headers: Mapping[str, str], *, status: int | None, event: object, arrived_at: datetime
-) -> Limits:
+) -> StatedLimits:
     """The limits in the headers of an answer, and in the event of its stream that states them.
 
     An event is newer than the headers of its answer, so its figures win.
@@ -125,7 +125,7 @@ def limits_of(
             found[each.kind, each.window] = each
     is_error = status is not None and status >= ERROR_STATUS_MIN
     wait = retry_after_ms(headers, arrived_at=arrived_at) if is_error else None
-    return Limits(quotas=tuple(found.values())[:QUOTAS_MAX], retry_after_ms=wait)
+    return StatedLimits(quotas=tuple(found.values())[:QUOTAS_MAX], retry_after_ms=wait)
 
 
 def is_quota_header(name: str) -> bool:

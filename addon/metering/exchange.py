@@ -63,7 +63,7 @@ STREAM_TYPES = (
 """Content types of streams, whatever the request asked for (Ollama streams by default)."""
 
 
-class State(Enum):
+class Stage(Enum):
     """Where an exchange is."""
 
     OPENING = "opening"
@@ -99,23 +99,23 @@ class Event(Enum):
     """The end of the answer goes on to the client."""
 
 
-TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
-    State.OPENING: {Event.SENT: State.ASKING, Event.STOPPED: State.SETTLED},
-    State.ASKING: {
-        Event.ANSWERED: State.ANSWERING,
-        Event.ENDED: State.ENDING,
-        Event.STOPPED: State.WAITING,
+TRANSITIONS: Mapping[Stage, Mapping[Event, Stage]] = {
+    Stage.OPENING: {Event.SENT: Stage.ASKING, Event.STOPPED: Stage.SETTLED},
+    Stage.ASKING: {
+        Event.ANSWERED: Stage.ANSWERING,
+        Event.ENDED: Stage.ENDING,
+        Event.STOPPED: Stage.WAITING,
     },
-    State.ANSWERING: {
-        Event.REFUSED: State.ASKING,
-        Event.ENDED: State.ENDING,
-        Event.STOPPED: State.WAITING,
+    Stage.ANSWERING: {
+        Event.REFUSED: Stage.ASKING,
+        Event.ENDED: Stage.ENDING,
+        Event.STOPPED: Stage.WAITING,
     },
-    State.ENDING: {Event.READ: State.WAITING, Event.STOPPED: State.WAITING},
-    State.WAITING: {Event.COMMITTED: State.SETTLED},
-    State.SETTLED: {},
+    Stage.ENDING: {Event.READ: Stage.WAITING, Event.STOPPED: Stage.WAITING},
+    Stage.WAITING: {Event.COMMITTED: Stage.SETTLED},
+    Stage.SETTLED: {},
 }
-"""State -> event -> next state. Any other event changes nothing: mitmproxy may call `response` and
+"""Stage -> event -> next stage. Any other event changes nothing: mitmproxy may call `response` and
 `error` for one exchange, and a stop comes at any time."""
 
 
@@ -131,7 +131,7 @@ class MeteredExchange:
         "opened",
         "routes",
         "rules",
-        "state",
+        "stage",
         "status",
         "tap",
         "troubles",
@@ -140,7 +140,7 @@ class MeteredExchange:
     def __init__(
         self, routes: Routes, rules: RunRules, *, exchange_id: str, source: Source, node: str
     ) -> None:
-        self.state = State.OPENING
+        self.stage = Stage.OPENING
         self.routes = routes
         """How its request and its answer are read."""
         self.rules = rules
@@ -163,11 +163,11 @@ class MeteredExchange:
         self.troubles = Troubles()
 
     def moves(self, event: Event) -> bool:
-        """Move to the next state; whether the event counts in this one."""
-        state = TRANSITIONS[self.state].get(event)
-        if state is None:
+        """Move to the next stage; whether the event counts in this one."""
+        stage = TRANSITIONS[self.stage].get(event)
+        if stage is None:
             return False
-        self.state = state
+        self.stage = stage
         return True
 
     @property

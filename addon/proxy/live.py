@@ -12,7 +12,7 @@ from typing import Any
 
 from mitmproxy import http
 
-from addon.metering.exchange import MeteredExchange, State
+from addon.metering.exchange import MeteredExchange, Stage
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.recordings.capture import Capture
@@ -77,4 +77,4 @@ class Live(MeteredExchange):
     @property
     def is_running(self) -> bool:
         """Whether its request has gone upstream, and its end has not come."""
-        return self.session is None and self.state in (State.ASKING, State.ANSWERING)
+        return self.session is None and self.stage in (Stage.ASKING, Stage.ANSWERING)

@@ -27,7 +27,7 @@ from addon.dialects.facts import Ending, text_of
 from addon.dialects.request import read_request
 from addon.framing import json_values
 from addon.framing.long_json import without_pauses
-from addon.metering.exchange import Event, State, exchange_of
+from addon.metering.exchange import Event, Stage, exchange_of
 from addon.metering.opening import RunRules, is_read_in_steps
 from addon.metering.requests.messages import End, Request
 from addon.metering.settlement import Settled, refused, result_unread
@@ -421,7 +421,7 @@ class Recording:
         for flow_id, live in list(self.live.items()):
             if live.session is not None:
                 self.end_session(live, End.STOPPED, flows.now())
-            elif live.state is State.OPENING:
+            elif live.stage is Stage.OPENING:
                 continue  # it is killed when it is read
             elif live.moves(Event.STOPPED):
                 self.settle(live, *(live.end or (End.STOPPED, cause)))

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from mitmproxy import ctx, http
 
-from addon.metering.exchange import Event, State
+from addon.metering.exchange import Event, Stage
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.metering.troubles import Troubles
@@ -43,7 +43,7 @@ class Traffic:
         troubles.add_failure(failure, "the traffic goes on")
         if recording is None or live is None:
             return
-        if live.state is State.OPENING:
+        if live.stage is Stage.OPENING:
             if recording.gate.is_active and not live.is_recorded:
                 recording.refuse(live, Refusal("", OURS))
                 return

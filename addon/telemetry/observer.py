@@ -19,7 +19,7 @@ from queue import Empty, Full, Queue
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from ledger.model.charge import Amounts, Charge, amounts_of
+from ledger.model.charge import Charge, ExchangeCost, amounts_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from ledger.store.processes.supervision import (
     SupervisedThread,
@@ -47,7 +47,7 @@ class Observed:
 
     exchange: Exchange
     reading: Reading
-    amounts: Amounts
+    amounts: ExchangeCost
     settled_at: datetime
 
     @property

@@ -20,7 +20,7 @@ from ledger.reports.layout import Amount, Table, TableColumn, amount_of
 from ledger.settings.names import Names
 from ledger.store.scope import Scope
 from ledger.text.figures import counted, money, percent
-from ledger.text.period import SPANS, Span, zone_of
+from ledger.text.period import SPANS, TimeSpan, zone_of
 
 FORECAST_FROM = Decimal("0.1")
 """The part of a period that must have passed."""
@@ -34,7 +34,7 @@ class BudgetStatus:
     """A budget in its current period."""
 
     budget: Budget
-    span: Span
+    span: TimeSpan
     now: datetime
     spent_picousd: int
     estimated_picousd: int
@@ -117,7 +117,7 @@ def table(statuses: list[BudgetStatus]) -> Table:
     return Table(
         columns=(
             TableColumn(name="budget", heading="Budget", is_number=False),
-            TableColumn(name="period", heading="Period", is_number=False, drop=1),
+            TableColumn(name="period", heading="TimeSpan", is_number=False, drop=1),
             TableColumn(name="limit", heading="Limit"),
             TableColumn(name="spent", heading="Spent"),
             TableColumn(name="used", heading="Used"),

@@ -36,7 +36,7 @@ from ledger.settings.names import (
 )
 from ledger.settings.toml_tables import FaultError
 from ledger.text.origins import host_of
-from ledger.text.period import SPANS, Span, zone_of
+from ledger.text.period import SPANS, TimeSpan, zone_of
 
 CAPS_MAX = 100
 """Each request is compared with each."""
@@ -126,7 +126,7 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """The limits; None: there is none of this kind."""
         return Amounts(*(_limit_of(word, getattr(self, word)) for word in Amounts._fields))
 
-    def span(self, at: datetime) -> Span | None:
+    def span(self, at: datetime) -> TimeSpan | None:
         """The period that a moment is in; None: it has no days."""
         if self.period not in SPANS:
             return None

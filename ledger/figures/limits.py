@@ -50,7 +50,7 @@ PERCENT = PPM // 100
 NO_AMOUNTS = (0,) * len(percent_value.KINDS)
 
 
-class Figure(NamedTuple):
+class QuotaFigure(NamedTuple):
     """One figure of a limit."""
 
     observed_at: datetime
@@ -251,15 +251,15 @@ def _limit(
     )
 
 
-def windows_of(rows: Sequence[Any]) -> list[list[Figure]]:
+def windows_of(rows: Sequence[Any]) -> list[list[QuotaFigure]]:
     """The figures by window, the earliest first; those without a share are left out. `rows`: of
     `quotas`, or figures."""
-    windows: list[list[Figure]] = []
-    before: Figure | None = None
+    windows: list[list[QuotaFigure]] = []
+    before: QuotaFigure | None = None
     for row in rows:
         if row.used_ppm is None:
             continue
-        now = Figure(row.observed_at, row.used_ppm, row.resets_at, row.exchange_id)
+        now = QuotaFigure(row.observed_at, row.used_ppm, row.resets_at, row.exchange_id)
         if before is None or _has_reset(before, now):
             windows.append([])
         windows[-1].append(now)
@@ -267,7 +267,7 @@ def windows_of(rows: Sequence[Any]) -> list[list[Figure]]:
     return windows
 
 
-def _has_reset(before: Figure, now: Figure) -> bool:
+def _has_reset(before: QuotaFigure, now: QuotaFigure) -> bool:
     if before.resets_at is not None and before.resets_at <= now.observed_at:
         return True
     moved = (
@@ -280,7 +280,7 @@ def _has_reset(before: Figure, now: Figure) -> bool:
 
 
 def percents_of(
-    windows: Sequence[Sequence[Figure]], minutes: int | None
+    windows: Sequence[Sequence[QuotaFigure]], minutes: int | None
 ) -> list[percent_value.Figure]:
     """The figures as `percent_value` takes them."""
     found = []
@@ -298,7 +298,7 @@ def percents_of(
 
 
 def full_at(
-    figures: Sequence[Figure],
+    figures: Sequence[QuotaFigure],
     resets_at: datetime | None,
     now: datetime,
     *,
@@ -327,7 +327,7 @@ def full_at(
     return now + wait
 
 
-def shares(figures: Sequence[Figure], spent: Sequence[Spent]) -> dict[str | None, int]:
+def shares(figures: Sequence[QuotaFigure], spent: Sequence[Spent]) -> dict[str | None, int]:
     """The sessions' shares in millionths of the limit, the largest first.
 
     `spent` has the requests that were answered from the first figure to the last. An answer without
@@ -350,7 +350,7 @@ def shares(figures: Sequence[Figure], spent: Sequence[Spent]) -> dict[str | None
     return {session: share for session, share in ranked if share}
 
 
-def _rises(figures: Sequence[Figure]) -> dict[str, int]:
+def _rises(figures: Sequence[QuotaFigure]) -> dict[str, int]:
     """By how much each answer raised the figure above the first, without what fell again later."""
     least = (figures[0].used_ppm or 0) if figures else 0
     lowest: list[int] = []
@@ -387,7 +387,7 @@ def bought_ppm(estimate: percent_value.Estimate, spent: Sequence[Spent]) -> dict
 
 
 def bought_shares(
-    figures: Sequence[Figure], bought: Mapping[str | None, int]
+    figures: Sequence[QuotaFigure], bought: Mapping[str | None, int]
 ) -> dict[str | None, int]:
     """The same, the largest first, and all together no more than whole percents leave open."""
     most = (figures[-1].used_ppm or 0) - (figures[0].used_ppm or 0) + PERCENT

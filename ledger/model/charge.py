@@ -138,7 +138,7 @@ def pricing_of(lines: Iterable[Charge], usage_source: UsageSource) -> Pricing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class ExchangeCost:
     """What one exchange costs, as the view `requests` has it (`ledger.store.schema.charged`)."""
 
     cost_picousd: int | None = None
@@ -161,7 +161,7 @@ class Amounts:
 
 def amounts_of(
     usage_source: str | None, billing: str | None, lines: Iterable[tuple[int | None, str]]
-) -> Amounts:
+) -> ExchangeCost:
     """The amounts of one exchange; `lines` are amount and price source of its current charges."""
     lines = tuple(lines)
     known = [amount for amount, _ in lines if amount is not None]
@@ -170,7 +170,7 @@ def amounts_of(
     is_covered = billing in COVERED
     amount = sum(known) if known and not is_covered else None
     has_usage = usage_source not in (None, UsageSource.NONE)
-    return Amounts(
+    return ExchangeCost(
         cost_picousd=None if is_estimated else amount,
         estimated_cost_picousd=amount if is_estimated else None,
         list_value_picousd=sum(listed) if listed and not is_estimated else None,

@@ -37,7 +37,7 @@ BILLING_FIELD = "billing_field"
 BEYOND = "the amount is beyond 64 bits"
 
 
-class Book(Protocol):
+class Sheets(Protocol):
     """A source of sheets; `ledger.pricing.prices.PriceBook` implements it."""
 
     def fields(self, reading: Reading) -> Mapping[str, str]:
@@ -56,7 +56,7 @@ class Book(Protocol):
 
 
 def charge(
-    exchange: Exchange, reading: Reading, book: Book, *, priced_at: datetime | None = None
+    exchange: Exchange, reading: Reading, book: Sheets, *, priced_at: datetime | None = None
 ) -> tuple[Charge, ...]:
     """The charges of a reading, line by line; empty if no usage was reported.
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.maintenance.reprice import RepriceChange
-from ledger.model.charge import Amounts, amounts_of
+from ledger.model.charge import ExchangeCost, amounts_of
 from ledger.model.money import usd, usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import Rate, Sheet, is_token_line
@@ -55,7 +55,7 @@ def document(found: ExplainedExchange) -> dict[str, Any]:
     }
 
 
-def amounts(found: ExplainedExchange) -> Amounts:
+def amounts(found: ExplainedExchange) -> ExchangeCost:
     """What the exchange costs, by its current reading and charges."""
     reading = found.readings[0] if found.readings else {"usage_source": None, "billing": None}
     return amounts_of(

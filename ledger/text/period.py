@@ -52,7 +52,7 @@ _WEEK = re.compile(r"\d{4}-?W\d{2}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimeSpan:
     """A span of time; `end` is not part of it."""
 
     start: datetime
@@ -83,7 +83,7 @@ def zone_in(moment: datetime) -> tzinfo:
     return moment.tzinfo if isinstance(moment.tzinfo, ZoneInfo) else UTC
 
 
-def span(text: str, now: datetime) -> Span:
+def span(text: str, now: datetime) -> TimeSpan:
     """The span that the word names: a day, week, month or year; `7d` ends with today, `12h`,
     `30x24h` and a single moment end now."""
     now = now.astimezone(zone_in(now))
@@ -98,54 +98,54 @@ def span(text: str, now: datetime) -> Span:
     return found
 
 
-def hour_of(at: datetime) -> Span:
+def hour_of(at: datetime) -> TimeSpan:
     """The hour that a moment is in."""
     start = at.astimezone(zone_in(at)).replace(minute=0, second=0, microsecond=0)
     end = start.astimezone(UTC) + timedelta(hours=1)
-    return Span(start=start, end=end.astimezone(start.tzinfo))
+    return TimeSpan(start=start, end=end.astimezone(start.tzinfo))
 
 
-def day_of(at: datetime) -> Span:
+def day_of(at: datetime) -> TimeSpan:
     """The day that a moment is in. With a named zone it may have 23 or 25 hours."""
     start = at.astimezone(zone_in(at)).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    return Span(start=start, end=start + DAY)
+    return TimeSpan(start=start, end=start + DAY)
 
 
-def week_of(at: datetime) -> Span:
+def week_of(at: datetime) -> TimeSpan:
     """The ISO week, from Monday, that a moment is in."""
     day = day_of(at).start
     start = day - DAY * day.weekday()
-    return Span(start=start, end=start + WEEK)
+    return TimeSpan(start=start, end=start + WEEK)
 
 
-def month_of(at: datetime) -> Span:
+def month_of(at: datetime) -> TimeSpan:
     """The calendar month that a moment is in."""
     start = day_of(at).start.replace(day=1)
     # The 28th is in every month, and four days after it is the next one.
-    return Span(start=start, end=(start.replace(day=28) + 4 * DAY).replace(day=1))
+    return TimeSpan(start=start, end=(start.replace(day=28) + 4 * DAY).replace(day=1))
 
 
-def year_of(at: datetime) -> Span:
+def year_of(at: datetime) -> TimeSpan:
     """The calendar year that a moment is in."""
     start = month_of(at).start.replace(month=1)
-    return Span(start=start, end=start.replace(year=start.year + 1))
+    return TimeSpan(start=start, end=start.replace(year=start.year + 1))
 
 
 SPANS = {"hour": hour_of, "day": day_of, "week": week_of, "month": month_of, "year": year_of}
 """Name of a kind of span -> the span of that kind around a moment."""
 
 
-def _named(word: str, now: datetime) -> Span | None:
+def _named(word: str, now: datetime) -> TimeSpan | None:
     if ago := _AGO.fullmatch(word):
         length = timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         if ago[2] in ("d", "w"):
             today = day_of(now)
-            return Span(start=min(today.end - length, today.start), end=today.end)
-        return Span(start=(now.astimezone(UTC) - length).astimezone(now.tzinfo), end=now)
+            return TimeSpan(start=min(today.end - length, today.start), end=today.end)
+        return TimeSpan(start=(now.astimezone(UTC) - length).astimezone(now.tzinfo), end=now)
     if word not in NAMED:
         return None
     if word == "now":
-        return Span(start=now, end=now)
+        return TimeSpan(start=now, end=now)
     if word in ("today", "yesterday"):
         return day_of(now if word == "today" else now - DAY)
     which, _, kind = word.partition("-")
@@ -153,7 +153,7 @@ def _named(word: str, now: datetime) -> Span | None:
     return current if which == "this" else SPANS[kind](current.start - timedelta(microseconds=1))
 
 
-def _dated(text: str, now: datetime) -> Span | None:
+def _dated(text: str, now: datetime) -> TimeSpan | None:
     if _YEAR.fullmatch(text):
         return year_of(datetime(int(text), 1, 1, tzinfo=zone_in(now)))
     if month := _MONTH.fullmatch(text):
@@ -165,4 +165,4 @@ def _dated(text: str, now: datetime) -> Span | None:
         return day_of(found)
     if _WEEK.fullmatch(text):
         return week_of(found)
-    return Span(start=found, end=max(found, now))
+    return TimeSpan(start=found, end=max(found, now))

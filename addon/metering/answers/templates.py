@@ -35,7 +35,7 @@ _STRUCTURE = re.compile(rb"[\s\d.,:{}\[\]-]*")
 """Tokens outside of strings that may differ between two frames: numbers, blanks, brackets."""
 
 
-class Seen(NamedTuple):
+class PassedFrames(NamedTuple):
     """How many frames of a run match a template, and how much text they carry."""
 
     frames: int
@@ -59,7 +59,7 @@ class Ordinary:
     has_loose_gap: bool
     """A gap outside of strings could hold a whole frame without a quote: `data: [DONE]`."""
 
-    def read(self, run: bytes) -> Seen | None:
+    def read(self, run: bytes) -> PassedFrames | None:
         """Read a run of ordinary frames; None if any part of it is not one."""
         if not (run.startswith(self.head) and run.endswith(self.tail)):
             return None
@@ -79,8 +79,8 @@ class Ordinary:
         if self.openings:
             # From each opening to the next quote: the run has no escaped quotes.
             texts = (text for opening in self.openings for text in run.split(opening)[1:])
-            return Seen(frames, sum([text.find(_QUOTE) for text in texts]))
-        return Seen(frames, len(run) - frames * self.constant_bytes)
+            return PassedFrames(frames, sum([text.find(_QUOTE) for text in texts]))
+        return PassedFrames(frames, len(run) - frames * self.constant_bytes)
 
 
 def learn(
@@ -95,7 +95,7 @@ def learn(
     """The template of two consecutive frames; None if it would be unsafe or useless.
 
     Neither frame may hold a mark. Every frame has to repeat `must` (the id), which may be b"".
-    Without `measures_text`, `Seen.text_bytes` has no meaning.
+    Without `measures_text`, `PassedFrames.text_bytes` has no meaning.
     """
     tokens = _without_escaped_quotes(one).split(_QUOTE)
     others = _without_escaped_quotes(other).split(_QUOTE)

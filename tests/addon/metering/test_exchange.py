@@ -18,11 +18,9 @@ from addon.metering.exchange import (
     TRANSITIONS,
     Event,
     MeteredExchange,
+    Stage,
     is_stream,
     may_refuse,
-)
-from addon.metering.exchange import (
-    State as Phase,
 )
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
 from addon.metering.settlement import outcome_of, result_of
@@ -393,15 +391,15 @@ def test_a_document_is_complete_only_if_it_is_whole(kept: int):
 
 def test_the_states_of_an_exchange_and_what_moves_it():
     """Every event in every state: what is not in the table changes nothing."""
-    for state in Phase:
+    for state in Stage:
         for event in Event:
             exchange = opened()
-            exchange.state = state
+            exchange.stage = state
             follows = TRANSITIONS[state].get(event)
             assert exchange.moves(event) is (follows is not None)
-            assert exchange.state is (follows or state)
+            assert exchange.stage is (follows or state)
     reached = {follows for moves in TRANSITIONS.values() for follows in moves.values()}
-    assert reached | {Phase.OPENING} == set(Phase)
+    assert reached | {Stage.OPENING} == set(Stage)
 
 
 def test_what_could_not_be_read_is_not_cut():

@@ -24,7 +24,7 @@ from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
 from mitmproxy.tools.dump import DumpMaster
 from msgspec.structs import replace
 
-from addon.metering.exchange import State
+from addon.metering.exchange import Stage
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests.messages import End
 from addon.metering.tap import Tap
@@ -279,24 +279,24 @@ def live_with(session: Any) -> Live:
     return live
 
 
-@pytest.mark.parametrize("state", [*State, "session", "message"])
-def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(state, monkeypatch):
+@pytest.mark.parametrize("stage", [*Stage, "session", "message"])
+def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(stage, monkeypatch):
     monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
     monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 20.0)
     running = new_running()
 
     def begin() -> None:
         live = running.live["a"] = live_with(None)
-        if isinstance(state, State):
-            live.state = state
+        if isinstance(stage, Stage):
+            live.stage = stage
         else:
             live.session = session
-            session.is_open = state == "session"
-            live.messages_under_way = int(state == "message")
+            session.is_open = stage == "session"
+            live.messages_under_way = int(stage == "message")
 
     async def ends_soon():
         await asyncio.sleep(0)
-        if isinstance(state, State):
+        if isinstance(stage, Stage):
             running.live.clear()
         else:  # its connection stays, and is not waited for
             running.live["a"].messages_under_way = 0
@@ -307,7 +307,7 @@ def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(state, monkey
         ending = asyncio.create_task(ends_soon())
         await lifecycle.drain(running)
         assert ending.done()
-        assert len(running.live) == (not isinstance(state, State))
+        assert len(running.live) == (not isinstance(stage, Stage))
         begin()
         monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 0.01)
         await lifecycle.drain(running)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from ledger.figures import activity, limits
-from ledger.figures.limits import Figure, Spent
+from ledger.figures.limits import QuotaFigure, Spent
 from ledger.model.exchange import PPM, Quota, QuotaKind, UsageSource, window_label
 from ledger.model.usage import Usage
 from ledger.pages import html_file
@@ -241,7 +241,7 @@ def test_a_limit_that_is_not_full_is_full_later_or_not_before_its_reset(first, r
     last = min(first + rise, PPM - 1)
     at = NOON + timedelta(minutes=minutes)
     now = at + timedelta(minutes=idle)
-    figures = [Figure(NOON, first, None, "1"), Figure(at, last, None, "2")]
+    figures = [QuotaFigure(NOON, first, None, "1"), QuotaFigure(at, last, None, "2")]
     found = limits.full_at(figures, None, now)
     if last <= first:
         assert found is None
@@ -251,12 +251,12 @@ def test_a_limit_that_is_not_full_is_full_later_or_not_before_its_reset(first, r
 
 
 def test_the_pace_counts_the_time_since_the_last_change():
-    figures = [Figure(NOON, 100_000, None, "1"), Figure(NOON + HOUR, 600_000, None, "2")]
+    figures = [QuotaFigure(NOON, 100_000, None, "1"), QuotaFigure(NOON + HOUR, 600_000, None, "2")]
     # 50 points in 2 hours of which one was idle: the other 40 take 1 hour 36 minutes.
     found = limits.full_at(figures, None, NOON + 2 * HOUR)
     assert found == NOON + 2 * HOUR + timedelta(minutes=96)
     # One millionth in a month would be full in the year 85 000.
-    slow = [Figure(NOON, 0, None, "1"), Figure(NOON + HOUR, 1, None, "2")]
+    slow = [QuotaFigure(NOON, 0, None, "1"), QuotaFigure(NOON + HOUR, 1, None, "2")]
     assert limits.full_at(slow, None, NOON + timedelta(days=31)) is None
     assert limits.full_at(slow, NOON + timedelta(days=32), NOON + timedelta(days=31)) is None
 
@@ -273,7 +273,7 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets)
     """A stated reset makes all one window, in which figures fall as answers overtake each other."""
     at = [NOON + timedelta(minutes=n) for n in range(len(drawn))]
     reset = FIRST_RESET if resets else None
-    figures = [Figure(at[n], ppm, reset, str(n)) for n, (ppm, _, _) in enumerate(drawn)]
+    figures = [QuotaFigure(at[n], ppm, reset, str(n)) for n, (ppm, _, _) in enumerate(drawn)]
     window = limits.windows_of(figures)[-1]
     begin = len(figures) - len(window)
     spent = [

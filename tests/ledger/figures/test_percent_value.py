@@ -237,8 +237,8 @@ def test_thousands_of_windows_are_bounded(tmp_path, monkeypatch):
 def test_a_share_is_what_a_session_bought_and_unrecorded_use_is_nobodys():
     reset = NOON + timedelta(hours=5)
     figures = [
-        limits.Figure(NOON, 0, reset, "1"),
-        limits.Figure(NOON + timedelta(hours=1), 300_000, reset, "2"),
+        limits.QuotaFigure(NOON, 0, reset, "1"),
+        limits.QuotaFigure(NOON + timedelta(hours=1), 300_000, reset, "2"),
     ]
     bought: dict[str | None, int] = {"a": 60_000, "b": 30_000}
     assert limits.bought_shares(figures, bought) == bought
@@ -252,8 +252,8 @@ def test_a_share_is_what_a_session_bought_and_unrecorded_use_is_nobodys():
 )
 def test_the_pace_between_whole_percents_is_what_was_bought(recorded_ppm, points):
     figures = [
-        limits.Figure(NOON, 10_000, None, "1"),
-        limits.Figure(NOON + timedelta(hours=1), 50_000, None, "2"),
+        limits.QuotaFigure(NOON, 10_000, None, "1"),
+        limits.QuotaFigure(NOON + timedelta(hours=1), 50_000, None, "2"),
     ]
     now = NOON + timedelta(hours=1)
     found = limits.full_at(figures, None, now, recorded_ppm=recorded_ppm)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.model.charge import Amounts, amounts_of
+from ledger.model.charge import ExchangeCost, amounts_of
 from ledger.model.money import AMOUNT_MAX, DIGITS_MAX, decimal_of, money_text, picousd_of, usd_text
 from ledger.model.usage import COUNT_MAX, count_of, sum_of
 
@@ -112,29 +112,29 @@ LIST, OWN = "list 1", "provider"
 @pytest.mark.parametrize(
     ("source", "billing", "lines", "expected", "shown"),
     [
-        ("none", None, [], Amounts(), None),
-        (None, None, [], Amounts(), None),
-        ("reported", None, [], Amounts(is_complete=False), None),
+        ("none", None, [], ExchangeCost(), None),
+        (None, None, [], ExchangeCost(), None),
+        ("reported", None, [], ExchangeCost(is_complete=False), None),
         (
             "reported",
             "metered",
             [(3, LIST), (4, LIST)],
-            Amounts(cost_picousd=7, list_value_picousd=7),
+            ExchangeCost(cost_picousd=7, list_value_picousd=7),
             7,
         ),
         (
             "partial",
             None,
             [(3, LIST), (None, "none")],
-            Amounts(cost_picousd=3, list_value_picousd=3, is_complete=False),
+            ExchangeCost(cost_picousd=3, list_value_picousd=3, is_complete=False),
             3,
         ),
-        ("reported", None, [(5, OWN)], Amounts(cost_picousd=5), 5),
-        ("reported", "plan", [(3, LIST)], Amounts(list_value_picousd=3, is_covered=True), 3),
-        ("reported", "free", [(0, LIST)], Amounts(list_value_picousd=0, is_covered=True), 0),
-        ("reported", "plan", [(5, OWN)], Amounts(is_covered=True), None),
-        ("estimated", None, [(3, LIST)], Amounts(estimated_cost_picousd=3), 3),
-        ("estimated", "plan", [(3, LIST)], Amounts(is_covered=True), None),
+        ("reported", None, [(5, OWN)], ExchangeCost(cost_picousd=5), 5),
+        ("reported", "plan", [(3, LIST)], ExchangeCost(list_value_picousd=3, is_covered=True), 3),
+        ("reported", "free", [(0, LIST)], ExchangeCost(list_value_picousd=0, is_covered=True), 0),
+        ("reported", "plan", [(5, OWN)], ExchangeCost(is_covered=True), None),
+        ("estimated", None, [(3, LIST)], ExchangeCost(estimated_cost_picousd=3), 3),
+        ("estimated", "plan", [(3, LIST)], ExchangeCost(is_covered=True), None),
     ],
 )
 def test_amounts(source, billing, lines, expected, shown):

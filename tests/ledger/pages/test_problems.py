@@ -18,7 +18,7 @@ from ledger.pages.period import Period, bar_name, last_days
 from ledger.pages.period_sums import Groups, ProblemCounts
 from ledger.pages.problems import Shipping, problems
 from ledger.pages.unusual import Unusual, new_names, unusual_days
-from ledger.text.period import Span, moment
+from ledger.text.period import TimeSpan, moment
 from tests.ledger.pages.conftest import NOW
 
 USD = 10**12
@@ -35,7 +35,7 @@ def found(total=None, by_model=None, counts=None, shipping=(), *, period=PERIOD,
 def spent(budget, usd, start, days):
     return BudgetStatus(
         budget=budget,
-        span=Span(start=start, end=start + timedelta(days=days)),
+        span=TimeSpan(start=start, end=start + timedelta(days=days)),
         now=NOW,
         spent_picousd=int(usd * USD),
         estimated_picousd=0,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.text import figures
 from ledger.text.figures import duration_text, exact_duration_text, pair_text, until_text
-from ledger.text.period import Span, moment, month_of, span, week_of, year_of, zone_of
+from ledger.text.period import TimeSpan, moment, month_of, span, week_of, year_of, zone_of
 
 NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 """A Friday."""
@@ -78,13 +78,13 @@ def test_a_moment(text, expected):
     ],
 )
 def test_a_span(text, start, end):
-    assert span(text, NOW) == Span(start=start, end=end)
+    assert span(text, NOW) == TimeSpan(start=start, end=end)
 
 
 def test_spans_around_a_moment():
-    assert week_of(at(2026, 1, 1)) == Span(start=at(2025, 12, 29), end=at(2026, 1, 5))
-    assert month_of(at(2024, 2, 29, 23)) == Span(start=at(2024, 2, 1), end=at(2024, 3, 1))
-    assert year_of(NOW) == Span(start=at(2026, 1, 1), end=at(2027, 1, 1))
+    assert week_of(at(2026, 1, 1)) == TimeSpan(start=at(2025, 12, 29), end=at(2026, 1, 5))
+    assert month_of(at(2024, 2, 29, 23)) == TimeSpan(start=at(2024, 2, 1), end=at(2024, 3, 1))
+    assert year_of(NOW) == TimeSpan(start=at(2026, 1, 1), end=at(2027, 1, 1))
 
 
 def test_today_is_the_day_in_utc():

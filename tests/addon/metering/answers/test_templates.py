@@ -12,7 +12,7 @@ from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import responses as openai_responses
 from addon.dialects.vendors import anthropic
 from addon.metering.answers.estimate import text_bytes_of
-from addon.metering.answers.templates import Ordinary, Seen, learn
+from addon.metering.answers.templates import Ordinary, PassedFrames, learn
 from tests.addon.linear import assert_linear
 from tests.named import named
 
@@ -66,16 +66,16 @@ RESPONSES = (responses("Hel", 8), responses("lo!", 11))
 def test_a_run_of_ordinary_frames_is_counted() -> None:
     ordinary = learnt(*CHAT)
     assert ordinary is not None
-    assert ordinary.read(chat("one")) == Seen(1, 3)
-    assert ordinary.read(chat("one") + chat("") + chat("three")) == Seen(3, 8)
+    assert ordinary.read(chat("one")) == PassedFrames(1, 3)
+    assert ordinary.read(chat("one") + chat("") + chat("three")) == PassedFrames(3, 8)
 
 
 def test_escapes_in_the_text_do_not_matter() -> None:
     ordinary = learnt(*CHAT)
     assert ordinary is not None
     # Three bytes of text: a backslash and a quote are written as two each.
-    assert ordinary.read(chat('"') + chat("\\")) == Seen(2, 4)
-    assert ordinary.read(chat('\\"') + chat("a\\")) == Seen(2, 7)
+    assert ordinary.read(chat('"') + chat("\\")) == PassedFrames(2, 4)
+    assert ordinary.read(chat('\\"') + chat("a\\")) == PassedFrames(2, 7)
 
 
 def test_escapes_in_what_is_learnt_from_do_not_matter() -> None:
@@ -87,10 +87,10 @@ def test_escapes_in_what_is_learnt_from_do_not_matter() -> None:
 def test_what_differs_outside_of_strings_may_be_a_number_or_blanks() -> None:
     ordinary = learnt(*CLAUDE, anthropic.MESSAGES)
     assert ordinary is not None
-    assert ordinary.read(claude("one", 0) + claude("two", 9)) == Seen(2, 6)
+    assert ordinary.read(claude("one", 0) + claude("two", 9)) == PassedFrames(2, 6)
     numbered = learnt(*RESPONSES, openai_responses.RESPONSES)
     assert numbered is not None
-    assert numbered.read(responses("one", 99) + responses("four", 100)) == Seen(2, 7)
+    assert numbered.read(responses("one", 99) + responses("four", 100)) == PassedFrames(2, 7)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_text_is_measured_as_without_learning(contents: list[str]) -> None:
         run = b"".join(make(text, n) for n, text in enumerate(contents))
         seen = ordinary.read(run)
         if seen is not None:
-            assert seen == Seen(len(contents), text_bytes_of(run, dialect.text_marks))
+            assert seen == PassedFrames(len(contents), text_bytes_of(run, dialect.text_marks))
         else:
             # Only a gap that could hold a mark is left to be looked at closely.
             assert any("[DONE]" in text for text in contents)
