@@ -1,8 +1,8 @@
 """Pure. The hold of a request: what it can cost at most.
 
-    input     the bytes of the request, and an allowance for what a provider adds; a picture counts
-              its published maximum; never more than the model's window, which also bounds input
-              that does not stand in the request as text
+    input     what an earlier turn took (`turns.py`), the bytes of what is new, and an allowance for
+              what a provider adds; a picture counts its published maximum; never more than the
+              model's window, which also bounds input that does not stand in the request as text
     output    the request's own limit, else the model's, for each answer that is asked for
     searches  each may fill the window once more
 
@@ -34,10 +34,21 @@ _MEDIA_WORDS = ("audio", "image", "video", "search")
 _LONG_LINES = ("cache_write_1h", "cache_write_12h")
 
 
+def picture_tokens_of(provider: str) -> int:
+    """The most tokens of one picture."""
+    return PICTURE_TOKENS_MAX.get(provider, ANY_PICTURE_TOKENS_MAX)
+
+
 def tokens_of(
-    limits: Limits, model: ModelLimits, *, provider: str, is_embedding: bool = False
+    limits: Limits,
+    model: ModelLimits,
+    *,
+    provider: str,
+    is_embedding: bool = False,
+    by_turn: int | None = None,
 ) -> tuple[int, int, str]:
-    """The most tokens in and out, or why there is no bound."""
+    """The most tokens in and out, or why there is no bound. `by_turn`: those in, as an earlier
+    turn bounds them."""
     if limits.unbounded:
         return 0, 0, limits.unbounded
     output = 0 if is_embedding else limits.output_tokens or model.output
@@ -45,13 +56,15 @@ def tokens_of(
         output = max(output, OUTPUT_TOKENS_MIN)
     if output is None:
         return 0, 0, "neither the request nor a published limit of its model bounds its output"
-    if not limits.is_whole or limits.searches:
+    bounds = [by_turn] if by_turn is not None and model.context else []
+    if limits.is_whole:
+        bounds.append(limits.input_bytes + limits.pictures * picture_tokens_of(provider))
+    if limits.searches or not bounds:
         if model.context is None:
             what = "searches" if limits.is_whole else "input that is not text, or not in it"
             return 0, 0, f"it has {what}, and the window of its model is not known"
         return model.context * (1 + limits.searches), output * limits.answers, ""
-    pictures = limits.pictures * PICTURE_TOKENS_MAX.get(provider, ANY_PICTURE_TOKENS_MAX)
-    taken = limits.input_bytes + ADDED_TOKENS_MAX + pictures
+    taken = min(bounds) + ADDED_TOKENS_MAX
     return min(taken, model.context or taken), output * limits.answers, ""
 
 

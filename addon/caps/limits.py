@@ -6,16 +6,19 @@ template around it has tokens. What does not stand in the request as text is bou
 
 import re
 import tomllib
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 from msgspec import Struct
 
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import CostLimits, Dialect
 from addon.framing import json_values
+from ledger.model.segments import Kind, Row
 from ledger.model.usage import count_of
 
 MODEL_LIMITS = Path(__file__).with_name("model_limits.toml")
@@ -27,18 +30,28 @@ SEARCHES = ("web_search", "file_search")
 """Beginnings of the provider's own tools whose price is one of a call."""
 _MEDIA = re.compile(
     rb'"(?:image|image_url|input_image|inlineData|inline_data|fileData|file_data|document|file'
-    rb'|input_file|input_audio|audio|file_id|video|video_url|media|search_result|url)"'
+    rb"|input_file|input_audio|audio|file_id|video|video_url|media|search_result|url"
+    rb'|item_reference)"'
 )
 """Members and types of what is no text. An escaped key is looked for apart."""
 _PICTURES = frozenset({"image", "image_url", "input_image"})
 _FILES = frozenset(
     {"inlineData", "inline_data", "fileData", "file_data", "document", "file", "input_file"}
     | {"input_audio", "audio", "file_id", "video", "video_url", "media", "container_upload"}
+    | {"item_reference"}
 )
 _NAMED = frozenset({"name", "function", "input_schema"})
 """Members of a tool that the client describes itself."""
 _CALLS = frozenset({"tool_use", "function_call", "functionCall", "toolUse", "custom_tool_call"})
 """What the client's tools were called with: text, whatever its members are called."""
+_CONVERSATIONS = ("messages", "contents", "input")
+"""Members with the messages, the first of which counts."""
+_IN_PARTS = frozenset(
+    {"tools", "system", "instructions", "systemInstruction", "system_instruction"}
+)
+"""Further members that are read in parts."""
+_REFERENCE = frozenset({"id", "type"})
+"""All members of an input item that the provider keeps."""
 _VENDOR = re.compile(r"^(?:[a-z-]{2,8}\.)?(?:anthropic|openai)\.")
 """Before a model's name at Amazon."""
 
@@ -50,10 +63,29 @@ class ModelLimits(NamedTuple):
     output: int | None = None
 
 
+class Turn(NamedTuple):
+    """A request in parts, as the next one of its conversation is compared with it."""
+
+    rest: int
+    """Hash of what is not in parts."""
+    head: Sequence[tuple[bytes, int]]
+    """Digest and size of each tool and part of the system prompt."""
+    digests: bytes
+    """Of the parts of its messages, one behind the other."""
+    sizes: Sequence[int]
+    """Of those parts."""
+    pictures: int
+    picture_bytes: int
+    """In `sizes`, and no text."""
+    reasonings: int
+    """Of earlier answers, whose text the provider keeps."""
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """What a request says."""
 
     input_bytes: int = 0
+    """Without those of pictures."""
     output_tokens: int | None = None
     """Of one answer; None: it does not say."""
     answers: int = 1
@@ -66,6 +98,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     """It asks for a cache that is kept for an hour, which costs more to write."""
     unbounded: str = ""
     """Why nothing bounds its cost; empty: something does."""
+    response_before: str | None = None
+    """The id of the response that it goes on from."""
+    turn: Turn | None = None
+    """None: it is not in parts, or what the provider makes of them may change."""
 
 
 @cache
@@ -86,8 +122,10 @@ def limits_of_model(model: str) -> ModelLimits:
     return ModelLimits()
 
 
-def read_limits(dialect: Dialect, values: dict[str, Any], body: bytes) -> Limits:
-    """What a decoded request says; `values`: its members."""
+def read_limits(
+    dialect: Dialect, values: dict[str, Any], body: bytes, parts: Sequence[Row] = ()
+) -> Limits:
+    """What a decoded request says; `values`: its members; `parts`: of its conversation."""
     where = dialect.cost_limits
     if where is None or dialect.operation not in OPERATIONS or body.startswith(b"--"):
         return Limits(unbounded=f"nothing in a request of {dialect.name} bounds its cost")
@@ -105,15 +143,31 @@ def read_limits(dialect: Dialect, values: dict[str, Any], body: bytes) -> Limits
     counts = [count_of(lookup(values, path)) for path in where.output]
     answers = [count_of(lookup(values, path)) or 1 for path in where.answers]
     many = values.get(where.inputs) if where.inputs else None
-    pictures, is_text = _media_in(values, body)
+    media = _media_in(values, body)
+    is_text, reasonings = media.is_text, 0
+    for item in objects_at(values, "input"):
+        if item.get("type") == "reasoning":
+            reasonings += not item.get("encrypted_content")
+        elif item.keys() <= _REFERENCE:
+            is_text = False
+    kept = [name for name in where.kept if values.get(name)]
+    response_before, turn = None, None
+    # Of what is left out, or fetched anew, an earlier request says nothing.
+    if is_text and media.is_fixed and values.get("truncation", "disabled") == "disabled":
+        if kept == ["previous_response_id"]:
+            response_before = values["previous_response_id"]
+        elif not (kept or searches):
+            turn = _turn_of(values, parts, media, reasonings)
     return Limits(
-        input_bytes=len(body),
+        input_bytes=len(body) - media.picture_bytes,
         output_tokens=max((each for each in counts if each), default=None),
         answers=max(answers, default=1) * (len(many) if isinstance(many, list) and many else 1),
-        pictures=pictures,
-        is_whole=is_text and not any(values.get(name) for name in where.kept),
+        pictures=media.pictures,
+        is_whole=is_text and not kept and not reasonings,
         searches=searches,
         is_kept_long=b'"1h"' in body,
+        response_before=response_before,
+        turn=turn,
     )
 
 
@@ -149,11 +203,51 @@ def _tools(where: CostLimits, values: dict[str, Any]) -> tuple[int, str]:
     return uses, ""
 
 
-def _media_in(values: dict[str, Any], body: bytes) -> tuple[int, bool]:
-    """How many pictures the request has, and whether all the rest is text."""
+class _Media(NamedTuple):
+    """What of a request is no text."""
+
+    pictures: int = 0
+    picture_bytes: int = 0
+    """Of those that stand in it."""
+    is_text: bool = True
+    """Whether all the rest is text."""
+    is_fixed: bool = True
+    """Whether all pictures stand in it."""
+
+
+def _turn_of(
+    values: dict[str, Any], parts: Sequence[Row], media: _Media, reasonings: int
+) -> Turn | None:
+    kinds, _, _, sizes, _, digests = zip(*parts, strict=True) if parts else ((),) * 6
+    if Kind.MESSAGES not in kinds:
+        return None
+    begun = kinds.index(Kind.MESSAGES)
+    conversation = next(name for name in _CONVERSATIONS if name in values)
+    rest = {
+        name: value
+        for name, value in values.items()
+        if name != conversation and name not in _IN_PARTS
+    }
+    try:
+        settings = orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # it is nested deeper than orjson writes
+        return None
+    head = tuple(zip(digests[:begun], sizes[:begun], strict=True))
+    return Turn(
+        hash(settings),
+        head,
+        b"".join(digests[begun:]),
+        sizes[begun:],
+        media.pictures,
+        media.picture_bytes,
+        reasonings,
+    )
+
+
+def _media_in(values: dict[str, Any], body: bytes) -> _Media:
     if not _MEDIA.search(body) and not json_values.has_escaped_key(body):
-        return 0, True
-    pictures, walked = 0, 0
+        return _Media()
+    pictures, picture_bytes, walked, is_fixed = 0, 0, 0, True
     left: list[Any] = [
         values.get(name)
         for name in ("messages", "input", "contents", "system", "systemInstruction", "prompt")
@@ -162,7 +256,7 @@ def _media_in(values: dict[str, Any], body: bytes) -> tuple[int, bool]:
         value = left.pop()
         walked += 1
         if walked > WALKED_MAX:
-            return pictures, False
+            return _Media(is_text=False)
         if isinstance(value, list):
             left += value
         elif isinstance(value, dict):
@@ -171,8 +265,23 @@ def _media_in(values: dict[str, Any], body: bytes) -> tuple[int, bool]:
                 continue
             if kind in _PICTURES or not _PICTURES.isdisjoint(value):
                 pictures += 1
+                size = _picture_bytes(value)
+                picture_bytes += size
+                is_fixed = is_fixed and size > 0
             elif kind in _FILES or not _FILES.isdisjoint(value):
-                return pictures, False
+                return _Media(is_text=False)
             else:
                 left += [each for key, each in value.items() if key not in _CALLS]
-    return pictures, True
+    return _Media(pictures, picture_bytes, True, is_fixed)
+
+
+def _picture_bytes(value: dict[str, Any]) -> int:
+    """Of a picture that stands in the request; 0: it is elsewhere."""
+    source = object_at(object_at(value, "image") or value, "source") or {}
+    data = source.get("data") or source.get("bytes")
+    if data is None:
+        data = value.get("image_url")
+        data = data.get("url") if isinstance(data, dict) else data
+        if not (isinstance(data, str) and data.startswith("data:image/")):
+            return 0
+    return len(data) if isinstance(data, str) else 0

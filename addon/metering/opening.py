@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -31,7 +31,7 @@ from addon.metering.troubles import Troubles
 from ledger.model import providers
 from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Billing, Exchange, Source
-from ledger.model.segments import OPERATIONS
+from ledger.model.segments import OPERATIONS, Row
 
 PATH_LENGTH_MAX = 512
 HEADER_LENGTH_MAX = 256
@@ -78,8 +78,9 @@ class RunRules:
     upstreams: tuple[Upstream, ...] = ()
     billing: Callable[[Exchange], Billing | None] | None = None
     """The operator's own word on how an exchange is billed; None: what the wire says counts."""
-    limits_of: Callable[[Dialect, dict[str, Any], bytes], object] | None = None
-    """Reads of a request what bounds its cost; None: no cap asks."""
+    limits_of: Callable[[Dialect, dict[str, Any], bytes, Sequence[Row]], object] | None = None
+    """Reads of a request what bounds its cost, from its members, bytes and parts; None: no cap
+    asks."""
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     """The memory that all exchanges of the run may keep."""
 
@@ -275,7 +276,9 @@ def read(
             redacted=request.redacted,
         ),
         account=headers.get(limits.ASKED_ACCOUNT_HEADER),
-        limits=rules.limits_of(route.dialect, values or {}, body.data) if rules.limits_of else None,
+        limits=rules.limits_of(route.dialect, values or {}, body.data, chat.parts)
+        if rules.limits_of
+        else None,
         context=replace(nothing_asked(routes, rules).context, secrets=secrets),
     )
     return opened, asked

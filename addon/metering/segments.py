@@ -7,7 +7,7 @@ OpenAI chat and Responses, Anthropic messages, Bedrock Converse, Gemini.
 
 import hashlib
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -65,9 +65,15 @@ _CACHE_POINT = "cachePoint"
 """The key of Bedrock's breakpoints, which are parts of their own."""
 _TEXT_ALONE = frozenset(("role", "content"))
 """The keys of most messages; then the content is a text."""
+_READ = frozenset(
+    ("role", "content", "parts", "tool_calls", "tool_call_id", "type", "id", "status")
+)
+"""The keys of a message that are read, or say no more than a few tokens."""
 _RESULT_ROLES = ("tool", "function")
 _POINT = object()
-"""The content of such a part."""
+"""The content of a part that is such a breakpoint."""
+_UNREAD = object()
+"""The content of a part that stands for what is not read of a message."""
 _TEXT, _JSON = b"\0t", b"\0j"
 """Behind the role, before the content, in what is hashed."""
 
@@ -86,6 +92,8 @@ class ChatRequest(NamedTuple):
     """For its purpose; None: the body is not read."""
     values: dict[str, Any] | None = None
     """The parsed body."""
+    parts: Sequence[Row] = ()
+    """What is packed, if nothing else of the messages takes tokens."""
 
 
 NOT_READ = ChatRequest()
@@ -105,24 +113,28 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
     shape = shape_of(values)
     if not _messages_of(values) or any(map(values.get, _HELD)):
         return ChatRequest(None, shape, values)
-    return ChatRequest((yield from _segments_in_steps(values, secret)), shape, values)
+    return (yield from _segments_in_steps(values, secret))._replace(shape=shape, values=values)
 
 
-def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None, None, str | None]:
+def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None, None, ChatRequest]:
     keyed = hashlib.sha256(hashlib.sha256(secret).digest().ljust(64))  # a block of SHA-256
     begun: dict[tuple[str, bool], hashlib._Hash] = {}
     found: list[Row] = []
     read = 0
+    is_whole = True
     for kind, part, name, role, content, mark in _pieces(values):
         if content is _POINT:
             if found:
                 found[-1] = Segment(*found[-1])._replace(breakpoint=mark)
             continue
+        if content is _UNREAD:
+            is_whole = False
+            continue
         is_text = isinstance(content, str)
         try:
             data = content.encode() if is_text else orjson.dumps(content)
         except TypeError:  # it is nested deeper than orjson writes
-            return None
+            return NOT_READ
         size = len(data)
         if size > STEP_BYTES:
             yield
@@ -131,17 +143,18 @@ def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None,
             digest.update(role.encode() + (_TEXT if is_text else _JSON))
         found.append((kind, part, name, size, mark, _digest_of(digest, data)))
         if len(found) > PIECES_MAX:
-            return None
+            return NOT_READ
         read += size
         if read > STEP_BYTES or len(found) % STEP_PIECES == 0:
             read = 0
             yield
     if not found:
-        return None
+        return NOT_READ
     is_for_a_day = values.get("prompt_cache_retention") == "24h"
-    return pack(
+    packed = pack(
         found, automatic=DAY_ASKED if is_for_a_day else _ttl_of(values.get("cache_control"))
     )
+    return ChatRequest(packed, parts=found if is_whole else ())
 
 
 def _digest_of(begun: "hashlib._Hash", data: bytes) -> bytes:
@@ -195,10 +208,17 @@ def _messages_of(values: dict[str, Any]) -> Any:
 
 
 def _of_message(message: dict[str, Any], role: str, kind: Kind) -> Iterator[_Piece]:
-    content = message.get("content", message.get("parts"))
+    content, calls = message.get("content", message.get("parts")), message.get("tool_calls")
     if (not role and content is None) or _typed(message.get("type")) in _CALLS:
         yield _piece(kind, *_part_of(message, role or "assistant"), message)
         return
+    if (
+        any(message[key] for key in message.keys() - _READ)
+        or ("parts" in message and "content" in message)
+        or (content and not isinstance(content, list | str))
+        or (calls and not isinstance(calls, list))
+    ):
+        yield kind, Part.TEXT, "", role, _UNREAD, 0
     is_result = role in _RESULT_ROLES
     text_part = Part.TOOL_RESULT if is_result else Part.TEXT
     for each in _parts(content):
@@ -208,7 +228,7 @@ def _of_message(message: dict[str, Any], role: str, kind: Kind) -> Iterator[_Pie
             continue
         part, name = _part_of(each, role)
         yield _piece(kind, Part.TOOL_RESULT if is_result else part, name, each, role)
-    for call in _list(message.get("tool_calls")):
+    for call in _list(calls):
         yield _piece(kind, Part.TOOL_CALL, _tool_name(call), call, role)
 
 

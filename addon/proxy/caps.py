@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from addon.caps.bound import Dearest, dearest_of, hold_of, tokens_of
 from addon.caps.limits import Limits, limits_of_model
+from addon.caps.turns import Turns
 from ledger.budgets import budgets_file
 from ledger.caps.book import Book, Held, Prior, Refusal, Waiting
 from ledger.caps.caps import NOTHING, Amounts, Cap
@@ -79,6 +80,7 @@ class Gate:
         """Under way, by the id of the exchange."""
         self._futures: dict[Waiting, asyncio.Future[Held | Refusal]] = {}
         self._answers: dict[tuple[str, str | None, str | None], dict[_Answer, None]] = {}
+        self._turns = Turns()
         self._dearest_of: dict[tuple[int, ...], tuple[Sheet, Dearest]] = {}
         self._billings: dict[str | None, Billing | None] = {}
         """Key -> how its last answer was billed: a plan that is used up bills by tokens."""
@@ -138,6 +140,7 @@ class Gate:
             limits_of_model(exchange.request_model or ""),
             provider=exchange.provider,
             is_embedding=exchange.operation == "embeddings",
+            by_turn=self._turns.input_of(exchange, limits),
         )
         return hold_of(limits, tokens, prices, is_covered=is_covered)
 
@@ -218,12 +221,18 @@ class Gate:
 
     # The end
 
-    def settled(self, exchange: Exchange, reading: Reading | None) -> tuple[str, ...]:
-        """An exchange is over; what its caps remark. `reading`: None: it was no call after all."""
+    def settled(
+        self, exchange: Exchange, reading: Reading | None, limits: object = None
+    ) -> tuple[str, ...]:
+        """An exchange is over; what its caps remark. `reading`: None: it was no call after all.
+        `limits`: what its request said, if that is known."""
         if not (self.is_active or self._held):
             return ()
         try:
             held = self._held.pop(exchange.id, None)
+            if reading is not None and reading.usage_source is UsageSource.REPORTED:
+                turn = limits.turn if isinstance(limits, Limits) else None
+                self._turns.add(exchange, reading.usage, turn)
             if reading is None:
                 if held is not None:
                     self.book.settle(held, NOTHING)

@@ -268,7 +268,7 @@ class Recording:
             has_row = False  # the request that ordered it has one, or an earlier fetch
         try:
             if not live.is_recorded:
-                settled = self._counted(settled, has_row=has_row)
+                settled = self._counted(settled, live.asked.limits, has_row=has_row)
             if self.notes is not None:
                 self.notes.settled(live.flow)
             if not has_row:
@@ -288,9 +288,10 @@ class Recording:
             settled = live.noted(settled)
         return self.ledger.settle(*settled) if has_row else None
 
-    def _counted(self, settled: Settled, *, has_row: bool = True) -> Settled:
+    def _counted(self, settled: Settled, limits: object = None, *, has_row: bool = True) -> Settled:
         """The result, with what its caps remark."""
-        remarks = self.gate.settled(settled.exchange, settled.reading if has_row else None)
+        reading = settled.reading if has_row else None
+        remarks = self.gate.settled(settled.exchange, reading, limits)
         if not remarks:
             return settled
         usage = settled.reading.usage

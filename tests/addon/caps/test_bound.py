@@ -22,8 +22,11 @@ from addon.caps.bound import (
     tokens_of,
 )
 from addon.caps.limits import Limits, ModelLimits, limits_of_model, read_limits, response_asked
+from addon.caps.turns import Turns
 from addon.dialects import routes
 from addon.dialects.request import read_request
+from addon.framing.long_json import without_pauses
+from addon.metering.segments import read_in_steps
 from ledger.model import providers
 from ledger.model.charge import amounts_of
 from ledger.model.exchange import Exchange
@@ -37,7 +40,7 @@ CHAT = routes.DIALECTS["openai.chat"]
 MESSAGES = routes.DIALECTS["anthropic.messages"]
 RESPONSES = routes.DIALECTS["openai.responses"]
 GEMINI = routes.DIALECTS["gemini.generate_content"]
-CUT = re.compile(r"\.\.\.\[(\d+) more characters cut")
+CUT = re.compile(r"(?<=\.\.\.\[)(\d+)(?= more characters cut)")
 MADE_UP = {
     "bedrock__bedrock__n__test-prompt-cache__0d4000ba",
     "bedrock__bedrock__n__test-prompt-cache__148c7092",
@@ -56,7 +59,7 @@ def text(content: str = "Hi") -> list[Any]:
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the project")
 def test_no_exchange_of_the_corpus_used_more_than_its_hold():
     bounded: Counter[str] = Counter()
-    wrong = []
+    turns, wrong = Turns(), []
     for row in exchanges():
         body = row["request"]["body"]
         if not isinstance(body, dict) or row["name"] in MADE_UP:
@@ -65,18 +68,28 @@ def test_no_exchange_of_the_corpus_used_more_than_its_hold():
         usage = meter.usage()
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         # The corpus cuts long texts, and says by how many characters.
-        data += b" " * sum(map(int, CUT.findall(data.decode())))
+        data = CUT.sub(lambda found: "x" * int(found[0]), data.decode()).encode()
         url = urlsplit(row["request"]["url"])
         facts = read_request(route, data)
-        taken, given_, why = tokens_of(
-            read_limits(route.dialect, body, data),
-            limits_of_model(facts.model or ""),
+        exchange = opened(
+            row["name"], request_model=facts.model, origin=url.hostname or "",
             provider=providers.provider_of(url.hostname or "", url.path),
+        )  # fmt: skip
+        chat = without_pauses(read_in_steps(data, b"secret"))
+        limits = read_limits(route.dialect, body, data, chat.parts)
+        by_turn = turns.input_of(exchange, limits)
+        turns.add(exchange, usage, limits.turn)
+        taken, given_, why = tokens_of(
+            limits,
+            limits_of_model(facts.model or ""),
+            provider=exchange.provider,
             is_embedding=route.dialect.operation == "embeddings",
+            by_turn=by_turn,
         )
         if why or usage.input_tokens is None:
             continue
         bounded[route.dialect.name] += 1
+        bounded["by turn"] += by_turn is not None
         further = [each.usage for each in usage.further]
         input_tokens = sum_of(usage.input_tokens, *(each.input_tokens for each in further)) or 0
         output_tokens = sum_of(usage.output_tokens, *(each.output_tokens for each in further)) or 0
@@ -84,6 +97,7 @@ def test_no_exchange_of_the_corpus_used_more_than_its_hold():
             wrong.append((row["name"], input_tokens, taken, output_tokens, given_))
     assert wrong == []
     assert sum(bounded.values()) > 900
+    assert bounded["by turn"] > 50
     assert {"openai.chat", "openai.responses", "anthropic.messages"} <= bounded.keys()
 
 

@@ -409,7 +409,8 @@ def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
 def test_what_bounds_the_cost_is_read_only_if_somebody_asks(keeps_segments: bool) -> None:
     seen: list[tuple[str, Any, bytes]] = []
 
-    def limits_of(dialect: Any, values: dict[str, Any], body: bytes) -> str:
+    def limits_of(dialect: Any, values: dict[str, Any], body: bytes, parts: Any) -> str:
+        assert bool(parts) == (keeps_segments and "messages" in values)
         seen.append((dialect.name, values, body))
         return "limits"
 

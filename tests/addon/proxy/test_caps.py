@@ -1,0 +1,98 @@
+"""The gate of caps: how much of a cap can be spent before it refuses, and what it does in trouble."""
+
+import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+import orjson
+from msgspec.structs import replace
+
+from addon.caps.limits import read_limits
+from addon.dialects import routes
+from addon.framing.long_json import without_pauses
+from addon.metering.segments import read_in_steps
+from addon.proxy.caps import CapFile, Gate
+from ledger.caps.book import Refusal, Waiting
+from ledger.caps.caps import Cap
+from ledger.model.exchange import Billing
+from ledger.model.usage import Usage
+from ledger.pricing.prices import PriceBook
+from ledger.settings.names import NO_NAMES
+from tests.ledger.written import opened, reading
+
+MESSAGES = routes.DIALECTS["anthropic.messages"]
+PRICES = PriceBook()
+USD = 10**12
+
+
+def gate_under(cap: Cap) -> Gate:
+    file = CapFile("sqlite://", is_worker=False)
+    gate = Gate(own=(cap,), prices=PRICES, file=file, is_written=lambda: True)
+    gate.book.set_caps([cap], NO_NAMES)
+    return gate
+
+
+async def talk(gate: Gate, number: int) -> None:
+    """A conversation of 12 turns that states ten times the output that it uses, in a provider that
+    counts four bytes a token and keeps what it has read."""
+    messages: list[Any] = [{"role": "user", "content": f"{number:04}" + "x" * 8_000}]
+    known = 0
+    for turn in range(12):
+        body = {"model": "claude-sonnet-4-6", "max_tokens": 4_000, "messages": messages}
+        data = orjson.dumps(body)
+        chat = without_pauses(read_in_steps(data, b"secret"))
+        limits = read_limits(MESSAGES, body, data, chat.parts)
+        exchange = opened(
+            f"{number}/{turn}", at=datetime.now(UTC), dialect=MESSAGES.name, provider="anthropic",
+            origin="https://api.anthropic.com:443", request_model="claude-sonnet-4-6",
+        )  # fmt: skip
+        found = gate.ask(exchange, limits, fields={}, billing=Billing.METERED)
+        if isinstance(found, Waiting):
+            found = await gate.wait(found)
+        if isinstance(found, Refusal):
+            raise RefusedError(found.message)
+        await asyncio.sleep(0)
+        whole = len(data) // 4
+        usage = Usage(
+            input_tokens=whole, cache_read_tokens=known, cache_write_tokens=whole - known,
+            output_tokens=400,
+        )  # fmt: skip
+        known = whole
+        gate.settled(exchange, replace(reading(exchange), usage=usage), limits)
+        messages += ({"role": "assistant", "content": "y" * 1_600},
+                     {"role": "user", "content": "z" * 8_000})  # fmt: skip
+
+
+class RefusedError(Exception):
+    """The first refusal."""
+
+
+async def spent_at_first_refusal(usd: str, at_once: int) -> float:
+    """The share of a cap that conversations, so many at once, can spend."""
+    gate = gate_under(Cap(name="run", usd=Decimal(usd), period="run"))
+    numbers = count()
+
+    async def work() -> None:
+        while True:
+            await talk(gate, next(numbers))
+
+    workers = [asyncio.create_task(work()) for _ in range(at_once)]
+    await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+    for each in workers:
+        each.cancel()
+    assert any(
+        isinstance(each, RefusedError)
+        for each in await asyncio.gather(*workers, return_exceptions=True)
+    )
+    ((_, share),) = gate.shares()
+    return share
+
+
+def test_most_of_a_cap_can_be_spent_one_after_another():
+    assert asyncio.run(spent_at_first_refusal("2.5", at_once=1)) >= 0.9
+
+
+def test_most_of_a_cap_can_be_spent_by_twenty_at_once():
+    assert asyncio.run(spent_at_first_refusal("0.5", at_once=20)) >= 0.7
