@@ -21,7 +21,7 @@ from mitmproxy import http, websocket
 from mitmproxy.connection import ConnectionState
 from msgspec.structs import replace
 
-from addon.caps.limits import read_limits, response_asked
+from addon.caps.limits import Limits, read_limits, response_asked
 from addon.dialects.dialect import Asking
 from addon.dialects.facts import Ending, text_of
 from addon.dialects.request import read_request
@@ -175,9 +175,12 @@ class Recording:
         dialect = (live.routes.session or live.route).dialect
         if live.is_handshake and dialect.cost_limits is not None:
             return None  # each of its responses asks
+        limits = live.asked.limits
+        if limits is None and live.rules.limits_of is not None:
+            limits = Limits(unbounded="the request is not read")  # an error of ours
         return self.gate.ask(
             live.opened,
-            live.asked.limits,
+            limits,
             fields=live.request.billing,
             billing=live.billing_of(live.opened),
         )

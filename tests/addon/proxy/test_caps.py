@@ -13,13 +13,16 @@ from addon.caps.limits import read_limits
 from addon.dialects import routes
 from addon.framing.long_json import without_pauses
 from addon.metering.segments import read_in_steps
+from addon.proxy import lifecycle
 from addon.proxy.caps import CapFile, Gate
+from addon.proxy.recorder import Recorder
 from ledger.caps.book import Refusal, Waiting
 from ledger.caps.caps import Cap
 from ledger.model.exchange import Billing
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import NO_NAMES
+from tests.addon.proxy.recording import flow_of, recording
 from tests.ledger.written import opened, reading
 
 MESSAGES = routes.DIALECTS["anthropic.messages"]
@@ -96,3 +99,21 @@ def test_most_of_a_cap_can_be_spent_one_after_another():
 
 def test_most_of_a_cap_can_be_spent_by_twenty_at_once():
     assert asyncio.run(spent_at_first_refusal("0.5", at_once=20)) >= 0.7
+
+
+def test_a_request_that_could_not_be_read_is_refused(ledger, monkeypatch):
+    """Not because it was read before there was a cap."""
+
+    async def play() -> Any:
+        async with recording(ledger, recorder=Recorder(caps=(cap,))) as (recorder, _):
+            flow = flow_of()
+            recorder.requestheaders(flow)
+            waiting = recorder.request(flow)
+            assert waiting is None
+            return flow.response
+
+    cap = Cap(name="run", usd=5, period="run")
+    monkeypatch.setattr(lifecycle, "read_limits", lambda *_: 1 / 0)
+    response = asyncio.run(play())
+    assert response is not None
+    assert (response.status_code, "is not read" in response.text) == (402, True)
