@@ -74,27 +74,25 @@ def charge(
     refused = {REFUSED: category} if category and usage.output_tokens == 0 else {}
     is_covered = reading.billing in COVERED
     own = sheet = book.sheet(exchange, fields | refused, is_covered=is_covered)
-    lines = [_charge(quantity, usage, sheet, at) for quantity in quantities(usage, sheet.rates)]
+    billed = quantities(usage, sheet.rates)
     fee = sheet.rates.get("requests")
-    if fee is not None and bool(lines) == bool(fee.picousd):
+    if fee is not None and bool(billed) == bool(fee.picousd):
         # A fee beside the tokens; of what is free, a known cost where no usage is reported.
-        lines.append(_charge(("requests", 1, None), usage, sheet, at))
-    if not lines:
+        billed.append(("requests", 1, None))
+    if not billed:
         # A reading of zeros has the known cost 0; an exchange without a reading an unknown one.
         totals = (("uncached_input", usage.input_tokens), ("output", usage.output_tokens))
-        known = [line for line, total in totals if total is not None]
-        lines = [_charge((line, 0, None), usage, sheet, at) for line in known]
+        billed = [(line, 0, None) for line, total in totals if total is not None]
+    lines = _charges(billed, usage, sheet, at)
     partial = dict.fromkeys(own.partial)
     for further in usage.further:
         category = further.kind.partition(f"{REFUSAL}_")[2]
         refused = {REFUSED: category} if category else {}
         sheet = book.sheet(exchange, fields | refused, model=further.model, is_covered=is_covered)
-        lines += [
-            _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
-            for quantity in quantities(further.usage, sheet.rates)
-        ]
+        billed = quantities(further.usage, sheet.rates)
+        lines += _charges(billed, further.usage, sheet, at, kind=further.kind, model=further.model)
         partial |= dict.fromkeys(sheet.partial)
-    if sum(line.amount_picousd or 0 for line in lines) > AMOUNT_MAX:
+    if sum([line.amount_picousd or 0 for line in lines]) > AMOUNT_MAX:
         # Each fits, and no column or view could hold their sum.
         lines = [
             replace(line, unit_picousd=None, amount_picousd=None, reason=BEYOND) for line in lines
@@ -105,7 +103,7 @@ def charge(
     bill = None if is_covered else _bill(usage, own)
     if bill is not None:
         return _reported(bill, usage, _list_value(lines, own), at)
-    if all(line.amount_picousd is None for line in lines):
+    if not [line for line in lines if line.amount_picousd is not None]:
         reported = reported_picousd(usage)
         if reported is not None and reported <= AMOUNT_MAX:
             return _reported(reported, usage, lines[0].reason if lines else None, at)
@@ -163,9 +161,11 @@ def _list_value(lines: list[Charge], sheet: Sheet) -> str:
 def _difference(lines: list[Charge], usage: Usage, sheet: Sheet) -> str | None:
     """How the provider's own figure differs from the list value, by more than a thousandth."""
     theirs = reported_picousd(usage) if sheet.bill in ("", REPORTED_BILL) else _bill(usage, sheet)
+    if theirs is None:
+        return None
     ours, is_whole = _listed(lines, sheet)
     is_known = not usage.is_byok or usage.reported_upstream_cost_picousd is not None
-    if theirs is None or ours is None or not (is_whole and is_known):
+    if ours is None or not (is_whole and is_known):
         return None
     if abs(theirs - ours) * 1000 <= theirs:
         return None
@@ -184,50 +184,59 @@ def reported_picousd(usage: Usage) -> int | None:
     return usage.reported_cost_picousd
 
 
-def _charge(
-    quantity: Quantity,
+def _charges(
+    billed: list[Quantity],
     usage: Usage,
     sheet: Sheet,
     at: datetime,
     *,
     kind: str | None = None,
     model: str | None = None,
-) -> Charge:
-    line, count, note = quantity
-    rate = sheet.rate(line)
+) -> list[Charge]:
     once = usage.tool_units.get("batch_results", 1)
-    if rate is not None and rate.is_once and count > once:
-        count, note = once, f"{count} reported, billed once for a request"
-    elif rate is not None and count < rate.at_least:
-        count, note = rate.at_least, f"{count} reported, billed as at least {rate.at_least}"
-    unit = amount = None
     input_tokens = input_tokens_of_one_request(usage)
-    if rate is None or rate.is_unknown:
-        reason: str | None = rate.note if rate else sheet.absent
-        rate = None
-    elif line in OUTPUT_LINES and billed_output_tokens(usage) is None:
-        # The rest may hold the same tokens again.
-        reason = "a part of the output tokens, whose total is not reported"
-    elif rate.above and input_tokens is None:
-        # The price depends on the size of the request, which is unknown here.
-        reason = "the price depends on the input tokens, which are not reported"
-    else:
-        reason = note or rate.note
-        unit = rate.at(input_tokens) if input_tokens is not None else rate.picousd
-        amount = count * unit
-        if amount > AMOUNT_MAX:
-            unit = amount = None
-            reason = BEYOND
-    return Charge(
-        line=line if kind is None else f"{kind}.{line}",
-        model=model,
-        quantity=count,
-        unit_picousd=unit,
-        amount_picousd=amount,
-        price_source=rate.source if rate else NO_SOURCE,
-        priced_at=at,
-        reason=reason,
-    )
+    has_output = billed_output_tokens(usage) is not None
+    charges = []
+    for line, quantity, cut in billed:
+        count, note = quantity, cut
+        rate = sheet.rates.get(line, sheet.rest)
+        if rate is not None and rate.is_once and count > once:
+            count, note = once, f"{count} reported, billed once for a request"
+        elif rate is not None and count < rate.at_least:
+            count, note = rate.at_least, f"{count} reported, billed as at least {rate.at_least}"
+        unit = amount = None
+        if rate is None or rate.is_unknown:
+            reason: str | None = rate.note if rate else sheet.absent
+            rate = None
+        elif line in OUTPUT_LINES and not has_output:
+            # The rest may hold the same tokens again.
+            reason = "a part of the output tokens, whose total is not reported"
+        elif rate.above and input_tokens is None:
+            # The price depends on the size of the request, which is unknown here.
+            reason = "the price depends on the input tokens, which are not reported"
+        else:
+            reason = note or rate.note
+            unit = rate.picousd
+            for start, picousd in rate.above:
+                if input_tokens is not None and input_tokens > start:
+                    unit = picousd
+            amount = count * unit
+            if amount > AMOUNT_MAX:
+                unit = amount = None
+                reason = BEYOND
+        charges.append(
+            Charge(
+                line=line if kind is None else f"{kind}.{line}",
+                model=model,
+                quantity=count,
+                unit_picousd=unit,
+                amount_picousd=amount,
+                price_source=rate.source if rate else NO_SOURCE,
+                priced_at=at,
+                reason=reason,
+            )
+        )
+    return charges
 
 
 def _reported(picousd: int, usage: Usage, reason: str | None, at: datetime) -> tuple[Charge, ...]:

@@ -5,7 +5,7 @@ provider reports a total and its parts, and parts can exceed the total (other to
 splits); then the total wins, the part is cut to the rest of it, and the line states the cut.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -99,14 +99,6 @@ class Rate:
     is_unknown: bool = False
     """The line is billed apart, but its price is not known; `note` is the reason."""
 
-    def at(self, input_tokens: int) -> int:
-        """The price of one unit for a request with this many input tokens."""
-        unit = self.picousd
-        for start, picousd in self.above:
-            if input_tokens > start:
-                unit = picousd
-        return unit
-
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
@@ -166,20 +158,40 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     provider bills it as output; so are citations, which only one provider bills.
     """
     units = usage.tool_units
+    cached_audio = units.get("cache_read_audio_tokens")
+    cached_image = units.get("cache_read_image_tokens")
+    parts: list[Quantity] = []
+    if usage.cache_read_tokens:
+        kinds = ("cache_read_audio", cached_audio, None), ("cache_read_image", cached_image, None)
+        parts += _split(usage.cache_read_tokens, kinds, "cache_read")
+    # The total wins over its split. In an Anthropic stream the total can grow while the split keeps
+    # its first figures: the difference is unsplit.
+    lifetimes = (
+        ("cache_write_5m", usage.cache_write_5m_tokens, None),
+        ("cache_write_1h", usage.cache_write_1h_tokens, None),
+        ("cache_write_12h", units.get("cache_write_12h_tokens"), None),
+    )
+    parts += _split(usage.cache_write_tokens, lifetimes, "cache_write")
+    if usage.input_audio_tokens or units:
+        kinds_of_input = (
+            ("input_audio", _less(usage.input_audio_tokens, cached_audio), None),
+            ("input_image", _less(units.get("input_image_tokens"), cached_image), None),
+            ("input_video", units.get("input_video_tokens"), None),
+            ("input_search", units.get("input_search_tokens"), None),
+        )
+        parts += _split(None, kinds_of_input, "")
     whole = units.get("billed_input_tokens", usage.input_tokens)
-    parts = _input_parts(usage)
     lines = _split(whole, parts, "uncached_input")
     if parts and whole is not None and lines[-1][0] != "uncached_input":
         lines.append(("uncached_input", 0, None))
-    whole = billed_output_tokens(usage)
-    parts = _reported(
-        ("reasoning", usage.reasoning_tokens if "reasoning" in rates else None),
-        ("output_audio", usage.output_audio_tokens),
-        ("output_image", units.get("output_image_tokens")),
-        ("output_video", units.get("output_video_tokens")),
-        ("output_decision", units.get("output_decision_tokens")),
+    kinds_of_output = (
+        ("reasoning", usage.reasoning_tokens if "reasoning" in rates else None, None),
+        ("output_audio", usage.output_audio_tokens, None),
+        ("output_image", units.get("output_image_tokens"), None),
+        ("output_video", units.get("output_video_tokens"), None),
+        ("output_decision", units.get("output_decision_tokens"), None),
     )
-    lines += _split(whole, parts, "output")
+    lines += _split(billed_output_tokens(usage), kinds_of_output, "output")
     for unit, count in units.items():
         if not count or unit in CONTAINED_UNITS or unit in BILLED_TOTALS:
             continue
@@ -194,50 +206,23 @@ def billed_output_tokens(usage: Usage) -> int | None:
     return usage.tool_units.get("billed_output_tokens", usage.output_tokens)
 
 
-def _input_parts(usage: Usage) -> list[Quantity]:
-    units = usage.tool_units
-    cached = units.get("cache_read_audio_tokens"), units.get("cache_read_image_tokens")
-    parts: list[Quantity] = []
-    if usage.cache_read_tokens:
-        kinds = _reported(("cache_read_audio", cached[0]), ("cache_read_image", cached[1]))
-        parts += _split(usage.cache_read_tokens, kinds, "cache_read")
-    # The total wins over its split. In an Anthropic stream the total can grow while the split keeps
-    # its first figures: the difference is unsplit.
-    lifetimes = _reported(
-        ("cache_write_5m", usage.cache_write_5m_tokens),
-        ("cache_write_1h", usage.cache_write_1h_tokens),
-        ("cache_write_12h", units.get("cache_write_12h_tokens")),
-    )
-    parts += _split(usage.cache_write_tokens, lifetimes, "cache_write")
-    if usage.input_audio_tokens or units:
-        parts += _reported(
-            ("input_audio", _less(usage.input_audio_tokens, cached[0])),
-            ("input_image", _less(units.get("input_image_tokens"), cached[1])),
-            ("input_video", units.get("input_video_tokens")),
-            ("input_search", units.get("input_search_tokens")),
-        )
-    return parts
-
-
-def _reported(*parts: tuple[str, int | None]) -> list[Quantity]:
-    return [(line, count, None) for line, count in parts if count]
-
-
-def _split(whole: int | None, parts: list[Quantity], rest_line: str) -> list[Quantity]:
-    """The parts, each cut to the remaining total, and the rest; with an unknown total no part is
-    cut and there is no rest."""
-    if whole is None:
-        return parts
+def _split(
+    whole: int | None, parts: Iterable[tuple[str, int | None, str | None]], rest_line: str
+) -> list[Quantity]:
+    """The parts that are reported, each cut to the remaining total, and the rest; with an unknown
+    total no part is cut and there is no rest."""
     lines: list[Quantity] = []
-    for part in parts:
-        line, count, note = part
-        if count > whole:
-            note = note or f"{count} reported, cut to what its total leaves"
-            lines.append((line, whole, note))
-            whole = 0
+    for line, reported, note in parts:
+        if not reported and note is None:
+            continue
+        count = reported or 0
+        if whole is None or count <= whole:
+            lines.append((line, count, note))
         else:
-            lines.append(part)
-            whole -= count
+            cut = f"{count} reported, cut to what its total leaves"
+            lines.append((line, whole, note or cut))
+        if whole is not None:
+            whole = max(0, whole - count)
     if whole:
         lines.append((rest_line, whole, None))
     return lines

@@ -86,16 +86,18 @@ def _values_of(kinds: Mapping[str, Any]) -> Callable[[Any], Row]:
     """A function that makes a row from a record: dotted names of its columns -> their types."""
     read = operator.attrgetter(*kinds)
     changes = tuple(
-        (at, change)
+        (at, change, {_json: "{}", _json_array: "[]"}.get(change, ""))
         for at, kind in enumerate(kinds.values())
         if (change := _sql_value_of(kind)) is not None
     )
 
     def values_of(record: Any) -> Row:
         values = list(read(record))
-        for at, change in changes:
-            if (value := values[at]) is not None:
+        for at, change, empty in changes:
+            if value := values[at]:
                 values[at] = change(value)
+            elif value is not None:
+                values[at] = empty
         return values
 
     return values_of
@@ -216,11 +218,11 @@ def quota_rows(quotas: Sequence[Quota]) -> str | None:
 
 
 def _json(mapping: Any) -> str:
-    return _dumps(dict(mapping)).decode() if mapping else "{}"
+    return _dumps(dict(mapping)).decode()
 
 
 def _json_array(values: Any) -> str:
-    return _dumps(values).decode() if values else "[]"
+    return _dumps(values).decode()
 
 
 def _dumps(value: Any) -> bytes:
