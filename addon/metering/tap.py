@@ -331,7 +331,8 @@ class Tap:
         edit, meter = self._edit, self.meter
         if not self.has_stopped:
             try:
-                self._read_pending()
+                if self._pending or edit is not None:
+                    self._read_pending()
                 if self._backlog is not None:
                     self._backlog.read_all()
                 rest = self._frame(b"") if meter.framing is None else b""
@@ -406,7 +407,10 @@ class Tap:
 
     def _digest(self, data: bytes) -> None:
         self.received_bytes += len(data)
-        _hash_into(self._hash, data)
+        if len(data) <= HASH_BYTES:  # as most batches
+            self._hash.update(data)
+        else:
+            _hash_into(self._hash, data)
 
     def _read_pending(self) -> None:
         """Hash and meter the bytes since the last call."""

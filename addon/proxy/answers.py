@@ -55,17 +55,18 @@ def begin(recording: Recording, live: Live, response: http.Response) -> None:
     ):
         response.stream = False
     tap, stream = _tap(recording, live, values, may_edit=bool(response.stream))
-    live.held_length = 0 if tap.edits else length
+    edits = tap.edits
+    live.held_length = 0 if edits else length
     if not response.stream:
         # mitmproxy streams it all the same where it is larger than `stream_large_bodies`.
         return
     if live.held_length and not can_hold_end:
         live.troubles.add(NOT_HELD)
-    if tap.edits and "content-length" in headers:
+    if edits and "content-length" in headers:
         del response.headers["content-length"]
         if live.flow.request.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
-    if tap.decodes:
+    if edits and tap.decodes:
         # Upstream compressed although identity was requested; the client gets identity.
         del response.headers["content-encoding"]
     response.stream = stream

@@ -141,7 +141,7 @@ def _without_port(host_header: str | None) -> str | None:
 
 def take_own_headers(headers: http.Headers) -> tuple[tuple[bytes, bytes], ...]:
     """Take `x-tokentee-…` out of a request's headers: they are for us, not for upstream."""
-    own = tuple(field for field in headers.fields if field[0][:11].lower() == _OWN_PREFIX)
+    own = tuple([field for field in headers.fields if field[0][:11].lower() == _OWN_PREFIX])
     if own:
         headers.fields = tuple(field for field in headers.fields if field not in own)
     return own

@@ -136,7 +136,7 @@ def start(
         recording.ledger.on_commit = _commit_callback(
             on_commit, recording.notes, recording.watching
         )
-        recording.node = node
+        recording.rules = dataclasses.replace(recording.rules, node=node)
         apply(settings, recording)
         return recording
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
@@ -173,11 +173,11 @@ def start(
     rules = settings.rules(
         node=node, secret=ledger.secret, billing=names_file.load_valid(_log).billing_of
     )
-    recording = Recording(settings, rules, ledger=ledger, price=book.price, node=node, gate=gate)
+    recording = Recording(settings, rules, ledger=ledger, price=book.price, gate=gate)
     gate.on_change = lambda: _read_limits(recording)
     _read_limits(recording)
-    recording.watching_caps = asyncio_utils.create_task(
-        gate.watch(), name="tokentee: caps", keep_ref=True
+    recording.tasks.append(
+        asyncio_utils.create_task(gate.watch(), name="tokentee: caps", keep_ref=True)
     )
     recording.notes, recording.watching = notes, watching
     if watching is not None:
@@ -196,8 +196,9 @@ def start(
                 undo_last.append(partial(handler.setFormatter, handler.formatter))
                 handler.setFormatter(JsonFormatter())
     set_captures(recording)
-    recording.telling = asyncio_utils.create_task(
-        _tell_what_is_answered(recording), name="tokentee: answered", keep_ref=True
+    telling = _tell_what_is_answered(recording)
+    recording.tasks.append(
+        asyncio_utils.create_task(telling, name="tokentee: answered", keep_ref=True)
     )
     return recording
 
@@ -231,7 +232,7 @@ def apply(settings: Settings, recording: Recording) -> None:
     """Change the settings of a recording; exchanges under way keep theirs."""
     recording.settings = settings
     recording.rules = settings.rules(
-        node=recording.node,
+        node=recording.rules.node,
         secret=recording.ledger.secret,
         budget=recording.rules.budget,
         billing=names_file.load_valid(_log).billing_of,
@@ -248,7 +249,7 @@ def set_captures(recording: Recording) -> None:
     if captures is not None:
         captures.close(CLOSE_SECONDS_MAX)
     recording.captures = (
-        CaptureFiles(folder, node=recording.node, budget=recording.rules.budget)
+        CaptureFiles(folder, node=recording.rules.node, budget=recording.rules.budget)
         if folder is not None
         else None
     )
@@ -265,9 +266,8 @@ def abandon(recording: Recording, master: Master) -> None:
 
 def give_back(recording: Recording) -> None:
     """Leave mitmproxy as it was."""
-    for task in (recording.telling, recording.watching_caps):
-        if task is not None:
-            task.cancel()
+    for task in recording.tasks:
+        task.cancel()
     recording.process.give_back()
 
 

@@ -29,6 +29,21 @@ class OriginalRequest:
     accept_encoding: str | None
 
 
+class LiveSession(MeteredSession):
+    """An open WebSocket that passes mitmproxy."""
+
+    __slots__ = ("asked", "held", "messages_under_way")
+
+    def __init__(self, handshake: MeteredExchange) -> None:
+        super().__init__(handshake)
+        self.held: list[Held] = []
+        """What its caps hold for responses that are asked for and not open yet."""
+        self.asked = 0
+        """Responses, of the caps."""
+        self.messages_under_way = 0
+        """Those that are read, or wait for the commit of the response that they end."""
+
+
 class Live(MeteredExchange):
     """One exchange that passes mitmproxy."""
 
@@ -38,10 +53,7 @@ class Live(MeteredExchange):
         "end",
         "flow",
         "held_length",
-        "held_responses",
-        "messages_under_way",
         "original",
-        "responses_asked",
         "session",
         "stream",
     )
@@ -60,19 +72,14 @@ class Live(MeteredExchange):
         """The content-length of an answer whose end waits for its commit; 0: it does not."""
         self.end: tuple[End, str | None] | None = None
         """What ended it, and the error's text; None while it runs."""
-        self.session: MeteredSession | None = None
+        self.session: LiveSession | None = None
         """Of an open WebSocket."""
-        self.held_responses: list[Held] = []
-        """Of a WebSocket: what its caps hold for responses that are asked for and not open yet."""
-        self.responses_asked = 0
-        """Of a WebSocket, of the caps."""
-        self.messages_under_way = 0
-        """Messages of it that are read, or wait for the commit of the response that they end."""
 
     @property
     def is_busy(self) -> bool:
         """Whether something is under way. A WebSocket without an open response is not."""
-        return self.session is None or self.session.is_open or self.messages_under_way > 0
+        session = self.session
+        return session is None or session.is_open or session.messages_under_way > 0
 
     @property
     def is_running(self) -> bool:

@@ -100,23 +100,21 @@ class Recording:
         *,
         ledger: Ledger,
         price: Price,
-        node: str,
         gate: Gate,
     ) -> None:
-        """`price`: for log lines; the ledger prices on its own thread. `node`: this process."""
+        """`price`: for log lines; the ledger prices on its own thread."""
         self.settings = settings
         self.rules = rules
         self.ledger = ledger
         self.price = price
-        self.node = node
         self.captures: CaptureFiles | None = None
         """None: nothing is captured."""
         self.notes: FlowNotes | None = None
         """For mitmweb and mitmproxy, which show flows."""
         self.watching: Watching | None = None
         """Health, metrics and spans, where the options ask for them."""
-        self.telling: asyncio.Task[None] | None = None
-        """Writes down what is answered, for `tokentee top`."""
+        self.tasks: list[asyncio.Task[None]] = []
+        """Those that watch the caps, and write down what is answered, for `tokentee top`."""
         self.process = Process()
         self.bodies = Bodies()
         """Whether other addons want plain answers whole."""
@@ -128,7 +126,6 @@ class Recording:
         """Everything was settled: what has not opened yet must not go upstream without a row."""
         self.seen = Seen()
         self.gate = gate
-        self.watching_caps: asyncio.Task[None] | None = None
 
     @property
     def under_way(self) -> int:
@@ -335,7 +332,7 @@ class Recording:
         seen = self.seen
         if settled.reading.usage_json is not None:
             seen.remember_booked(settled.exchange)
-        if live.tap is not None:
+        if live.tap is not None and logger.isEnabledFor(logging.DEBUG):
             # Each unknown usage key once; the row keeps it verbatim.
             for key in live.tap.meter.unknown_keys:
                 if key not in seen.unknown_keys and len(seen.unknown_keys) < UNKNOWN_KEYS_MAX:
@@ -355,7 +352,7 @@ class Recording:
                 message.content, from_client=message.from_client, is_text=message.is_text, at=at
             )
         exchanges = live.session.message(message.content, from_client=message.from_client, at=at)
-        held = live.held_responses
+        held = live.session.held
         for place, each in enumerate(exchanges):
             if held and isinstance(each, Exchange):
                 one = held.pop(0)
@@ -372,10 +369,11 @@ class Recording:
         if asked is None or dialect.cost_limits is None:
             return None
         at = datetime.fromtimestamp(message.timestamp, UTC)
-        live.responses_asked += 1
+        assert live.session is not None
+        live.session.asked += 1
         exchange = replace(
             live.opened,
-            id=f"{live.opened.id}/asked-{live.responses_asked}",
+            id=f"{live.opened.id}/asked-{live.session.asked}",
             opened_at=at,
             request_model=text_of(asked.get("model")) or live.opened.request_model,
             streamed=True,
@@ -389,9 +387,9 @@ class Recording:
         if isinstance(found, Waiting):
             found = self.gate.book.give_up(found)
         if isinstance(found, Held):
-            if len(live.held_responses) == OPEN_MAX:  # upstream has begun none of them
-                self.gate.lost(live.held_responses.pop(0))
-            live.held_responses.append(found)
+            if len(live.session.held) == OPEN_MAX:  # upstream has begun none of them
+                self.gate.lost(live.session.held.pop(0))
+            live.session.held.append(found)
             return None
         self.ledger.settle(*refused(exchange, found.cap, now=flows.now()))
         return json_values.dumps(dialect.refused_event(found.message, found.cap)).encode()
@@ -401,9 +399,8 @@ class Recording:
         session, live.session = live.session, None
         assert session is not None
         self._write(session.end(how, at=at))
-        for held in live.held_responses:  # what became of them is not known
+        for held in session.held:  # what became of them is not known
             self.gate.lost(held)
-        live.held_responses.clear()
         if self.captures is not None and live.capture is not None:
             capturing.finish(self.captures, live, end=how, cause=None, at=at)
 

@@ -18,12 +18,11 @@ from mitmproxy import ctx, http
 
 from addon.metering.exchange import Event, Stage
 from addon.metering.requests.messages import End
-from addon.metering.session import MeteredSession
 from addon.metering.troubles import Troubles
 from addon.proxy import answers, capturing, flows
 from addon.proxy.caps import OURS
 from addon.proxy.event_loop import guarded, in_turns, wait_for_commit
-from addon.proxy.live import Live
+from addon.proxy.live import Live, LiveSession
 from addon.proxy.recording import Recording
 from ledger.caps.book import Refusal
 from ledger.model.exchange import CAP_ERROR
@@ -80,7 +79,7 @@ class Traffic:
         live.status = flow.response.status_code
         if flow.websocket is not None:
             live.moves(Event.ANSWERED)
-            live.session = MeteredSession(live)
+            live.session = LiveSession(live)
             live.capture = capturing.begin(recording.captures, live)
             return
         if not flow.response.stream:
@@ -145,12 +144,13 @@ class Traffic:
         message = flow.websocket.messages[-1]
         if message.injected and CAP_ERROR.encode() in message.content:
             return  # our own
+        session = live.session
         refusal = recording.refusal_of(live, message)
         if refusal is not None:
             message.drop()
             ctx.master.commands.call("inject.websocket", flow, True, refusal, True)
             return
-        live.messages_under_way += 1
+        session.messages_under_way += 1
         try:
             receipts = recording.message(live, message)
             has_reader = not recording.process.is_ours or recording.bodies.are_wanted
@@ -161,7 +161,7 @@ class Traffic:
                 for receipt in receipts:
                     await wait_for_commit(receipt)
         finally:
-            live.messages_under_way -= 1
+            session.messages_under_way -= 1
 
     @guarded
     def websocket_end(self, flow: http.HTTPFlow) -> None:

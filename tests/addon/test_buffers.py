@@ -58,7 +58,7 @@ BOUNDS = {
     "proxy/process.py Process._undo": "one for each change; nothing of the wire",
     "proxy/recorder.py Recorder.recording.own_headers": "requests whose body is being sent; own headers",
     "proxy/recording.py Recording.live": "flows under way",
-    "proxy/recording.py Recording.live.held_responses": "OPEN_MAX",
+    "proxy/recording.py Recording.live.session.held": "OPEN_MAX",
     "proxy/recording.py Recording.seen.unknown_keys": "UNKNOWN_KEYS_MAX",
     "proxy/recording.py Seen.booked": "BOOKED_MAX",
     "recordings/capture.py Capture._ends": "CHUNKS_MAX; CHUNK_BYTES in the budget",

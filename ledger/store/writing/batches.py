@@ -106,7 +106,7 @@ class Batches:
         """Commit the rows of these jobs; each row says if its end has gone on."""
         rows = [job.row for job in jobs if job.row]
         waited = time.monotonic() - WAITED_SECONDS
-        if all(job.receipt is None or job.receipt.since > waited for job in jobs):
+        if not [job for job in jobs if job.receipt and job.receipt.since <= waited]:
             self._execute(rows)
             return
         with sqlite_file.writing(self._file.connection):

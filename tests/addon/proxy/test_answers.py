@@ -300,7 +300,7 @@ def learned(*settled_ones: Settled) -> tuple[list[str], int]:
     live: Any = SimpleNamespace(route=SimpleNamespace(dialect=dialect), tap=None)
     ledger: Any = SimpleNamespace(learned={}, learn=lambda lesson: verdicts.append(lesson.verdict))
     nothing: Any = None
-    running = Recording(nothing, nothing, ledger=ledger, price=nothing, node="n", gate=nothing)
+    running = Recording(nothing, nothing, ledger=ledger, price=nothing, gate=nothing)
     for one in settled_ones:
         running._learn(live, one)
     return verdicts, len(running.seen.proven)

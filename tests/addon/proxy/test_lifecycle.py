@@ -88,8 +88,8 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
     closed: list[float] = []
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     captures = SimpleNamespace(close=lambda _: None, problems=lambda: of_captures)
-    parts: dict[str, Any] = {"watching": None, "process": Process(), "telling": None}
-    parts |= {"watching_caps": None, "gate": Mock()}
+    parts: dict[str, Any] = {"watching": None, "process": Process(), "tasks": []}
+    parts["gate"] = Mock()
     running: Any = SimpleNamespace(captures=captures, ledger=ledger, **parts)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
@@ -100,7 +100,7 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
 def new_running() -> Recording:
     """One that nothing is recorded with."""
     nothing: Any = None
-    return Recording(nothing, nothing, ledger=nothing, price=nothing, node="n", gate=nothing)
+    return Recording(nothing, nothing, ledger=nothing, price=nothing, gate=nothing)
 
 
 def running_in(recorder: Recorder) -> Recording:
@@ -292,14 +292,14 @@ def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(stage, monkey
         else:
             live.session = session
             session.is_open = stage == "session"
-            live.messages_under_way = int(stage == "message")
+            session.messages_under_way = int(stage == "message")
 
     async def ends_soon():
         await asyncio.sleep(0)
         if isinstance(stage, Stage):
             running.live.clear()
         else:  # its connection stays, and is not waited for
-            running.live["a"].messages_under_way = 0
+            session.messages_under_way = 0
             session.is_open = False
 
     async def play():
@@ -318,11 +318,12 @@ def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(stage, monkey
 
 
 def test_a_session_is_busy_while_a_response_or_a_message_is_under_way():
-    live = live_with(SimpleNamespace(is_open=False))
+    session = SimpleNamespace(is_open=False, messages_under_way=0)
+    live = live_with(session)
     assert not live.is_busy
-    live.messages_under_way = 1
+    session.messages_under_way = 1
     assert live.is_busy
-    assert live_with(SimpleNamespace(is_open=True)).is_busy
+    assert live_with(SimpleNamespace(is_open=True, messages_under_way=0)).is_busy
     assert live_with(None).is_busy
 
 
@@ -335,7 +336,7 @@ def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
         return ()
 
     running = new_running()
-    live = running.live["flow"] = live_with(SimpleNamespace(end=end, is_open=False))
+    live = running.live["flow"] = live_with(SimpleNamespace(end=end, held=[]))
     running.end_all("the proxy was stopped")
     assert not live.troubles.text
     assert not running.live
@@ -364,8 +365,8 @@ async def test_a_stop_settles_what_is_being_read_as_it_ended(ledger, monkeypatch
 def test_captures_go_where_the_settings_name_them(tmp_path):
     def running_into(folder, captures):
         settings = SimpleNamespace(capture=folder)
-        rules = SimpleNamespace(budget=MemoryBudget())
-        return SimpleNamespace(settings=settings, captures=captures, rules=rules, node="n")
+        rules = SimpleNamespace(budget=MemoryBudget(), node="n")
+        return SimpleNamespace(settings=settings, captures=captures, rules=rules)
 
     running = running_into(tmp_path / "a", None)
     lifecycle.set_captures(running)
