@@ -78,7 +78,10 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.budgets", "ledger.figures", "ledger.pages", "ledger.reports", "ledger.store"),
         *("ledger.store.engines", "ledger.store.schema", "ledger.why"),
     },
-    "ledger.caps": {*VALUES, "ledger.settings", "ledger.store"},
+    "ledger.caps": {
+        *VALUES,
+        *("ledger.settings", "ledger.store", "ledger.store.engines", "ledger.store.processes"),
+    },
     "ledger.budgets": {
         "ledger.caps",
         *VALUES,
@@ -132,7 +135,7 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.store.processes", "ledger.store.writing"),
     },
     "addon.proxy": {
-        *("addon.caps", "ledger.budgets", "ledger.caps", "ledger.store.processes"),
+        *("addon.caps", "ledger.budgets", "ledger.caps"),
         *VALUES,
         "ledger.settings",
         *("addon.dialects", "addon.framing", "addon.metering", "addon.metering.answers"),

@@ -18,5 +18,5 @@
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
 Uses: caps, dialects, framing, metering, metering.answers, metering.requests, proxy.display,
 proxy.host, recordings, recordings.formats, telemetry, usage_opt_in; of the ledger: budgets, caps,
-model, pricing, settings, store.engines, store.processes, store.writing, text.
+model, pricing, settings, store.engines, store.writing, text.
 """

@@ -2,20 +2,24 @@
 
     ask          `Held`: it goes; `Refusal`; `Waiting`: `wait` resolves it
     settled      an exchange is over, whatever ended it
-    watch        reads the budgets file again when it changes
+    watch        shares the caps with other processes, and reads the budgets file when it changes
 
-Asking takes memory and prices that are read; no disk and no database. An error of ours refuses: the
-operator asked for a cap.
+Asking takes memory and prices that are read; no disk and no database. What this process may use of
+a cap, it asks the ledger for ahead, in a thread (`ledger/caps/shared.py`). An error of ours
+refuses: the operator asked for a cap.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,8 +27,9 @@ from addon.caps.bound import Dearest, dearest_of, hold_of, tokens_of
 from addon.caps.limits import Limits, limits_of_model
 from addon.caps.turns import Turns
 from ledger.budgets import budgets_file
-from ledger.caps.book import Book, Held, Prior, Refusal, Waiting
+from ledger.caps.book import Ask, Book, Held, Refusal, Waiting
 from ledger.caps.caps import NOTHING, Amounts, Cap
+from ledger.caps.leases import SLICE_SECONDS
 from ledger.model.charge import amounts_of
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import COVERED, Billing, Exchange, Outcome, Reading, UsageSource
@@ -34,13 +39,21 @@ from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings import names_file
 from ledger.settings.names import NO_NAMES, Names
-from ledger.store.engines import urls
-from ledger.store.processes import nodes
+from ledger.store.writing.writer import Ledger
+
+if TYPE_CHECKING:
+    from ledger.caps.shared import SharedCaps
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
 """How often the budgets file is looked at; a change counts within 3 s."""
+TELL_SECONDS = 1.0
+"""How often the ledger is told what is used; slices last longer."""
+RETRY_SECONDS = 0.25
+"""The same while a request waits."""
+PAUSE_SECONDS = 0.02
+"""Between two questions to the ledger, each of a few milliseconds."""
 ANSWERED_MAX = 10_000
 """Keys, upstreams and models of which it is remembered how they answered."""
 ANSWERS_MAX = 16
@@ -64,7 +77,13 @@ class Gate:
     ) -> None:
         """`own`: the caps of the command line; `is_written`: whether the ledger has all that was
         settled."""
-        self.book = Book()
+        self.book = Book(is_shared=True)
+        self.wake = asyncio.Event()
+        self._renewed_at = float("-inf")
+        """When the last renewal of the slices began."""
+        self._look_at = 0.0
+        self._unreachable = ""
+        """What was logged."""
         self._own = own
         self._prices = prices
         self.file = file
@@ -103,7 +122,12 @@ class Gate:
                 return Held(exchange, NOTHING, ())
             assert isinstance(limits, Limits), limits
             hold, why = self._hold(exchange, limits, fields, billing)
-            found = self.book.ask(exchange, hold, why)
+            book = self.book
+            book.has_slices = time.monotonic() < self._renewed_at + SLICE_SECONDS
+            found = book.ask(exchange, hold, why)
+            if book.is_low or isinstance(found, Waiting):
+                book.is_low = False
+                self.wake.set()
         except Exception:  # the guard between our bugs and the operator's money
             logger.exception("tokentee: a cap could not be asked")
             found = Refusal("", OURS)
@@ -175,7 +199,7 @@ class Gate:
         self.book.settle(held, Amounts())
 
     async def wait(self, one: Waiting) -> Held | Refusal:
-        """Wait for requests under way, in order."""
+        """Wait for requests under way, or for a larger share, in order."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Held | Refusal] = loop.create_future()
         self._futures[one] = future
@@ -199,6 +223,7 @@ class Gate:
         self._free()
 
     def _free(self) -> None:
+        self.book.has_slices = time.monotonic() < self._renewed_at + SLICE_SECONDS
         for one, found in self.book.freed():
             future = self._futures.get(one)
             if future is not None and not future.done():
@@ -290,56 +315,112 @@ class Gate:
         """The share of each cap that is spent now, of its fullest account. From any thread."""
         now, found = datetime.now(UTC), dict.fromkeys(self.book.caps, 0.0)
         for account in self.book.accounts(now):
-            for amount, limit in zip(account.spent_at(now), account.limits, strict=True):
+            for amount, limit in zip(account.all_spent_at(now), account.limits, strict=True):
                 if limit:
                     share = (amount or 0) / limit
                     found[account.cap.name] = max(found.get(account.cap.name, 0.0), share)
         return tuple(found.items())
 
-    # The file
+    # The file, and the ledger
 
     async def watch(self) -> None:
-        """Read the budgets file again when it has changed, until it is cancelled."""
+        """Share the caps, and read the budgets file again when it has changed, until it is
+        cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            is_shared = any(cap.period != "run" for cap in self.book.caps.values())
+            pause = TELL_SECONDS if is_shared else LOOK_SECONDS
+            if self.book.waiting:
+                pause = RETRY_SECONDS
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.wake.wait(), pause)
+            self.wake.clear()
             try:
-                await self._look()
+                if time.monotonic() >= self._look_at:
+                    self._look_at = time.monotonic() + LOOK_SECONDS
+                    await self._look()
             except LedgerError as error:
                 if str(error) != self._trouble:
                     logger.error("tokentee: the caps stay as they were: %s", error)  # noqa: TRY400
                 self._trouble = str(error)
             except Exception:  # what is in force stays, and the task goes on
                 logger.exception("tokentee: the budgets file could not be looked at")
+            await self.share()
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _look(self) -> None:
         if await asyncio.to_thread(self.file.has_changed):
             caps, names = await asyncio.to_thread(self.file.load, self._own)
             self._trouble = ""
-            if caps != tuple(self.book.caps.values()) or names != self.book.names:
+            before = self.book.caps
+            if caps != tuple(before.values()) or names != self.book.names:
                 if caps:
                     await asyncio.to_thread(warm, self._prices)
-                    await asyncio.to_thread(self.file.claim, caps)
                 self.book.set_caps(caps, names)
                 self._cut = datetime.now(UTC)
                 self.on_change()
                 logger.info("tokentee: %d caps are in force", len(caps))
-        waiting = [cap for cap in self.book.caps.values() if cap.name in self.book.incomplete]
-        if waiting and self._is_written():
-            since = self._cut
-            prior = await asyncio.to_thread(self.file.prior, waiting, self.book.names, since)
-            if since == self._cut:
-                self.book.complete(waiting, prior)
+                left = [
+                    cap
+                    for cap in before.values()
+                    if cap.period != "run"
+                    and (cap.name not in self.book.caps or cap.name in self.book.incomplete)
+                ]
+                if left:
+                    await asyncio.to_thread(lambda: self.file.shared().leave(left))
+
+    async def share(self) -> None:
+        """Tell the ledger what is used of the caps of periods, and take what is needed next."""
+        book, names, cut = self.book, self.book.names, self._cut
+        caps = [cap for cap in book.caps.values() if cap.period != "run"]
+        if not caps:
+            self._free()
+            return
+        new = [cap for cap in caps if cap.name in book.incomplete] if self._is_written() else []
+        began, asks = time.monotonic(), list[Ask]()
+        try:
+            joined = await asyncio.to_thread(
+                lambda: [cap for cap in new if self.file.shared().join(cap, names, cut)]
+            )
+            if cut == self._cut:
+                book.complete(joined, datetime.now(UTC))
+            asks = book.asks(datetime.now(UTC))
+            answers, short = await asyncio.to_thread(
+                lambda: self.file.shared().exchange(caps, names, asks, datetime.now(UTC))
+            )
+        except Exception as error:
+            book.failed(asks)
+            is_known = isinstance(error, LedgerError)
+            book.unreachable = str(error) if is_known else "an error of Tokentee's; see its log"
+            if book.unreachable != self._unreachable:
+                logger.warning(
+                    "tokentee: the caps cannot be shared: %s",
+                    book.unreachable,
+                    exc_info=None if is_known else error,
+                )
+                self._unreachable = book.unreachable
+        else:
+            for answer in answers:
+                book.granted(*answer)
+            answered = {ask.account for ask, *_ in answers}
+            book.failed(ask for ask in asks if ask.account not in answered)
+            book.contend(short)
+            self._renewed_at = began
+            if self._unreachable:
+                logger.warning("tokentee: the caps are shared again")
+            book.unreachable = self._unreachable = ""
         self._free()
 
 
 class CapFile:
-    """The budgets file with its caps, and the ledger that has what was spent."""
+    """The budgets file with its caps, and the ledger in which they are shared."""
 
-    def __init__(self, ledger_url: str, *, is_worker: bool) -> None:
+    def __init__(self, ledger_url: str, *, node: str, written: Path) -> None:
+        """`written`: the SQLite file of this process, the ledger or its spool."""
         self._url = ledger_url
-        self._is_worker = is_worker
+        self._node = node
+        self._written = written
         self._seen: object = None
-        self._claim: int | None = None
+        self._shared: SharedCaps | None = None
 
     def has_changed(self) -> bool:
         """Whether the file is another than at the last look."""
@@ -362,60 +443,39 @@ class CapFile:
         names = names_file.load(None) if caps else NO_NAMES
         return caps, names
 
-    def claim(self, caps: Sequence[Cap]) -> None:
-        """Be the one process that keeps the caps of periods in this ledger. LedgerError if there
-        is another."""
-        if self._is_worker and caps:
-            raise LedgerError(f"the cap {caps[0].name}: caps are kept by one process: no --workers")
-        periods = [cap.name for cap in caps if cap.period != "run"]
-        if not periods or self._claim is not None:
-            return
-        path = urls.sqlite_path(self._url)
-        if path is None:
-            raise LedgerError(
-                f"the cap {periods[0]}: caps of a period are kept in a SQLite ledger alone, and "
-                "this one is shared; period = 'run' caps what one process spends"
-            )
-        self._claim = nodes.take_turn(path.with_name(f"{path.name}-caps"))
-        if self._claim is None:
-            raise LedgerError(
-                f"the cap {periods[0]}: another process that records into {urls.shown(self._url)} "
-                "keeps its caps of periods, and two could pass them; period = 'run' caps what one "
-                "process spends"
-            )
+    def shared(self) -> SharedCaps:
+        """The shares of this process. It blocks, and so does what it is asked."""
+        if self._shared is None:
+            from ledger.caps.shared import SharedCaps  # imports SQLAlchemy
 
-    def prior(self, caps: Iterable[Cap], names: Names, before: datetime) -> list[Prior]:
-        """What was settled before a moment, as the ledger has it."""
-        from ledger.caps import spent  # imports SQLAlchemy
+            self._shared = SharedCaps(self._url, node=self._node, file=self._written)
+        return self._shared
 
-        return spent.before(self._url, caps, names, before)
-
-    def release(self) -> None:
-        """Let another process keep the caps."""
-        if self._claim is not None:
-            os.close(self._claim)
-            self._claim = None
+    def release(self, book: Book) -> None:
+        """Give back what is not used, when all is written."""
+        if self._shared is not None:
+            caps = [cap for cap in book.caps.values() if cap.period != "run"]
+            now = datetime.now(UTC)
+            with contextlib.suppress(LedgerError):  # then it is found out
+                self._shared.exchange(caps, book.names, book.asks(now), now)
+                self._shared.leave(caps)
 
 
-def gate_of(
-    ledger_url: str,
-    own: tuple[Cap, ...],
-    prices: PriceBook,
-    *,
-    is_written: Callable[[], bool],
-    is_worker: bool,
-) -> Gate:
-    """The caps at the start. LedgerError if they are wrong, or cannot be kept."""
-    file = CapFile(ledger_url, is_worker=is_worker)
+def gate_of(ledger: Ledger, url: str, own: tuple[Cap, ...], prices: PriceBook) -> Gate:
+    """The caps at the start. LedgerError if they are wrong."""
+    file = CapFile(url, node=ledger.node, written=ledger.file)
     file.has_changed()
     caps, names = file.load(own)
-    gate = Gate(own=own, prices=prices, file=file, is_written=is_written)
+    gate = Gate(
+        own=own,
+        prices=prices,
+        file=file,
+        is_written=lambda: not ledger.health().queued_rows,
+    )
     if caps:
-        file.claim(caps)
         warm(prices)
-        new = gate.book.set_caps(caps, names)
-        if new:
-            gate.book.complete(new, file.prior(new, names, datetime.now(UTC)))
+        gate.book.set_caps(caps, names)
+        gate.wake.set()
     return gate
 
 

@@ -158,13 +158,7 @@ def start(
             watching.stop(0.0)
         raise
     try:
-        gate = gate_of(
-            settings.ledger_url,
-            caps,
-            book,
-            is_written=lambda: not ledger.health().queued_rows,
-            is_worker=metric_files is not None,
-        )
+        gate = gate_of(ledger, settings.ledger_url, caps, book)
     except LedgerError:
         ledger.close(CLOSE_SECONDS_MAX)
         if watching is not None:
@@ -307,7 +301,7 @@ def _close(recording: Recording) -> None:
         problems += recording.captures.problems()
     if problems:
         logger.warning("tokentee: recording ended with problems: %s", "; ".join(problems))
-    recording.gate.file.release()
+    recording.gate.file.release(recording.gate.book)
     if recording.watching is not None:
         recording.watching.stop(TELEMETRY_SECONDS_MAX)
     while recording.process.undo_last:

@@ -359,9 +359,10 @@ class Recording:
                 exchanges[place] = self.gate.held_as(one, with_hold(each, one))
         return self._write(exchanges)
 
-    def refusal_of(self, live: Live, message: websocket.WebSocketMessage) -> bytes | None:
+    async def refusal_of(self, live: Live, message: websocket.WebSocketMessage) -> bytes | None:
         """The message that refuses a response which a client's message asks for; None: it goes on.
-        It does not wait: the messages of both sides would, and with them what it waits for."""
+        It does not wait for requests under way: the messages of both sides would, and with them
+        what it waits for."""
         if not self.gate.is_active or live.is_recorded or not message.from_client:
             return None
         dialect = (live.routes.session or live.route).dialect
@@ -385,7 +386,13 @@ class Recording:
             billing=live.billing_of(exchange),
         )
         if isinstance(found, Waiting):
-            found = self.gate.book.give_up(found)
+            if found.is_for_share:
+                found = await self.gate.wait(found)
+            else:
+                found = self.gate.book.give_up(found)
+        if isinstance(found, Held) and live.session is None:  # it was closed meanwhile
+            self.gate.leave(found)
+            return None
         if isinstance(found, Held):
             if len(live.session.held) == OPEN_MAX:  # upstream has begun none of them
                 self.gate.lost(live.session.held.pop(0))

@@ -145,7 +145,9 @@ class Traffic:
         if message.injected and CAP_ERROR.encode() in message.content:
             return  # our own
         session = live.session
-        refusal = recording.refusal_of(live, message)
+        refusal = await recording.refusal_of(live, message)
+        if live.session is None:  # it was closed meanwhile
+            return
         if refusal is not None:
             message.drop()
             ctx.master.commands.call("inject.websocket", flow, True, refusal, True)

@@ -12,8 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.caps.book import plus
 from ledger.caps.caps import NOTHING, Amounts, Cap
+from ledger.caps.leases import plus
 from ledger.caps.spent import of_cap
 from ledger.model.money import money_text, usd
 from ledger.reports.layout import Table, TableColumn

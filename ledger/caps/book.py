@@ -7,6 +7,11 @@
 
     spent + held <= limit, for each limit of each cap, if no request costs more than its hold
 
+Processes that record into one ledger share its caps of periods (`leases.py`): of each account this
+process uses no more than its share, and what the others use counts beside it.
+
+    asks         what to tell the ledger, and what to ask for; granted: what it answered
+
 A period is that of the moment when a request was seen, as everywhere in the ledger. Each cap has an
 account for each period, or session. A request fits if it fits into all of its accounts. One that
 fits beside what is spent, and not beside what is held, waits: it gets no less than it would alone.
@@ -22,6 +27,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ledger.caps.caps import NOTHING, ROLLING, Amounts, Cap, session_of
+from ledger.caps.leases import NO_PART, Grant, Part, fits, minus, plus
 from ledger.model.exchange import Exchange
 from ledger.model.money import money_text
 from ledger.settings.names import NO_NAMES, Names
@@ -36,17 +42,11 @@ STEP = timedelta(minutes=1)
 """A rolling period forgets what was spent in steps of this, never too early."""
 SLOW = timedelta(hours=1)
 """Spending is kept for that much longer, for a request that took so long to arrive."""
+ASKS_MAX = 200
+"""Accounts in one question to the ledger."""
+SHARE_SECONDS = 3
+"""How long a request waits at least that fits, and needs a larger share of the ledger."""
 _UNITS = ("usd", "list_value_usd")
-
-
-class Prior(NamedTuple):
-    """What was spent before this process began, or before a cap was set."""
-
-    cap: str
-    session: str | None
-    """Of caps for sessions."""
-    at: datetime
-    amounts: Amounts
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,8 @@ class Account:
 
     cap: Cap
     limits: Amounts
-    session: str | None
+    name: str
+    """Among those of its cap: the session, or the begin of the period."""
     since: datetime | None
     until: datetime | None
     spent: Amounts = NOTHING
@@ -65,6 +66,22 @@ class Account:
     refused: int = 0
     warned: int = 0
     """The highest per cent that was warned of."""
+    share: Amounts | None = None
+    """The most that this process may spend and hold of it; None: nobody shares it."""
+    ahead: Amounts = NOTHING
+    """The slice of the share to keep ahead of requests."""
+    low: Amounts = NOTHING
+    """Above this, more is asked for in time."""
+    others: Part = NO_PART
+    """What the ledger has of other processes."""
+
+    def all_spent_at(self, at: datetime) -> Amounts:
+        """The same, of all processes."""
+        return plus(self.spent_at(at), self.others.spent)
+
+    def used_at(self, at: datetime) -> Amounts:
+        """What this process has spent and holds."""
+        return plus(self.spent_at(at), self.held)
 
     def spent_at(self, at: datetime) -> Amounts:
         """What counts for a request of this moment."""
@@ -130,13 +147,33 @@ class Waiting:
     wait_seconds: int
     accounts: tuple[Account, ...] = ()
     """Those that it is for; no later request overtakes it there."""
+    is_for_share: bool = False
+    """It fits, and waits for a larger share alone."""
+
+
+class Ask(NamedTuple):
+    """What to tell the ledger of an account, and to ask for."""
+
+    account: Account
+    own: Part
+    wants: tuple[Amounts, ...]
 
 
 class Book:
     """The accounts of all caps. Used by one thread."""
 
-    def __init__(self, caps: Iterable[Cap] = (), names: Names = NO_NAMES) -> None:
+    def __init__(
+        self, caps: Iterable[Cap] = (), names: Names = NO_NAMES, *, is_shared: bool = False
+    ) -> None:
+        """`is_shared`: other processes record into the same ledger, or may."""
         self.names = names
+        self.is_shared = is_shared
+        self.unreachable = ""
+        """Why the ledger cannot be asked, if it cannot."""
+        self.has_slices = True
+        """Whether the slices of the shares last."""
+        self.is_low = False
+        """A share is nearly used; whoever reads that clears it."""
         self.caps: dict[str, Cap] = {cap.name: cap for cap in caps}
         self.incomplete: set[str] = set()
         """Caps of which it is not known yet what was spent before."""
@@ -144,7 +181,11 @@ class Book:
         """In their order."""
         self.news: list[str] = []
         """Lines for the operator; whoever reads them clears them."""
-        self._accounts: dict[tuple[str, object], Account] = {}
+        self._accounts: dict[tuple[str, str], Account] = {}
+        self._changed: set[Account] = set()
+        """Since they were told to the ledger."""
+        self._contended: set[tuple[str, str]] = set()
+        """Keys of accounts of which other processes are short."""
         self._latest: dict[str, Account] = {}
         """Of caps with days, by name: finding the day of a moment takes longer than the rest."""
 
@@ -175,9 +216,8 @@ class Book:
     def give_up(self, one: Waiting) -> Refusal:
         """Refuse a request that has waited."""
         self.waiting.pop(one, None)
-        return self._refusal(
-            one, f"it waited {seconds_text(one.wait_seconds)} for requests under way"
-        )
+        what = "the ledger's answer" if one.is_for_share else "requests under way"
+        return self._refusal(one, f"it waited {seconds_text(one.wait_seconds)} for {what}")
 
     def settle(self, held: Held, cost: Amounts) -> None:
         """A request is over. None: what it cost is not known, and its hold counts."""
@@ -189,9 +229,11 @@ class Book:
         )
         for account in held.accounts:
             account.held = minus(account.held, held.amounts)
+        self._changed.update(held.accounts)
         # A cap that was set meanwhile counts it, too.
         for account in {*held.accounts, *self._accounts_of(held.exchange)}:
             account.spend(held.exchange.opened_at, counted)
+            self._changed.add(account)
             self._warn(account, held.exchange.opened_at)
 
     def count(self, exchange: Exchange, cost: Amounts) -> None:
@@ -205,12 +247,15 @@ class Book:
         new = []
         for name, cap in self.caps.items():
             old = before.get(name)
-            if old is None or _without_limits(old) != _without_limits(cap):
+            if old is None or old.definition != cap.definition:
                 self._drop(name)
                 new.append(cap)
             for account in self._accounts.values():
-                if account.cap.name == name:
+                if account.cap.name == name and account.cap != cap:
                     account.cap, account.limits = cap, cap.limits
+                    if account.share is not None:
+                        account.share = NOTHING
+                        self._changed.add(account)
         for name in before.keys() - self.caps.keys():
             self._drop(name)
         self.incomplete = {
@@ -219,14 +264,65 @@ class Book:
         }
         return [cap for cap in self.caps.values() if cap.name in self.incomplete]
 
-    def complete(self, caps: Iterable[Cap], prior: Iterable[Prior]) -> None:
-        """What was spent before is known: the caps are in force."""
-        names = {cap.name for cap in caps} & self.caps.keys()
-        for each in prior:
-            cap = self.caps.get(each.cap)
-            if cap is not None and each.cap in names and each.cap in self.incomplete:
-                self._account(cap, each.session, each.at).spend(each.at, each.amounts)
-        self.incomplete -= names
+    def complete(self, caps: Iterable[Cap], now: datetime) -> None:
+        """The ledger has what was spent before: the caps are in force."""
+        self.incomplete -= {cap.name for cap in caps}
+        for cap in caps:
+            if cap.period != "session" and cap.name in self.caps:
+                self._changed.add(self._account(self.caps[cap.name], None, now))
+
+    def asks(self, now: datetime) -> list[Ask]:
+        """What to tell the ledger, and what to ask for. Until it has answered, what is given back
+        is not used any more."""
+        wants: dict[Account, list[Amounts]] = {}
+        for one in self.waiting:
+            for account in one.accounts:
+                wants.setdefault(account, []).append(Amounts(*(each or 0 for each in one.hold)))
+        rolling = (self._accounts.get((name, "5h")) for name in self.caps)
+        found: list[Ask] = []
+        for account in dict.fromkeys((*wants, *filter(None, rolling), *self._changed)):
+            if account.cap.name in self.incomplete:
+                continue
+            if len(found) == ASKS_MAX:
+                break
+            self._changed.discard(account)
+            if account.share is None or self._accounts.get(_key_of(account)) is not account:
+                continue
+            used = account.used_at(now)
+            is_contended = _key_of(account) in self._contended
+            kept = used if is_contended else plus(used, account.ahead)
+            columns = zip(used, kept, account.share, strict=True)
+            share = Amounts(
+                *(amount if most is None else max(amount or 0, min(least or 0, most))
+                for amount, least, most in columns)
+            )  # fmt: skip
+            account.share = _limited(share, account.limits)
+            found.append(
+                Ask(
+                    account,
+                    Part(account.spent_at(now), used, share),
+                    tuple(wants.get(account, ())),
+                )
+            )
+        return found
+
+    def granted(self, ask: Ask, found: Grant, others: Part) -> None:
+        """The ledger has answered."""
+        account = ask.account
+        account.share = _limited(found.taken, account.limits)
+        account.ahead, account.others = found.ahead, others
+        half = Amounts(*((each or 0) // 2 for each in found.ahead))
+        account.low = _limited(minus(found.taken, half), account.limits)
+
+    def failed(self, asks: Iterable[Ask]) -> None:
+        """The ledger has not answered: they are asked again."""
+        self._changed.update(ask.account for ask in asks)
+
+    def contend(self, keys: set[tuple[str, str]]) -> None:
+        """Other processes are short of these accounts: what is not used of them goes back."""
+        changed = [self._accounts.get(key) for key in keys ^ self._contended]
+        self._changed.update(filter(None, changed))
+        self._contended = keys
 
     def accounts(self, at: datetime) -> list[Account]:
         """Those of now."""
@@ -238,10 +334,13 @@ class Book:
         self, exchange: Exchange, hold: Amounts, why: str, ahead: Collection[Account]
     ) -> Held | Waiting | Refusal:
         accounts = self._accounts_of(exchange)
+        if any(_key_of(account) not in self._accounts for account in accounts):
+            return self._refused(accounts[0], "too many sessions are under caps")
         at = exchange.opened_at
         remarks = []
         known = Amounts(*(amount or 0 for amount in hold))
         short: list[Account] = []
+        is_for_share = True
         for account in accounts:
             limits = account.limits
             if None in hold and any(
@@ -252,22 +351,41 @@ class Book:
                     message = f"its cost has no bound: {why}; the cap has unpriced = 'refuse'"
                     return self._refused(account, message)
                 remarks.append(f"cap {account.cap.name}: not bounded: {why}")
-            asked = plus(account.spent_at(at), known)
-            if not _fits(asked, limits):
+            spent = account.all_spent_at(at)
+            asked = plus(spent, known)
+            if not fits(asked, limits):
                 return self._refused(account, _full(account, known, at))
-            if account.cap.name in self.incomplete or not _fits(plus(asked, account.held), limits):
+            if account.share is None:
+                if account.cap.name in self.incomplete or not fits(
+                    plus(asked, account.held), limits
+                ):
+                    is_for_share = False
+                    short.append(account)
+                continue
+            own = plus(account.used_at(at), known)
+            has_share = self.has_slices and account.cap.name not in self.incomplete
+            if has_share and fits(own, account.share):
+                self.is_low = self.is_low or not fits(own, account.low)
+            elif not self.unreachable:
+                is_for_share = is_for_share and fits(plus(own, account.others.used), limits)
                 short.append(account)
+            elif account.cap.unreachable == "refuse":
+                why = f"the ledger cannot be asked: {self.unreachable}"
+                return self._refused(account, f"{why}; the cap has unreachable = 'refuse'")
+            else:
+                remarks.append(f"cap {account.cap.name}: passed: the ledger could not be asked")
         if ahead and not short:
             short = [account for account in accounts if account in ahead]
         if short:
+            is_for_share = is_for_share and any(each.share is not None for each in short)
             wait = min(each.cap.wait for each in short)
-            one = Waiting(exchange, hold, why, wait, tuple(accounts))
+            if is_for_share:
+                wait = max(wait, SHARE_SECONDS)
+            one = Waiting(exchange, hold, why, wait, tuple(accounts), is_for_share)
             return one if one.wait_seconds else self._refused(short[0], _full(short[0], known, at))
-        if self._is_crowded(accounts):
-            return self._refused(accounts[0], "too many sessions are under caps")
         for account in accounts:
-            self._accounts.setdefault(_key_of(account), account)
             account.held = plus(account.held, known)
+        self._changed.update(accounts)
         return Held(exchange, known, tuple(accounts), tuple(remarks))
 
     def _accounts_of(self, exchange: Exchange) -> list[Account]:
@@ -292,10 +410,13 @@ class Book:
             return latest
         span = cap.span(at)
         since = None if span is None else span.start.astimezone(UTC)
-        found = self._accounts.get((cap.name, session or since))
+        name = account_name(cap, session, since)
+        found = self._accounts.get((cap.name, name))
         if found is None:
             until = None if span is None else span.end.astimezone(UTC)
-            found = Account(cap, cap.limits, session, since, until)
+            found = Account(cap, cap.limits, name, since, until)
+            if self.is_shared and cap.period != "run":
+                found.share = NOTHING
             if since is not None:  # a period begins
                 self._forget(at)
             if len(self._accounts) < ACCOUNTS_MAX:
@@ -303,9 +424,6 @@ class Book:
         if since is not None:
             self._latest[cap.name] = found
         return found
-
-    def _is_crowded(self, accounts: list[Account]) -> bool:
-        return any(_key_of(account) not in self._accounts for account in accounts)
 
     def _forget(self, at: datetime) -> None:
         """Days that are over for long, and hold nothing."""
@@ -327,8 +445,11 @@ class Book:
     def _refusal(self, one: Waiting, text: str) -> Refusal:
         for account in self._accounts_of(one.exchange):
             known = Amounts(*(amount or 0 for amount in one.hold))
-            spent = account.spent_at(one.exchange.opened_at)
-            is_short = not _fits(plus(plus(spent, account.held), known), account.limits)
+            used = plus(account.used_at(one.exchange.opened_at), account.others.used)
+            is_short = not fits(plus(used, known), account.limits) or (
+                account.share is not None
+                and not fits(plus(account.used_at(one.exchange.opened_at), known), account.share)
+            )
             if is_short or account.cap.name in self.incomplete:
                 full = _full(account, known, one.exchange.opened_at)
                 return self._refused(account, f"{full}; {text}")
@@ -345,7 +466,7 @@ class Book:
         return Refusal(name, f"tokentee: refused by the cap {name}: {text}", account)
 
     def _warn(self, account: Account, at: datetime) -> None:
-        spent = account.spent_at(at)
+        spent = account.all_spent_at(at)
         for per_cent in sorted(account.cap.warn):
             if per_cent > account.warned and any(
                 limit is not None and (amount or 0) * 100 >= limit * per_cent
@@ -358,43 +479,26 @@ class Book:
                 )
 
 
-def plus(one: Amounts, other: Amounts) -> Amounts:
-    """The sum, of known amounts."""
-    a, b, c, d = one
-    e, f, g, h = other
-    return Amounts(
-        (a or 0) + (e or 0), (b or 0) + (f or 0), (c or 0) + (g or 0), (d or 0) + (h or 0)
-    )
+def account_name(cap: Cap, session: str | None, since: datetime | None) -> str:
+    """The name of an account among those of its cap."""
+    if session is not None:
+        return session
+    return since.isoformat() if since is not None else cap.period
 
 
-def minus(one: Amounts, other: Amounts) -> Amounts:
-    """The difference, of known amounts."""
-    a, b, c, d = one
-    e, f, g, h = other
-    return Amounts(
-        (a or 0) - (e or 0), (b or 0) - (f or 0), (c or 0) - (g or 0), (d or 0) - (h or 0)
-    )
+def _limited(amounts: Amounts, limits: Amounts) -> Amounts:
+    """The amounts of which there is a limit."""
+    pairs = zip(amounts, limits, strict=True)
+    return Amounts(*(None if limit is None else amount for amount, limit in pairs))
 
 
-def _fits(amounts: Amounts, limits: Amounts) -> bool:
-    for amount, limit in zip(amounts, limits, strict=True):
-        if limit is not None and amount is not None and amount > limit:
-            return False
-    return True
-
-
-def _key_of(account: Account) -> tuple[str, object]:
-    return account.cap.name, account.session or account.since
+def _key_of(account: Account) -> tuple[str, str]:
+    return account.cap.name, account.name
 
 
 def _is_of(account: Account, at: datetime) -> bool:
     is_over = account.until is not None and account.until <= at
     return not is_over and (account.since is None or account.since <= at)
-
-
-def _without_limits(cap: Cap) -> tuple[object, ...]:
-    """What its accounts depend on."""
-    return (cap.period, cap.timezone, cap.only(), cap.host)
 
 
 def _shown(word: str, amount: int | None) -> str:
@@ -413,9 +517,9 @@ def _full(account: Account, hold: Amounts, at: datetime) -> str:
     words = [word for word in Amounts._fields if getattr(account.limits, word) is not None]
     held, asked = (
         " and ".join(_shown(word, getattr(amounts, word)) for word in words)
-        for amounts in (account.held, hold)
+        for amounts in (plus(account.held, minus(account.others.used, account.others.spent)), hold)
     )
-    spent = " and ".join(_shares(account.spent_at(at), account.limits))
+    spent = " and ".join(_shares(account.all_spent_at(at), account.limits))
     resets = account.resets_at(at)
     end = (
         f"; resets at {resets:%Y-%m-%d %H:%M} UTC" if resets else f"; for one {account.cap.period}"

@@ -8,6 +8,7 @@ period = "day"               # run, session, day, week, month, or 5h (rolling)
 # team = "search"            # or key, person, project, model, provider, tag = "NAME=VALUE",
                              #   session, agent, host; none of them: everything
 # unpriced = "pass"          # requests whose cost cannot be bounded go on, and count when known
+# unreachable = "pass"       # requests go on while the ledger cannot be asked; "refuse"
 # warn = [80]                # per cent of a limit
 # wait = 10                  # seconds to wait for requests under way; 0 refuses at once
 """
@@ -94,6 +95,7 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     agent: Texts = None
     host: Texts = None
     unpriced: Literal["refuse", "pass"] = "refuse"
+    unreachable: Literal["refuse", "pass"] = "refuse"
     warn: list[int] = msgspec.field(default_factory=lambda: [80])
     wait: int = 10
 
@@ -125,6 +127,11 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def limits(self) -> Amounts:
         """The limits; None: there is none of this kind."""
         return Amounts(*(_limit_of(word, getattr(self, word)) for word in Amounts._fields))
+
+    @property
+    def definition(self) -> tuple[object, ...]:
+        """What its accounts depend on: all but its limits."""
+        return (self.period, self.timezone, self.only(), self.host)
 
     def span(self, at: datetime) -> TimeSpan | None:
         """The period that a moment is in; None: it has no days."""
@@ -195,7 +202,12 @@ def facts_of(exchange: Exchange) -> GroupFacts:
 
 def session_of(exchange: Exchange) -> str:
     """The session of a request; those without one share a session a key."""
-    return exchange.session_id or f"\0{exchange.key_fingerprint or ''}"
+    return exchange.session_id or session_of_key(exchange.key_fingerprint)
+
+
+def session_of_key(fingerprint: str | None) -> str:
+    """The session that the requests of a key share; no client can name it."""
+    return f"\1{fingerprint or ''}"
 
 
 def count_of(text: str) -> int:

@@ -267,13 +267,15 @@ def test_a_wrong_cap_starts_nothing(tmp_path, caps, line):
     assert "Traceback" not in str(stopped.value)
 
 
-def test_one_process_keeps_the_caps_of_a_ledger(tmp_path):
+def test_processes_on_one_ledger_share_its_caps(tmp_path):
     with (
-        capped("http://127.0.0.1:9", tmp_path, cap(usd=1)),
-        pytest.raises(DidNotStartError, match="another process that records into"),
-        capped("http://127.0.0.1:9", tmp_path, cap(usd=1)),
+        Upstream(script) as upstream,
+        capped(upstream.url, tmp_path, cap(requests=3)) as one,
+        capped(upstream.url, tmp_path, cap(requests=3)) as other,
     ):
-        pass
+        assert [ask(each)[0] for each in (one, other, one, other)] == [200, 200, 200, 402]
+        assert "3 of 3 (requests) spent" in ask(one)[1]["error"]["message"]
+        assert len(upstream.requests) == 3
 
 
 CHILD = """

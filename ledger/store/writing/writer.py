@@ -201,6 +201,11 @@ class Ledger:
         return self._path
 
     @property
+    def node(self) -> str:
+        """This process, as its rows have it."""
+        return self._claim.node
+
+    @property
     def dropped(self) -> int:
         """Settled exchanges that were dropped."""
         return self._trouble.dropped

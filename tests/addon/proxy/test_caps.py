@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -31,7 +32,7 @@ USD = 10**12
 
 
 def gate_under(cap: Cap) -> Gate:
-    file = CapFile("sqlite://", is_worker=False)
+    file = CapFile("sqlite://", node="host/1/1", written=Path("x"))
     gate = Gate(own=(cap,), prices=PRICES, file=file, is_written=lambda: True)
     gate.book.set_caps([cap], NO_NAMES)
     return gate

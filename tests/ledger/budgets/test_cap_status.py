@@ -82,13 +82,6 @@ def test_a_rolling_period_has_its_minutes(ledger):
     assert (found.at, found.amounts.requests) == (NOON, 4)
 
 
-def test_before_a_moment_counts_what_was_settled_before_it(ledger):
-    caps = [cap(), cap("run", period="run")]
-    assert spent.before(ledger, caps, NO_NAMES, NOON) == []
-    (found,) = spent.before(ledger, caps, NO_NAMES, LATER)
-    assert (found.cap, found.amounts.requests) == ("daily", 4)
-
-
 def test_budget_shows_spent_held_left_and_refused(ledger):
     caps = [cap(), cap("run", period="run", requests=5)]
     with db.disposing(db.open_engine(ledger)) as engine:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.caps.book import Account, Book, Held, Prior, Refusal, Waiting, plus
+from ledger.caps.book import Account, Book, Held, Refusal, Waiting
 from ledger.caps.caps import NOTHING, Amounts, Cap
+from ledger.caps.leases import NO_PART, Part, grant, plus
 from ledger.model.exchange import Exchange
 from tests.ledger.written import NOON, opened
 
@@ -191,7 +192,7 @@ def test_a_rolling_period_forgets_step_by_step():
 
 
 def test_spending_of_a_request_that_took_long_to_arrive_lies_in_its_own_step():
-    account = Account(cap(period="5h"), cap(period="5h").limits, None, None, None)
+    account = Account(cap(period="5h"), cap(period="5h").limits, "5h", None, None)
     for minutes in (3, 1, 2, 1):
         account.spend(NOON + timedelta(minutes=minutes), usd(1))
     assert [begin.minute for begin, _ in account.steps] == [1, 2, 3]
@@ -262,17 +263,125 @@ def test_caps_change_while_requests_run():
     assert book.give_up(one).cap == ""
 
 
-def test_a_cap_of_a_period_waits_until_it_is_known_what_was_spent():
-    book = Book()
-    daily = cap("daily", period="day")
+def told(book: Book, others: Part = NO_PART, *, short: tuple[str, ...] = ()) -> list[bool]:
+    """The ledger answers, in which others have this; which asks are short."""
+    found = []
+    book.contend({(name, NOON.replace(hour=0).isoformat()) for name in short})
+    for ask in book.asks(NOON):
+        is_contended = ask.account.cap.name in short
+        answer = grant(
+            ask.account.limits, ask.own, others, ask.wants, processes=2, is_contended=is_contended
+        )
+        book.granted(ask, answer, others)
+        found.append(answer.is_short)
+    return found
+
+
+def test_a_cap_of_a_period_waits_until_the_ledger_has_what_was_spent():
+    book = Book(is_shared=True)
+    daily = cap("daily", period="day", wait=0)
     assert book.set_caps([daily], book.names) == [daily]
     first = book.ask(opened("w"), usd(5))
     assert isinstance(first, Waiting)
+    assert (first.is_for_share, first.wait_seconds) == (True, 3)
     book.count(opened("x"), usd(1))
-    prior = [Prior("daily", None, NOON, usd(4)), Prior("gone", None, NOON, usd(4))]
-    book.complete([daily], prior)
+    assert told(book) == []
+    book.complete([daily], NOON)
+    others = Part(usd(4), usd(4), usd(4))
+    assert told(book, others) == [False]
     assert [type(found) for _, found in book.freed()] == [Held]
     assert "$5.00 of" in refused(book, usd(6)).message
+
+
+def shared(**more: Any) -> Book:
+    book = Book([cap("daily", period="day", **more)], is_shared=True)
+    book.complete(book.caps.values(), NOON)
+    told(book)
+    return book
+
+
+def test_a_request_uses_the_slice_or_waits_for_a_larger_share():
+    book = shared(wait=0)  # a quarter of $10 is its slice
+    held(book, 2)
+    assert book.is_low
+    one = book.ask(opened("w"), usd(4))
+    assert isinstance(one, Waiting)
+    assert one.is_for_share
+    told(book)
+    assert [type(found) for _, found in book.freed()] == [Held]
+    # Beside what others hold, it does not fit: that is no matter of shares.
+    told(book, Part(usd(1), usd(4), usd(4)))
+    assert "$1.00 of $10.00 (usd) spent, $9.00 held" in refused(book, usd(2)).message
+    assert "ledger's answer" in book.give_up(one).message
+
+
+def test_what_is_not_used_goes_back_if_another_process_needs_it():
+    book = shared()
+    (account,) = book.accounts(NOON)
+    assert account.share == Amounts(int(2.5 * USD), None, None, None)
+    held(book, 1)
+    told(book, Part(usd(0), usd(0), usd(0)), short=("daily",))
+    assert account.share == Amounts(USD, None, None, None)
+    told(book)  # and comes again when it is over
+    assert account.share is not None
+    assert account.share.usd == USD + 9 * USD // 4
+
+
+def test_until_the_ledger_answers_what_is_given_back_is_not_used():
+    book = shared()
+    book.contend({("daily", NOON.replace(hour=0).isoformat())})
+    asks = book.asks(NOON)
+    assert isinstance(book.ask(opened("w"), usd(1)), Waiting)
+    book.failed(asks)
+    assert [ask.account for ask in book.asks(NOON)] == [asks[0].account]
+
+
+def test_an_account_that_was_dropped_asks_for_nothing():
+    book = shared()
+    held(book, 1)
+    book.set_caps([cap("daily", period="day", team="x")], book.names)
+    book.complete(book.caps.values(), NOON)
+    assert [ask.own for ask in book.asks(NOON)] == [Part(NOTHING, NOTHING, NOTHING)]
+
+
+def test_another_limit_returns_the_slice():
+    book = shared()
+    held(book, 2)
+    book.set_caps([cap("daily", period="day", usd=3)], book.names)
+    assert isinstance(book.ask(opened("w"), usd(1)), Waiting)
+    told(book)
+    assert [type(found) for _, found in book.freed()] == [Held]
+
+
+@pytest.mark.parametrize("unreachable", ["refuse", "pass"])
+def test_without_the_ledger_it_uses_its_slice_and_then_the_operator_decides(unreachable):
+    book = shared(unreachable=unreachable, wait=0)
+    book.unreachable = "it is down"
+    assert held(book, 1).remarks == ()
+    found = book.ask(opened("w"), usd(2))
+    book.has_slices = False
+    later = book.ask(opened("l"), usd(0.1))
+    if unreachable == "refuse":
+        assert isinstance(found, Refusal)
+        assert "the ledger cannot be asked: it is down" in found.message
+        assert isinstance(later, Refusal)
+    else:
+        assert isinstance(found, Held)
+        assert found.remarks == ("cap daily: passed: the ledger could not be asked",)
+        assert isinstance(later, Held)
+        assert "spent" in refused(book, usd(11)).message
+
+
+def test_one_question_has_a_bounded_number_of_accounts(monkeypatch):
+    monkeypatch.setattr("ledger.caps.book.ASKS_MAX", 2)
+    book = Book([cap(period="session")], is_shared=True)
+    book.complete(book.caps.values(), NOON)
+    for name in ("a", "b", "c"):
+        assert isinstance(book.ask(opened(name, session_id=name), usd(1)), Waiting)
+    assert told(book) == [False, False]
+    assert len(list(book.freed())) == 2
+    assert told(book) == [False, False]
+    assert len(list(book.freed())) == 1
 
 
 def test_it_warns_once_of_each_share_and_of_the_first_refusal():
