@@ -2,6 +2,7 @@
 
     uv run python -m tests.bench              # some six minutes on two idle cores
     uv run python -m tests.bench --full       # everything, more rounds; an hour
+    uv run python -m tests.bench --core       # what one exchange costs, in a minute
     uv run python -m tests.bench --parts replay,workers
     uv run python -m tests.bench --parts proxy --proxies run --workloads json,burst
     uv run python -m tests.bench --parts overhead --proxies run
@@ -24,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.bench import (
+    bench_core,
     bench_ledger,
     bench_overhead,
     bench_proxy,
@@ -64,7 +66,7 @@ QUICK = Extent(
     rows=200_000,
 )
 FULL = Extent(
-    parts=("tap", "start", "proxy", "overhead", "writer", "replay", "workers", "ledger"),
+    parts=("core", "tap", "start", "proxy", "overhead", "writer", "replay", "workers", "ledger"),
     rounds=7,
     seconds=2.0,
     proxy_parts=bench_proxy.PARTS,
@@ -122,6 +124,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--full", action="store_true", help="more rounds and more figures")
+    parser.add_argument("--core", action="store_const", const="core", dest="parts", help="one part")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), metavar="FILE")
     parser.add_argument("--parts", metavar="NAMES", help=f"of {', '.join(FULL.parts)}")
     parser.add_argument(
@@ -157,6 +160,7 @@ def parts_of(
 ) -> dict[str, Callable[[], object]]:
     """What can be measured: prints a table and gives its figures."""
     return {
+        "core": bench_core.measure,
         "tap": bench_tap.measure,
         "start": lambda: bench_start.measure(rounds=extent.start_rounds),
         "proxy": lambda: proxies(extent, against, names, words),

@@ -31,7 +31,7 @@ _USAGE = (
     b'"prompt_tokens_details":{"cached_tokens":1024,"audio_tokens":0},'
     b'"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}}}\n\n'
 )
-_DOCUMENT = (
+DOCUMENT = (
     b'{"id":"chatcmpl-bench00000000","object":"chat.completion","created":1700000000,'
     b'"model":"gpt-4o-2024-08-06","choices":[{"index":0,"message":{"role":"assistant",'
     b'"content":"'
@@ -42,7 +42,7 @@ _DOCUMENT = (
     b'"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default"}'
 )
 _WORDS = (b" the", b" of", b" recording", b" tokens", b",", b" and", b" a", b" ledger", b".")
-_ID = b"chatcmpl-bench00000000"
+ID = b"chatcmpl-bench00000000"
 """In every answer, and replaced by one of its own as it goes out: the same id again would be the
 same response seen again, which the ledger does not count."""
 
@@ -71,13 +71,13 @@ class Answers:
             asked: _STREAM_HEAD + chunked(frames(SLOW_CHUNKS, asked=asked)[:SLOW_CHUNKS])
             for asked in (False, True)
         }
-        length = b"content-length: %d" % len(_DOCUMENT)
-        self.json = _HEAD % (b"application/json", length) + _DOCUMENT
+        length = b"content-length: %d" % len(DOCUMENT)
+        self.json = _HEAD % (b"application/json", length) + DOCUMENT
         self.count = 0
 
     def with_own_id(self, answer: bytes) -> bytes:
         self.count += 1
-        return answer.replace(_ID, b"chatcmpl-bench%08d" % self.count)
+        return answer.replace(ID, b"chatcmpl-bench%08d" % self.count)
 
 
 def _stream(count: int, *, asked: bool) -> bytes:
