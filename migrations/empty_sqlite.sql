@@ -102,7 +102,7 @@ CREATE TABLE readings (
 	reported_upstream_cost_picousd BIGINT, 
 	is_byok BOOLEAN, 
 	read_at TEXT NOT NULL, 
-	reason TEXT, billing TEXT CONSTRAINT ck_readings_billing CHECK (billing IN ('metered', 'plan', 'free')), cost_state TEXT, amount_picousd BIGINT, list_value_picousd BIGINT, saved_picousd BIGINT, extra_input_tokens BIGINT, extra_output_tokens BIGINT, charges TEXT DEFAULT '[]' NOT NULL CONSTRAINT ck_readings_charges_is_json CHECK (charges IS NULL OR json_valid(charges)), 
+	reason TEXT, billing TEXT CONSTRAINT ck_readings_billing CHECK (billing IN ('metered', 'plan', 'free')), cost_state TEXT CONSTRAINT ck_readings_cost_state CHECK (cost_state IN ('priced', 'partial', 'unpriced', 'reported')), amount_picousd BIGINT CONSTRAINT ck_readings_amount_picousd_not_negative CHECK (amount_picousd >= 0) CONSTRAINT ck_readings_amount_where_priced CHECK (amount_picousd IS NULL OR COALESCE(cost_state, 'unpriced') <> 'unpriced'), list_value_picousd BIGINT CONSTRAINT ck_readings_list_value_picousd_not_negative CHECK (list_value_picousd >= 0), saved_picousd BIGINT, extra_input_tokens BIGINT CONSTRAINT ck_readings_extra_input_tokens_not_negative CHECK (extra_input_tokens >= 0), extra_output_tokens BIGINT CONSTRAINT ck_readings_extra_output_tokens_not_negative CHECK (extra_output_tokens >= 0), charges TEXT DEFAULT '[]' NOT NULL CONSTRAINT ck_readings_charges_is_json CHECK (charges IS NULL OR json_valid(charges)), 
 	CONSTRAINT pk_readings PRIMARY KEY (opened_at, exchange_id, id), 
 	CONSTRAINT fk_readings_exchanges FOREIGN KEY(opened_at, exchange_id) REFERENCES exchanges (opened_at, id), 
 	CONSTRAINT ck_readings_usage_source CHECK (usage_source IN ('reported', 'partial', 'estimated', 'none')), 
@@ -269,7 +269,7 @@ CREATE TABLE pricings (
   opened_at TEXT NOT NULL,
   reading_id TEXT NOT NULL,
   revision INTEGER NOT NULL,
-  cost_state TEXT, amount_picousd BIGINT, list_value_picousd BIGINT, saved_picousd BIGINT, extra_input_tokens BIGINT, extra_output_tokens BIGINT,
+  cost_state TEXT CONSTRAINT ck_pricings_cost_state CHECK (cost_state IN ('priced', 'partial', 'unpriced', 'reported')), amount_picousd BIGINT CONSTRAINT ck_pricings_amount_picousd_not_negative CHECK (amount_picousd >= 0) CONSTRAINT ck_pricings_amount_where_priced CHECK (amount_picousd IS NULL OR COALESCE(cost_state, 'unpriced') <> 'unpriced'), list_value_picousd BIGINT CONSTRAINT ck_pricings_list_value_picousd_not_negative CHECK (list_value_picousd >= 0), saved_picousd BIGINT, extra_input_tokens BIGINT CONSTRAINT ck_pricings_extra_input_tokens_not_negative CHECK (extra_input_tokens >= 0), extra_output_tokens BIGINT CONSTRAINT ck_pricings_extra_output_tokens_not_negative CHECK (extra_output_tokens >= 0),
   charges TEXT DEFAULT '[]' NOT NULL CONSTRAINT ck_pricings_charges_is_json CHECK (charges IS NULL OR json_valid(charges)),
   CONSTRAINT pk_pricings PRIMARY KEY (opened_at, exchange_id, reading_id, revision, id),
   CONSTRAINT ck_pricings_revision_from_2 CHECK (revision >= 2), FOREIGN KEY (opened_at, exchange_id, reading_id) REFERENCES readings (opened_at, exchange_id, id)

@@ -94,12 +94,21 @@ def _reference(columns: list[str], referred: list[str]) -> sa.ForeignKeyConstrai
     return constraint
 
 
-def _pricing() -> list[sa.Column[Any]]:
+def _pricing() -> list[sa.Column[Any] | sa.CheckConstraint]:
     """The lines of a pricing, and what they add up to."""
     lines = "Its lines, a JSON array each, in the order of `batch_insert.CHARGE_COLUMNS`"
     return [
         *sql_columns(Pricing),
         _column("charges", JsonText, lines, nullable=False, server_default="[]"),
+        _check("cost_state IN ('priced', 'partial', 'unpriced', 'reported')", "cost_state"),
+        _check(
+            "amount_picousd IS NULL OR COALESCE(cost_state, 'unpriced') <> 'unpriced'",
+            "amount_where_priced",
+        ),
+        *_not_negative(
+            "amount_picousd", "list_value_picousd", "extra_input_tokens", "extra_output_tokens"
+        ),
+        *_valid_json("charges"),
     ]
 
 
@@ -137,7 +146,9 @@ exchanges = sa.Table(
     _check("state = 'open' OR (state = 'lost') = (outcome = 'lost')", "lost_is_lost"),
     _check("duplicate_of <> id", "not_its_own_duplicate"),
     *_not_negative(
-        "request_bytes", "response_bytes", "client_bytes", "removed_bytes", "events", "tool_calls"
+        *("request_bytes", "response_bytes", "client_bytes", "removed_bytes", "events"),
+        *("tool_calls", "retry_after_ms"),
+        *("hold_tokens", "hold_picousd", "hold_list_value_picousd"),
     ),
     *_valid_json("tags"),
     _sortable("opened_at"),
@@ -196,7 +207,7 @@ readings = sa.Table(
         "reported_cost_picousd",
         "reported_upstream_cost_picousd",
     ),
-    *_valid_json("tool_units", "further", "remarks", "usage_json", "charges"),
+    *_valid_json("tool_units", "further", "remarks", "usage_json"),
     comment="What the meter read from an exchange; append-only",
 )
 
@@ -220,7 +231,6 @@ pricings = sa.Table(
         ["readings.opened_at", "readings.exchange_id", "readings.id"],
     ),
     _check("revision >= 2", "revision_from_2"),
-    *_valid_json("charges"),
     comment="Further pricings of a reading, each with all of its lines; append-only",
     sqlite_with_rowid=False,
 )

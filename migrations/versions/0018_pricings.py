@@ -22,6 +22,19 @@ FIGURES = {
     "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
 }
 
+CHECKS = {
+    "cost_state": {"cost_state": "cost_state IN ('priced', 'partial', 'unpriced', 'reported')"},
+    "amount_picousd": {
+        "amount_picousd_not_negative": "amount_picousd >= 0",
+        "amount_where_priced": "amount_picousd IS NULL "
+        "OR COALESCE(cost_state, 'unpriced') <> 'unpriced'",
+    },
+    **{
+        name: {f"{name}_not_negative": f"{name} >= 0"}
+        for name in ("list_value_picousd", "extra_input_tokens", "extra_output_tokens")
+    },
+}
+
 # The terms of the views of the schema before.
 CACHED = (
     "c.line IN ('cache_read', 'cache_write', 'cache_write_5m', 'cache_write_1h', "
@@ -78,7 +91,7 @@ def figures(usage_source: str, which: str = "true") -> str:
 def upgrade() -> None:
     is_postgresql = op.get_context().dialect.name == "postgresql"
     for name, text in FIGURES.items():
-        _run(f"ALTER TABLE readings ADD COLUMN {name} {_kind(name)}")
+        _run(f"ALTER TABLE readings ADD COLUMN {_figure('readings', name)}")
         if is_postgresql:
             _run(f"COMMENT ON COLUMN readings.{name} IS '{text}'")
     kind = "JSON" if is_postgresql else "TEXT"
@@ -96,7 +109,7 @@ def upgrade() -> None:
   opened_at {"TIMESTAMP WITH TIME ZONE" if is_postgresql else "TEXT"} NOT NULL,
   reading_id TEXT NOT NULL,
   revision INTEGER NOT NULL,
-  {", ".join(f"{name} {_kind(name)}" for name in FIGURES)},
+  {", ".join(_figure("pricings", name) for name in FIGURES)},
   charges {kind} DEFAULT '[]' NOT NULL {_is_json("pricings")},
   CONSTRAINT pk_pricings PRIMARY KEY (opened_at, exchange_id, reading_id, revision, id),
   CONSTRAINT ck_pricings_revision_from_2 CHECK (revision >= 2){of_reading}
@@ -105,8 +118,12 @@ def upgrade() -> None:
     (_postgresql if is_postgresql else _sqlite)()
 
 
-def _kind(name: str) -> str:
-    return "TEXT" if name == "cost_state" else "BIGINT"
+def _figure(table: str, name: str) -> str:
+    checks = (
+        f" CONSTRAINT ck_{table}_{check} CHECK ({rule})"
+        for check, rule in CHECKS.get(name, {}).items()
+    )
+    return f"{name} {'TEXT' if name == 'cost_state' else 'BIGINT'}{''.join(checks)}"
 
 
 def _is_json(table: str) -> str:

@@ -255,6 +255,7 @@ def pricing(engine, *lines, kept_unit=None, without=None, **more):
             "opened_at": booked[0].opened_at,
             "reading_id": booked[0].reading_id,
             "revision": 2,
+            "cost_state": "priced",
             "amount_picousd": COST,
             "list_value_picousd": COST,
             "charges": orjson.dumps(

@@ -7,19 +7,23 @@ filled in brings a new file; nothing here changes.
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+from ledger.maintenance import reprice
+from ledger.maintenance.checking import verify
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
 from ledger.store.engines.sqlite_file import REVISION
+from ledger.store.tables import metadata
 from tests.ledger.priced import BOTH
 from tests.ledger.store.engines import empty_ledger
-from tests.ledger.written import alter, rows, run_python
+from tests.ledger.written import alter, put, rows, run_python, settled, whole
 
 pytestmark = pytest.mark.large
 
@@ -78,7 +82,7 @@ def _quoted(names: list[str]) -> str:
 def empty(request, tmp_path):
     """A database without a schema."""
     if request.param == "sqlite":
-        engine = db.create(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
+        engine = db.create(f"sqlite:///{tmp_path / 'empty.sqlite3'}")
     else:
         engine = db.open_engine(request.getfixturevalue("new_database")())
     yield engine
@@ -110,6 +114,56 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
             (found,) = rows(empty, query)
             assert ", ".join(map(str, found)) == expected, query
     assert (copy is not None) == (empty.dialect.name == "sqlite")
+
+
+def copied(engine, other, table: str) -> None:
+    """Copy the rows of a table of SQLite into the columns that an older schema has, too."""
+    own = {column.name: column.type for column in metadata.tables[table].columns}
+    names = [name for name in columns(other)[table] if name in own]
+    into = sa.table(table, *map(sa.column, names))
+    for found in rows(engine, f"SELECT {_quoted(names)} FROM {table}"):
+        values = {
+            name: bool(value) if isinstance(own[name], sa.Boolean) else value
+            for name, value in zip(names, found, strict=True)
+            if value is not None
+        }
+        with other.begin() as connection:
+            connection.execute(sa.insert(into).values(values))
+
+
+def test_what_was_repriced_before_pricings_is_as_it_was_priced(empty, sqlite_engine):
+    """In schema 0017 a line that was priced again was a row of `charges`; a ledger merged with
+    another that was repriced has two of one revision."""
+    put(sqlite_engine, whole(settled("a")), whole(settled("b")), whole(settled("c")))
+    migrate(empty, "0017")
+    for table in ("exchanges", "readings"):
+        copied(sqlite_engine, empty, table)
+    booked = sa.table("charges", *map(sa.column, columns(empty)["charges"]))
+    for found in rows(sqlite_engine, "SELECT * FROM charges ORDER BY reading_id, ordinal"):
+        line = {name: found._mapping[name] for name in booked.columns.keys()}  # noqa: SIM118
+        again, before = [line], line["id"]
+        # a: one line once. b: each twice, and the first by two ledgers. c: none.
+        units = {"a.1": [7]}.get(f"{found.exchange_id}.{found.ordinal}", [])
+        for revision, unit in enumerate([5, 6] if found.exchange_id == "b" else units, 2):
+            for source in ("list 2", "list 3") if found.ordinal == 0 else ("list 2",):
+                amount = unit * found.quantity
+                priced = line | {"unit_picousd": unit, "amount_picousd": amount}
+                priced |= {"price_source": source, "revision": revision, "supersedes": before}
+                digest = reprice.line_digest(SimpleNamespace(**priced))
+                name = f"{found.reading_id}.{found.ordinal}.{revision}.{digest}"
+                again.append(priced | {"id": name, "reason": "a new price"})
+            before = min(each["id"] for each in again if each["revision"] == revision)
+        with empty.begin() as connection:
+            connection.execute(sa.insert(booked), again)
+    assert rows(empty, "SELECT COUNT(*) FROM charges WHERE revision > 1")[0][0] > 5
+
+    migration.upgrade(empty)
+
+    assert [each.promise.name for each in verify(empty, None) if each.count] == []
+    of = " ON pricings" if empty.dialect.name == "postgresql" else ""
+    alter(empty, f"DROP TRIGGER pricings_append_only{of}")
+    alter(empty, "UPDATE pricings SET amount_picousd = amount_picousd + 1 WHERE exchange_id = 'b'")
+    assert "digests" in [each.promise.name for each in verify(empty, None) if each.count]
 
 
 def test_a_copy_of_the_older_file_is_put_beside_it(tmp_path):

@@ -151,6 +151,40 @@ def test_checks_repeat_the_invariants(engine, changes, constraint):
             connection.execute(sa.insert(exchanges).values(values | changes))
 
 
+CHECKS_OF_A_PRICING = (
+    ("cost_state", "'paid'", "cost_state"),
+    ("cost_state", "'unpriced'", "amount_where_priced"),
+    ("cost_state", "NULL", "amount_where_priced"),
+    ("amount_picousd", "-1", "amount_picousd_not_negative"),
+    ("list_value_picousd", "-1", "list_value_picousd_not_negative"),
+    ("extra_input_tokens", "-1", "extra_input_tokens_not_negative"),
+    ("extra_output_tokens", "-1", "extra_output_tokens_not_negative"),
+)
+
+
+@pytest.mark.parametrize("table", ["readings", "pricings"])
+def test_checks_repeat_the_invariants_of_a_pricing(filled, table):
+    names = [column.name for column in metadata.tables[table].columns]
+    for name, value, constraint in CHECKS_OF_A_PRICING:
+        changes = {"id": "'x'", name: value}
+        values = ", ".join(changes.get(each, each) for each in names)
+        with pytest.raises(sa.exc.IntegrityError, match=f"ck_{table}_{constraint}"):
+            alter(filled, f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table}")
+
+
+def test_every_table_has_the_checks_that_are_stated(engine):
+    """The comparison of schemas leaves checks out."""
+    for table in metadata.tables.values():
+        stated = {
+            check.name
+            for check in table.constraints
+            if isinstance(check, sa.CheckConstraint)
+            and getattr(check._ddl_if, "dialect", None) in {None, engine.dialect.name}
+        }
+        found = sa.inspect(engine).get_check_constraints(table.name)
+        assert {check["name"] for check in found} == stated
+
+
 @on_sqlite
 def test_text_that_does_not_sort_is_no_instant(engine):
     put(engine, (opened("a"), None, ()))
