@@ -342,23 +342,16 @@ def units_of(meter: Answer) -> str:
     return " ".join(name for each in every for name in each.tool_units)
 
 
-@pytest.mark.parametrize("more", UNITS.values(), ids=list(UNITS))
 @pytest.mark.parametrize("case", named(WITH_USAGE))
-def test_a_new_unit_is_a_unit_of_the_reading(case: Any, more: dict[str, Any]) -> None:
-    assert "hologram" in units_of(with_more(case, more))
-
-
-@pytest.mark.parametrize("more", FIELDS.values(), ids=list(FIELDS))
-@pytest.mark.parametrize("case", named(WITH_USAGE))
-def test_a_new_way_to_be_served_is_a_billing_field(case: Any, more: dict[str, Any]) -> None:
-    fields = published().fields_of(with_more(case, more).usage_json)
-    assert GEO in " ".join(fields.values())
-
-
-@pytest.mark.parametrize("more", TIERS.values(), ids=list(TIERS))
-@pytest.mark.parametrize("case", named(WITH_USAGE))
-def test_a_new_tier_is_the_tier(case: Any, more: dict[str, Any]) -> None:
-    assert with_more(case, more).facts.service_tier in (TIER, BATCH)
+def test_what_no_rule_knows_reaches_the_ledger(case: Any) -> None:
+    """A new unit is a unit of the reading, a new region mode a billing field, a new tier the tier."""
+    for form, more in UNITS.items():
+        assert "hologram" in units_of(with_more(case, more)), form
+    for form, more in FIELDS.items():
+        fields = published().fields_of(with_more(case, more).usage_json)
+        assert GEO in " ".join(fields.values()), form
+    for form, more in TIERS.items():
+        assert with_more(case, more).facts.service_tier in (TIER, BATCH), form
 
 
 @pytest.mark.parametrize("case", named(CASES))
