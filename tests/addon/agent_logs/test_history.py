@@ -147,7 +147,11 @@ def booked(engine) -> Counter[tuple[int, int]]:
     return Counter(rows(engine, "SELECT input_tokens, output_tokens FROM requests"))
 
 
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.large) for seed in range(3, 20))]
+SEEDS = [
+    *range(3),
+    *(pytest.param(seed, marks=pytest.mark.large) for seed in range(3, 8)),
+    *(pytest.param(seed, marks=[pytest.mark.large, pytest.mark.soak]) for seed in range(8, 20)),
+]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -102,7 +102,7 @@ def test_the_work_on_small_chunks_is_linear(
                 framing.parse(block)
         framing.parse(framing.end())
 
-    assert_linear(feed, 4_000 if size == 1 else 500)
+    assert_linear(feed, 2_000 if size == 1 else 250)
 
 
 def test_of_an_opaque_body_nothing_is_kept() -> None:

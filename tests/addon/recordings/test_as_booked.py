@@ -206,7 +206,7 @@ def as_booked(passing: list[Passing], folder: Path, seed: int) -> str:
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 2))])
 def test_the_cases_of_the_repository(tmp_path: Path, seed: int):
     passing = of_data()
     assert len(passing) > 200
@@ -214,11 +214,14 @@ def test_the_cases_of_the_repository(tmp_path: Path, seed: int):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
-def test_the_corpus(tmp_path: Path, seed: int, say_at_end: Say):
+@pytest.mark.parametrize(
+    ("seed", "share"), [(0, 2), *(pytest.param(n, 1, marks=pytest.mark.soak) for n in (0, 1))]
+)
+def test_the_corpus(tmp_path: Path, seed: int, share: int, say_at_end: Say):
+    """By default every second exchange."""
     if not CORPUS.is_dir():
         pytest.skip(f"the recorded corpus is not beside the project ({CORPUS})")
-    say_at_end("corpus", as_booked(of_corpus(), tmp_path, seed))
+    say_at_end("corpus", as_booked(of_corpus()[::share], tmp_path, seed))
 
 
 @pytest.mark.parametrize("kept", range(len(SESSION.messages or ()) + 1))

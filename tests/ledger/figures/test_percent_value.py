@@ -29,10 +29,21 @@ def write(place, entries):
             written.wait(*[written.ledger.settle(exchange, read) for exchange, read in some])
 
 
-@pytest.fixture(scope="module", params=BOTH)
+def entries(accounts):
+    return (pair for each in accounts for pair in each.entries(f"a{each.seed:02}"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.soak])],
+)
 def engine(request, tmp_path_factory):
-    entries = (pair for each in ACCOUNTS for pair in each.entries(f"a{each.seed:02}"))
-    yield from filled(request, tmp_path_factory, entries, write=write)
+    yield from filled(request, tmp_path_factory, entries(ACCOUNTS), write=write)
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def few(request, tmp_path_factory):
+    yield from filled(request, tmp_path_factory, entries(ACCOUNTS[:2]), write=write)
 
 
 def inside(low: Any, true: float, high: Any) -> bool:
@@ -68,11 +79,11 @@ def test_the_true_value_is_in_the_interval_of_nine_accounts_in_ten(engine):
 
 
 @pytest.mark.large
-def test_the_command_and_its_exact_rows(engine):
-    (account,) = [each for each in ACCOUNTS if each.seed == 0]
-    call = ["limits", "--value", "--ledger", engine.url.render_as_string(hide_password=False)]
+def test_the_command_and_its_exact_rows(few):
+    account = ACCOUNTS[0]
+    call = ["limits", "--value", "--ledger", few.url.render_as_string(hide_password=False)]
     now = NOON + timedelta(days=5)
-    found = limit_values.limit_values(engine, now, key="k-a00")
+    found = limit_values.limit_values(few, now, key="k-a00")
     assert {each.holder for each in found} == {"a00"}
     row: dict[str, Any] = found[0].as_json()[0]
     assert row["model"] is None

@@ -106,7 +106,7 @@ def test_what_is_rare_is_looked_for_page_by_page(engine, monkeypatch):
 @pytest.mark.parametrize("word", sorted({*COLUMN_OF} - {"tag"}))
 def test_the_groups_of_a_report_are_the_lists_of_their_values(engine, word):
     """Also by what no sums of days have."""
-    for key, figures in islice(groups_of(engine, (word,), Scope()).items(), 6):
+    for key, figures in islice(groups_of(engine, (word,), Scope()).items(), 3):
         value = "(none)" if key[0] is None else key[0]
         if any(letter in value for letter in "*?"):
             continue
