@@ -48,6 +48,9 @@ class SSE(Framing):
         """Take the next bytes of the body; return the complete blocks among them, in one run."""
         held = self._held
         if not held:
+            # Whole events, as servers write them.
+            if data.endswith(b"\n\n") and b"\r" not in data and b"\n\n\n" not in data:
+                return data
             cut = _last_end(data)
             if cut == len(data):
                 return data
@@ -70,11 +73,15 @@ class SSE(Framing):
 
     def split(self, run: bytes) -> list[bytes]:
         """Cut a run after each blank line."""
+        end = b""
         if b"\r" not in run and b"\n\n\n" not in run:
-            return _split_at(run, b"\n\n")
-        pairs = run.count(b"\r\n")
-        if pairs == run.count(b"\n") == run.count(b"\r") and b"\n\r\n\r\n" not in run:
-            return _split_at(run, b"\r\n\r\n")
+            end = b"\n\n"
+        elif run.count(b"\r\n") == run.count(b"\n") == run.count(b"\r"):
+            end = b"\r\n\r\n" if b"\n\r\n\r\n" not in run else b""
+        if end:
+            blocks = [block + end for block in run.split(end)]
+            last = blocks.pop()[: -len(end)]
+            return [*blocks, last] if last else blocks
         # Return consecutive blank blocks as one: they dispatch nothing.
         found = _END_AND_BLANKS.finditer(run)
         ends = list(dict.fromkeys(end for each in found for end in (each.end(1), each.end())))
@@ -127,12 +134,6 @@ def _last_end(data: bytes) -> int:
     # Where blank lines follow each other, ends have to be counted from the left.
     is_odd = data.count(b"\n", max(0, cut - 6), cut) > 2
     return _last_end_slowly(data) if is_odd else cut
-
-
-def _split_at(run: bytes, block_end: bytes) -> list[bytes]:
-    blocks = [block + block_end for block in run.split(block_end)]
-    last = blocks.pop()[: -len(block_end)]
-    return [*blocks, last] if last else blocks
 
 
 def _last_end_slowly(data: bytes) -> int:

@@ -330,8 +330,9 @@ class MeteredExchange:
         return settled._replace(exchange=replace(settled.exchange, degraded=self.troubles.text))
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
-        cap = token_of(self._answer_headers.get(CAP_HEADER))
-        if cap and self.status == REFUSED_STATUS:  # a recording of ours, or a proxy behind this one
+        if self.status == REFUSED_STATUS and (
+            cap := token_of(self._answer_headers.get(CAP_HEADER))
+        ):  # a recording of ours, or a proxy behind this one
             return refused(self.opened, cap, now=now)
         tap = self.tap
         passed, meter = NOTHING_PASSED, None

@@ -359,8 +359,10 @@ class Tap:
         """Lengths and digests of the passed bytes, for the ledger."""
         edit = self._edit
         removed_bytes = edit.removed_bytes if edit is not None else 0
-        first_byte_at = _instant(self._first_byte_at)
-        first_token_at = _instant(self._first_token_at)
+        first_byte_at, first_token_at = [
+            None if at is None else datetime.fromtimestamp(at, UTC)
+            for at in (self._first_byte_at, self._first_token_at)
+        ]
         if self.has_stopped:
             # Digests and lengths stop where reading stopped; partial ones prove nothing.
             return Passed(
@@ -554,7 +556,3 @@ def _hash_into(digest: hashlib._Hash, data: bytes) -> None:
     view = memoryview(data)
     for at in range(0, len(data), HASH_BYTES):
         digest.update(view[at : at + HASH_BYTES])
-
-
-def _instant(timestamp: float | None) -> datetime | None:
-    return None if timestamp is None else datetime.fromtimestamp(timestamp, UTC)

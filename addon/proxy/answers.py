@@ -45,7 +45,7 @@ def begin(recording: Recording, live: Live, response: http.Response) -> None:
     is_plain = not is_stream(values)
     if (
         (is_plain and not live.opened.streamed and recording.bodies.are_wanted)
-        or may_refuse(values, injected=live.original is not None)
+        or (live.original is not None and may_refuse(values, injected=True))
         or (
             0 < length <= HELD_BODY_BYTES_MAX
             and not can_hold_end
@@ -141,7 +141,8 @@ def release(live: Live, response: http.Response) -> None:
 def _tap(
     recording: Recording, live: Live, response: Response, *, may_edit: bool
 ) -> tuple[Tap, StreamCallable]:
-    live.capture = capturing.begin(recording.captures, live)
+    if recording.captures is not None:
+        live.capture = capturing.begin(recording.captures, live)
     # A fetched result is settled at once or not at all, because it may be booked already.
     live.on_confirmed = lambda: recording.ledger.open(live.opened)
     tap = live.answer(response, edits=may_edit, clock=time.time)

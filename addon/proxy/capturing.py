@@ -10,9 +10,9 @@ from addon.recordings.capture import Capture, CapturedExchange, CaptureFiles
 from addon.recordings.formats.recorded import RequestEdit
 
 
-def begin(files: CaptureFiles | None, live: Live) -> Capture | None:
-    """The capture of an exchange that begins; None if it is not captured."""
-    if files is None or live.is_recorded:
+def begin(files: CaptureFiles, live: Live) -> Capture | None:
+    """The capture of an exchange that begins; None of one that is recorded already."""
+    if live.is_recorded:
         return None
     capture = files.begin(request_bytes=len(live.flow.request.raw_content or b""))
     if (response := live.flow.response) is not None:

@@ -68,25 +68,21 @@ async def wait_for_commit(receipt: Receipt) -> None:
     """Wait until a reading is committed or refused, or the bound is reached; its end then goes on,
     and its row says so if it was not committed by then."""
     if not receipt.is_resolved:
-        await _resolution_of(receipt)
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_future()
+        receipt.context = waiting
+        bound = loop.call_later(COMMIT_WAIT_SECONDS_MAX, _resolve, waiting)
+        try:
+            await waiting
+        finally:
+            bound.cancel()
+        if not receipt.is_resolved:
+            logger.warning(
+                "tokentee: exchange %s not committed within %s; its end goes on to the client",
+                receipt.exchange_id,
+                seconds_text(COMMIT_WAIT_SECONDS_MAX),
+            )
     receipt.is_let_go = not receipt.committed
-
-
-async def _resolution_of(receipt: Receipt) -> None:
-    loop = asyncio.get_running_loop()
-    waiting = loop.create_future()
-    receipt.context = waiting
-    bound = loop.call_later(COMMIT_WAIT_SECONDS_MAX, _resolve, waiting)
-    try:
-        await waiting
-    finally:
-        bound.cancel()
-    if not receipt.is_resolved:
-        logger.warning(
-            "tokentee: exchange %s not committed within %s; its end goes on to the client",
-            receipt.exchange_id,
-            seconds_text(COMMIT_WAIT_SECONDS_MAX),
-        )
 
 
 def notifier(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:

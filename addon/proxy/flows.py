@@ -54,6 +54,11 @@ def request_of(flow: http.HTTPFlow, own: Sequence[tuple[bytes, bytes]] = ()) -> 
     host = host_meant(flow)
     fields = (*request.headers.fields, *own) if own else request.headers.fields
     headers = header_map(fields)
+    body, data = NOT_KNOWN, request.raw_content  # None: mitmproxy streamed it, or saved none
+    if data is not None and flow.live:
+        body = Body(data)
+    elif data is not None:
+        body = recorded_body(har.utf8(data) if is_of_har(flow) else data, request.method)
     return Request(
         method=request.method,
         scheme=request.scheme,
@@ -69,19 +74,9 @@ def request_of(flow: http.HTTPFlow, own: Sequence[tuple[bytes, bytes]] = ()) -> 
         )
         if attribution.TAG_HEADER in headers
         else (),
-        body=_body_of(flow),
+        body=body,
         began_at=datetime.fromtimestamp(request.timestamp_start, UTC),
     )
-
-
-def _body_of(flow: http.HTTPFlow) -> Body:
-    """What is known of a request's body; nothing where mitmproxy streamed it, or saved none."""
-    data = flow.request.raw_content
-    if data is None:
-        return NOT_KNOWN
-    if flow.live:
-        return Body(data)
-    return recorded_body(har.utf8(data) if is_of_har(flow) else data, flow.request.method)
 
 
 def response_of(response: http.Response) -> Response:

@@ -89,6 +89,13 @@ class Seen:
             if len(self.booked) > BOOKED_MAX:
                 del self.booked[next(iter(self.booked))]
 
+    def log_unknown_keys(self, keys: set[str]) -> None:
+        """Log each unknown usage key once; the row keeps it verbatim."""
+        for key in keys - self.unknown_keys:
+            if len(self.unknown_keys) < UNKNOWN_KEYS_MAX:
+                self.unknown_keys.add(key)
+                logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])
+
 
 class Recording:
     """The ledger, and what is under way."""
@@ -282,7 +289,12 @@ class Recording:
                 place = capturing.finish(self.captures, live, end=end, cause=cause, at=at)
                 settled = Settled(replace(settled.exchange, capture=place), settled.reading)
             settled = live.noted(settled)
-            self._tell(live, settled)
+            if settled.reading.usage_json is not None:
+                self.seen.remember_booked(settled.exchange)
+            if live.tap is not None and logger.isEnabledFor(logging.DEBUG):
+                self.seen.log_unknown_keys(live.tap.meter.unknown_keys)
+            if self.settings.log is Log.EXCHANGES:
+                logger.info("tokentee: %s", exchange_log.line_of(settled, self.price))
         except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
             live.troubles.add_failure(failure, "the traffic goes on")
             settled = live.noted(settled)
@@ -326,20 +338,6 @@ class Recording:
         )
         if lesson is not None:
             self.ledger.learn(lesson)
-
-    def _tell(self, live: Live, settled: Settled) -> None:
-        """Remember and log an exchange that gets a row."""
-        seen = self.seen
-        if settled.reading.usage_json is not None:
-            seen.remember_booked(settled.exchange)
-        if live.tap is not None and logger.isEnabledFor(logging.DEBUG):
-            # Each unknown usage key once; the row keeps it verbatim.
-            for key in live.tap.meter.unknown_keys:
-                if key not in seen.unknown_keys and len(seen.unknown_keys) < UNKNOWN_KEYS_MAX:
-                    seen.unknown_keys.add(key)
-                    logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])
-        if self.settings.log is Log.EXCHANGES:
-            logger.info("tokentee: %s", exchange_log.line_of(settled, self.price))
 
     # WebSockets
 

@@ -80,7 +80,8 @@ class Traffic:
         if flow.websocket is not None:
             live.moves(Event.ANSWERED)
             live.session = LiveSession(live)
-            live.capture = capturing.begin(recording.captures, live)
+            if recording.captures is not None:
+                live.capture = capturing.begin(recording.captures, live)
             return
         if not flow.response.stream:
             answers.read_whole(recording, live, flow.response)

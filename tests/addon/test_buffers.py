@@ -59,7 +59,7 @@ BOUNDS = {
     "proxy/recorder.py Recorder.recording.own_headers": "requests whose body is being sent; own headers",
     "proxy/recording.py Recording.live": "flows under way",
     "proxy/recording.py Recording.live.session.held": "OPEN_MAX",
-    "proxy/recording.py Recording.seen.unknown_keys": "UNKNOWN_KEYS_MAX",
+    "proxy/recording.py Seen.unknown_keys": "UNKNOWN_KEYS_MAX",
     "proxy/recording.py Seen.booked": "BOOKED_MAX",
     "recordings/capture.py Capture._ends": "CHUNKS_MAX; CHUNK_BYTES in the budget",
     "recordings/capture.py Capture._times": "the same",

@@ -336,7 +336,8 @@ class Meter:
         if len(data) > long_json.LONG_BYTES:
             body, unread = long_json.read(data, answer_keys())
         else:
-            body = json_values.loads(data)
+            value = json_values.value_of(data)
+            body = value if type(value) is dict else None
         if body is None:
             if self._is_error and facts.is_document:
                 record_error_text(facts, data)

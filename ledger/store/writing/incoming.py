@@ -69,7 +69,8 @@ class Incoming:
 
     def open(self, job: Job) -> None:
         """Put an opened exchange; a full queue drops it, since its settled row holds everything."""
-        if not self.is_closed and self.count < WAITING_MAX // 2:
+        waiting = self._queue.qsize() + len(self._opened)
+        if not self.is_closed and waiting < WAITING_MAX // 2:
             self._under_way += 1
             self._opened[job.exchange.id] = _Opened(time.monotonic(), job)
             # Checked afterwards: the writer clears the flag before it takes the jobs.

@@ -145,7 +145,7 @@ class Ledger:
     def open(self, exchange: Exchange) -> None:
         """Record that a request goes upstream; its row is committed at about that time."""
         assert exchange.state is State.OPEN, exchange.state
-        _assert_utc(exchange)
+        assert exchange.opened_at.utcoffset() == NO_OFFSET, exchange.opened_at
         self._incoming.open(Job(exchange))
 
     def settle(self, exchange: Exchange, reading: Reading) -> Receipt:
@@ -153,7 +153,7 @@ class Ledger:
         assert exchange.state is not State.OPEN, exchange.state
         assert reading.exchange_id == exchange.id, reading.exchange_id
         assert reading.opened_at == exchange.opened_at, reading.opened_at
-        _assert_utc(exchange)
+        assert exchange.opened_at.utcoffset() == NO_OFFSET, exchange.opened_at
         receipt = Receipt(exchange.id)
         refusal = self._incoming.settle(Job(exchange, reading, receipt))
         # Otherwise the receipt is the writer's, which may have resolved it already.
@@ -355,7 +355,3 @@ class Ledger:
         failure = jobs.resolve(resolved, error=error, on_commit=self.on_commit)
         if failure is not None:
             self._trouble.log_throttled(f"the on_commit callback failed: {shown(failure)}")
-
-
-def _assert_utc(exchange: Exchange) -> None:
-    assert exchange.opened_at.utcoffset() == NO_OFFSET, exchange.opened_at

@@ -78,14 +78,14 @@ def test_the_first_token_is_seen_when_it_passes() -> None:
 def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No JSON parse for frames that hold nothing for us."""
     parsed = 0
-    real = json_values.loads
+    real = json_values.value_of
 
-    def counting(data: bytes) -> dict[str, Any] | None:
+    def counting(data: bytes) -> Any:
         nonlocal parsed
         parsed += 1
         return real(data)
 
-    monkeypatch.setattr(json_values, "loads", counting)
+    monkeypatch.setattr(json_values, "value_of", counting)
     assert read(STREAM, size=1_900).frames == 202
     # The first frame, and the one with the finish reason and the usage.
     assert parsed == 2
