@@ -281,6 +281,7 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def room_of(module: str) -> str:
     """The package that a module lies in."""
     is_package = (ROOT / module.replace(".", "/") / "__init__.py").exists()
@@ -504,7 +505,7 @@ def test_a_constant_of_one_name_and_value_stands_once():
     """A rule that is written twice is changed once. Bounds may be equal by accident."""
     found: dict[tuple[str, str], list[str]] = {}
     for path in MODULES:
-        for each in ast.parse(path.read_text()).body:
+        for each in parsed(path).body:
             if not isinstance(each, ast.Assign | ast.AnnAssign) or each.value is None:
                 continue
             for target in each.targets if isinstance(each, ast.Assign) else [each.target]:

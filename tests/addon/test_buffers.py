@@ -146,14 +146,15 @@ def caches() -> Iterator[str]:
                     for each in node.args
                     if not isinstance(each, ast.Constant) and not ast.unparse(each).isupper()
                 )
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "sys.intern":
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "intern":
                 yield f"{name} {ast.unparse(node)}"
 
 
 def is_cache(node: ast.expr) -> bool:
     """`cache` and `lru_cache(...)`, whose attribute of a class `cached_property` is not."""
     made = node.func if isinstance(node, ast.Call) else node
-    return ast.unparse(made).removeprefix("functools.") in ("cache", "lru_cache")
+    name = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")
+    return name in ("cache", "lru_cache")
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

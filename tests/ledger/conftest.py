@@ -165,11 +165,12 @@ def noted(monkeypatch):
 
 @pytest.fixture
 def failing_twice(monkeypatch):
-    """Makes a step raise the first two times; a call gives the errors that are left of them."""
+    """Makes a step raise the first two times, one error and then another; a call gives the errors
+    that are left of them."""
 
-    def fail(owner, step, error, worked=None):
+    def fail(owner, step, errors, worked=None):
         real = getattr(owner, step)
-        left = [error("step failed"), error("step failed")]
+        left = [error("step failed") for error in reversed(errors)]
 
         def failing(*arguments, **options):
             if left:

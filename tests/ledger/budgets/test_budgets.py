@@ -375,10 +375,10 @@ STEPS = (
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("error", [RuntimeError, LedgerError, OSError])
+@pytest.mark.parametrize("errors", [(RuntimeError, LedgerError), (OSError, RuntimeError)])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_watcher_goes_on(
-    url, settings, monkeypatch, failing_twice, step, error
+    url, settings, monkeypatch, failing_twice, step, errors
 ):
     fill(url, entries())
     (settings / "budgets.toml").write_text(MONTHLY)
@@ -386,7 +386,7 @@ def test_whatever_a_step_raises_the_watcher_goes_on(
     monkeypatch.setattr("ledger.budgets.watcher.FIRST_CHECK_SECONDS", 0)
     monkeypatch.setattr("ledger.budgets.watcher.CHECK_EVERY_SECONDS", 0.01)
     worked = threading.Event()
-    failing_twice(importlib.import_module(step[0]), step[1], error, worked)
+    failing_twice(importlib.import_module(step[0]), step[1], errors, worked)
     watcher = BudgetWatcher(url, log=lambda *_: None)
     monkeypatch.setattr(watcher, "check", lambda _, check=watcher.check: check(NOW))
     watcher.start()

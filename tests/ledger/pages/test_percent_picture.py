@@ -42,7 +42,12 @@ def limit_value(windows: int, factor: float = 1.0, more: float = 0.0) -> LimitVa
 
 
 @pytest.mark.parametrize(
-    "windows", [6, *(pytest.param(many, marks=pytest.mark.large) for many in (60, 150))]
+    "windows",
+    [
+        6,
+        pytest.param(60, marks=pytest.mark.large),
+        pytest.param(150, marks=[pytest.mark.large, pytest.mark.soak]),
+    ],
 )
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 @pytest.mark.parametrize("more", [0.0, 10.0])

@@ -451,16 +451,15 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("error", [RuntimeError, LedgerError])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_shipper_goes_on(
-    target, shared, run, monkeypatch, failing_twice, step, error
+    target, shared, run, monkeypatch, failing_twice, step
 ):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(shipper, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(shipper, "SHIPPER_IDLE_SECONDS", 0.02)
     failed = threading.Event()
-    failing_twice(STEPS[step], step, error, failed)
+    failing_twice(STEPS[step], step, (RuntimeError, LedgerError), failed)
     if step == "_begin_trouble":
         trouble = [LedgerError("trouble"), LedgerError("trouble"), LedgerError("trouble")]
         ship = Shipper._ship

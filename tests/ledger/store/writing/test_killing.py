@@ -150,7 +150,7 @@ def wait_for(loads: list[Load], more: int) -> None:
 
 @pytest.mark.large
 @pytest.mark.parametrize("how", ["mv", "rm", "restore"])
-@pytest.mark.parametrize("writers", [1, 2, 3])
+@pytest.mark.parametrize("writers", [1, pytest.param(2, marks=pytest.mark.soak), 3])
 def test_nothing_reported_is_lost(url, tmp_path: Path, writers: int, how: str):
     path = file_of(url)
     backup, moved = tmp_path / "backup.sqlite3", path.with_name("moved.sqlite3")
