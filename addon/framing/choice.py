@@ -7,7 +7,7 @@ JSON errors under `text/event-stream` (Vertex), arrays and lines under `applicat
 import re
 from collections.abc import Callable
 
-from addon.framing.document import NDJSON, Document, JsonArray, Opaque
+from addon.framing.document import BLANKS, NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Framing
 from addon.framing.sse import SSE
@@ -20,14 +20,18 @@ FRAMINGS: dict[str, Callable[[], Framing]] = {
     "document": Document,
     "opaque": Opaque,
 }
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-"""Bytes allowed before the first significant byte: a byte order mark, blank keep-alive lines."""
 _SSE_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 _LINES = re.compile(r"ndjson|jsonl|json-seq|stream\+json")
+_STREAMS = re.compile(rf"event-?stream|{_LINES.pattern}")
 _BEGUN_BYTES_MAX = 4_096
 """Blanks before a body; a body with more of them is framed by its content type."""
 _TELLING_BYTES = 12
 """An event stream's prelude; enough of any SSE field name too."""
+
+
+def is_stream_type(content_type: str) -> bool:
+    """Whether a content type is that of a stream: of events, messages or lines."""
+    return _STREAMS.search(content_type.lower()) is not None
 
 
 def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | None:
@@ -37,7 +41,7 @@ def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | N
         return FRAMINGS["eventstream"]()
     if content_type.startswith(("audio/", "image/", "video/")):
         return Opaque()
-    telling = begun.lstrip(_BLANK)
+    telling = begun.lstrip(BLANKS)
     if telling.startswith((b"{", b"[")):
         is_lines = _LINES.search(content_type)
         kind = "json_array" if telling[0] == b"["[0] else "ndjson" if is_lines else "document"

@@ -22,6 +22,10 @@ _BETWEEN_LINES = b"}\n{"
 the body is lines, although its content type names one document (Ollama behind a recorder)."""
 
 
+BLANKS = b"\xef\xbb\xbf \t\r\n"
+"""Bytes allowed before the first significant byte: a byte order mark, blank keep-alive lines."""
+
+
 class NDJSON(Framing):
     """Bytes of a line-delimited body -> lines."""
 
@@ -90,6 +94,10 @@ class Document(NDJSON):
         if self._are_lines or _BETWEEN_LINES in run:
             return run.splitlines(keepends=True)
         return [run] if run else []
+
+    def is_one(self, blocks: list[bytes]) -> bool:
+        """Whether these are the whole body: one document."""
+        return len(blocks) == 1 and not self._are_lines
 
     def parse(self, block: bytes) -> Frame | None:
         """The frame of a block; None for blanks."""

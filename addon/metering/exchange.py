@@ -25,6 +25,8 @@ from addon.dialects.facts import token_of
 from addon.dialects.limits import limits_of
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
+from addon.framing.choice import is_stream_type
+from addon.framing.sse import SSE
 from addon.metering import opening
 from addon.metering.answers import estimate
 from addon.metering.answers.decoding import decoder_of
@@ -54,13 +56,6 @@ from ledger.model.exchange import (
 
 REFUSAL_BYTES_MAX = 64 * 1024
 """The proxy does not hold back a longer error answer to check if it refuses the injected option."""
-STREAM_TYPES = (
-    "text/event-stream",
-    "application/x-ndjson",
-    "application/stream+json",
-    "application/vnd.amazon.eventstream",
-)
-"""Content types of streams, whatever the request asked for (Ollama streams by default)."""
 
 
 class Stage(Enum):
@@ -202,7 +197,8 @@ class MeteredExchange:
     def revert_injection(self) -> None:
         """Note that upstream refused the option and that the proxy resends the client's request."""
         self.opened = replace(self.opened, usage_injected=False, resent=True)
-        self.tap = None
+        self.tap = self.status = None
+        self._answer_headers = {}
         self.moves(Event.REFUSED)
 
     def answer(self, response: Response, *, edits: bool, clock: Callable[[], float]) -> Tap:
@@ -215,13 +211,15 @@ class MeteredExchange:
         self.status = response.status
         self._answer_headers = headers = response.headers
         content_type = headers.get("content-type", "")
-        kind = content_type.lower()
-        if kind.startswith(STREAM_TYPES) and not self.opened.streamed:
+        is_labelled = is_stream(response)
+        if is_labelled and not self.opened.streamed:
             self.opened = replace(self.opened, streamed=True)
-        if self.routes.is_named and (kind.startswith(STREAM_TYPES) or "json" in kind):
+        if self.routes.is_named and (is_labelled or "json" in content_type.lower()):
             self._is_call()  # nothing passes unseen on a host that the operator has named
         decoder = decoder_of(headers.get("content-encoding", ""))
-        edits = edits and self.opened.usage_injected and is_event_stream(content_type)
+        edits = edits and self.opened.usage_injected
+        if not is_event_stream(content_type):  # it may be one all the same
+            edits = edits and decoder is None and "content-length" not in headers
         if edits and decoder is not None and decoder.trouble is not None:
             self.troubles.add(f"usage that was asked for stays: {decoder.trouble}")
             edits = False
@@ -342,6 +340,9 @@ class MeteredExchange:
             if unread := tap.trouble:
                 self.troubles.add(unread)
                 passed = replace(passed, is_whole=False)
+            is_stream_unedited = isinstance(meter.framing, SSE) and not tap.edits
+            if self.opened.usage_injected and is_stream_unedited and meter.facts.usage is not None:
+                self.troubles.add("usage that was asked for stays: the stream is not labelled so")
         settled = result_of(
             self.opened,
             end=end,
@@ -367,13 +368,14 @@ class MeteredExchange:
 
 
 def is_event_stream(content_type: str) -> bool:
-    """Whether an answer is server-sent events, the only kind of stream with injected usage."""
+    """Whether an answer is labelled as server-sent events, the only kind of stream with injected
+    usage."""
     return content_type.lower().startswith("text/event-stream")
 
 
 def is_stream(response: Response) -> bool:
-    """Whether the content type is that of a stream."""
-    return response.headers.get("content-type", "").lower().startswith(STREAM_TYPES)
+    """Whether the content type is that of a stream. Ollama streams without being asked to."""
+    return is_stream_type(response.headers.get("content-type", ""))
 
 
 def may_refuse(response: Response, *, injected: bool) -> bool:

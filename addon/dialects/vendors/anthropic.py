@@ -156,14 +156,17 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         # A raised total comes without the split of message_start: the total is right, and the
         # split by lifetime is unknown.
         five_minutes = one_hour = None
-    # The iterations outside the figures. An attempt without output was declined: its kind is
-    # `refusal_` and the category.
+    # The iterations outside the figures. A model that gave up has a category; if it did so without
+    # output, its kind is `refusal_` and that.
     declined = iter(facts.rare.beside.get("declined", "none").split(":"))
-    further = []
+    further, category, before = [], "none", None
     for one in _outside(usage):
         kind = token_of(one.get("type")) or "iteration"
-        if kind in _TURNS and one.get("output_tokens") == 0:
-            kind = f"{REFUSAL}_{next(declined, 'none')}"
+        if kind in _TURNS:
+            if before is None or one.get("model") != before:
+                category, before = next(declined, "none"), one.get("model")
+            if one.get("output_tokens") == 0:
+                kind = f"{REFUSAL}_{category}"
         own = usage_of({**one, "iterations": None}, facts)
         further.append(FurtherUsage(kind=kind, model=name_of(one.get("model")), usage=own))
     return Usage(
@@ -226,7 +229,10 @@ MESSAGES = Dialect(
         unbounded=("context_management", "mcp_servers", "fallbacks"),
         clients_tools=("custom", "bash_", "text_editor_", "computer_", "memory_"),
     ),
-    marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"'), Mark(b'"cost"')),
+    marks=(
+        *(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"'), Mark(b'"cost"')),
+        Mark(b'"fallback"'),
+    ),
     text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
     call_marks=(Mark(b'"tool_use"'),),
     hidden_marks=(Mark(b'"redacted_thinking"'), Mark(b'"signature_delta"')),

@@ -18,7 +18,7 @@ from addon.dialects.errors import record_error_body, record_error_in, record_err
 from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values, long_json
-from addon.framing.document import Document
+from addon.framing.document import BLANKS, Document
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
@@ -117,7 +117,7 @@ class Meter:
         if not facts.token_seen and self._blocks_left > 0:
             # Every block, until generated content has passed.
             blocks = framing.split(run)
-            facts.is_document = isinstance(framing, Document) and len(blocks) == 1
+            facts.is_document = isinstance(framing, Document) and framing.is_one(blocks)
             at = 0
             for block in blocks:
                 at += 1
@@ -184,7 +184,7 @@ class Meter:
             is_comment = isinstance(framing, SSE) and blocks[-1].lstrip().startswith(b":")
             facts.is_cut_inside = isinstance(framing, SSE | EventStream) and not is_comment
             return
-        data = frame.data.strip()
+        data = frame.data.strip(BLANKS)
         is_done = data == _DONE or not _DONE.startswith(data)
         facts.is_cut_inside = not data or not is_done or _is_cut(data)
 
@@ -328,7 +328,7 @@ class Meter:
 
     def _read_frame(self, frame: Frame) -> None:
         self.parsed += 1
-        facts, data = self.facts, frame.data
+        facts, data = self.facts, frame.data.lstrip(BLANKS)
         if data.startswith(_DONE):
             facts.ended = True
             return

@@ -77,6 +77,53 @@ def test_a_refused_question_is_reverted():
     assert (exchange.opened.usage_injected, exchange.opened.resent) == (False, True)
 
 
+@pytest.mark.parametrize("end", [End.UPSTREAM_BROKE, End.CLIENT_LEFT, End.STOPPED])
+def test_a_refused_question_leaves_nothing_of_its_answer(end: End):
+    """The request that is sent again may get none."""
+    ends = []
+    for is_refused in (True, False):
+        exchange = opened()
+        if is_refused:
+            exchange.mark_injected()
+            headers = {"retry-after": "9", "x-ratelimit-limit-requests": "5"}
+            tapped(exchange, b'{"error":{"message":"no"}}', status=400, headers=headers)
+            exchange.revert_injection()
+        ends.append(exchange.settle(end, cause="gone", now=NOW)[0])
+    assert structs.replace(ends[0], resent=False) == ends[1]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "Text/Event-Stream", ""])
+@pytest.mark.parametrize("headers", [{}, {"content-length": str(len(STREAM))}])
+def test_usage_is_stripped_of_a_stream_whatever_it_is_called(kind: str, headers: dict[str, str]):
+    """Under a length that is promised to the client it stays, and the row says so."""
+    exchange = opened()
+    exchange.mark_injected()
+    response = Response(status=200, headers={"content-type": kind} | headers)
+    got = passed(exchange, response, edits=True)
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    is_left = bool(headers) and "vent" not in kind
+    assert (got == STREAM, b"usage" in got) == (is_left, is_left)
+    assert settled.usage_stripped is not is_left
+    assert (settled.degraded is not None) is is_left
+    assert reading.usage.output_tokens == 2
+
+
+def test_a_document_passes_as_it_came_where_a_stream_was_asked_for():
+    exchange = opened()
+    exchange.mark_injected()
+    body = b'{"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}'
+    tap = exchange.answer(
+        Response(status=200, headers={"content-type": "application/json"}),
+        edits=True,
+        clock=lambda: 0.0,
+    )
+    got = [tap.callable(part) for part in (body[:20], body[20:], b"")]
+    assert b"".join(b"".join(each) if isinstance(each, list) else each for each in got) == body
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert (settled.outcome, settled.degraded) == (Outcome.COMPLETE, None)
+    assert (settled.upstream_digest, reading.usage.output_tokens) == (settled.client_digest, 2)
+
+
 def test_everything_that_went_wrong_is_on_the_row(monkeypatch: pytest.MonkeyPatch):
     """Of the hooks, of the last steps, and in their order. What fails beside the figures costs
     none of them."""
@@ -381,10 +428,12 @@ DOCUMENT = (
 )
 
 
+@pytest.mark.parametrize("before", [b"", b"\n\n", b" \r\n", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("kept", [*range(1, len(DOCUMENT), 7), len(DOCUMENT) - 1, len(DOCUMENT)])
-def test_a_document_is_complete_only_if_it_is_whole(kept: int):
-    """Closing the connection ends the body in order, wherever that cut it."""
-    meter = metered(DIALECTS["openai.chat"], DOCUMENT[:kept], JSON)
+def test_a_document_is_complete_only_if_it_is_whole(kept: int, before: bytes):
+    """Closing the connection ends the body in order, wherever that cut it. Before it there may be
+    blanks that keep the connection (DeepSeek), or a byte order mark."""
+    meter = metered(DIALECTS["openai.chat"], before + DOCUMENT[:kept], JSON)
     found = outcome_of(End.FINISHED, meter.facts, status=200, streamed=False)
     assert (found is Outcome.COMPLETE) is (kept == len(DOCUMENT))
 
@@ -400,6 +449,29 @@ def test_the_states_of_an_exchange_and_what_moves_it():
             assert exchange.stage is (follows or state)
     reached = {follows for moves in TRANSITIONS.values() for follows in moves.values()}
     assert reached | {Stage.OPENING} == set(Stage)
+
+
+@pytest.mark.parametrize("chunk_bytes", [100, 10_000_000])
+@pytest.mark.parametrize(
+    "kind",
+    ["application/json", "application/jsonl", "application/x-ndjson", "application/json-seq"],
+)
+def test_lines_that_end_early_are_a_cut_stream(kind: str, chunk_bytes: int):
+    """Under any content type, in chunks of any size: the first line is longer than a document that
+    is not told from lines, and text comes late."""
+    line = b'{"model":"m","message":{"role":"assistant","content":"%s"},"done":false,"x":"%s"}\n'
+    body = line % (b"", b"x" * 70_000) + line % (b"", b"") * 3 + line % (b"hello there", b"") * 5
+    request = structs.replace(
+        REQUEST, path="/api/chat", body=Body(b'{"model":"m","messages":[{"content":"hi"}]}')
+    )
+    exchange = opened(request)
+    response = Response(status=200, headers={"content-type": kind})
+    tap = exchange.answer(response, edits=False, clock=lambda: 0.0)
+    for at in range(0, len(body), chunk_bytes):
+        tap.callable(body[at : at + chunk_bytes])
+    settled, reading = exchange.settle(End.CLIENT_LEFT, cause=None, now=NOW)
+    assert settled.outcome is Outcome.CLIENT_LEFT
+    assert (reading.usage_source, reading.estimated_output_tokens) == (UsageSource.ESTIMATED, 13)
 
 
 def test_what_could_not_be_read_is_not_cut():
