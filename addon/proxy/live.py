@@ -62,7 +62,8 @@ class Live(MeteredExchange):
         super().__init__(*args, **more)
         self.flow = flow
         self.original: OriginalRequest | None = None
-        """The original request, as long as upstream may refuse the usage that we asked for."""
+        """The client's own request, where we asked for usage: it is sent again if upstream refuses
+        that, and a capture has it. None: we did not ask."""
         self.capture: Capture | None = None
         self.stream: StreamCallable | None = None
         """The callable that was set as `flow.response.stream`."""

@@ -16,7 +16,7 @@ ENCODED_BYTES_MAX = 64 * 1024
 """A larger compressed request is not edited: compressing it again would block the event loop."""
 EDITED_BYTES_MAX = 16 * 1024 * 1024
 """A larger request is not edited: searching and copying it would block the event loop (0.8 ms for
-each MB), and both copies are kept until the answer begins."""
+each MB), and both copies are kept until the exchange ends."""
 
 
 def ask(live: Live) -> None:

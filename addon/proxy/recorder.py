@@ -1,7 +1,7 @@
 """Edge. mitmproxy's hooks: finds or makes the live exchange, and hands over.
 
     requestheaders    headers for us are taken out; a request that is streamed is opened
-    request           opened: a row goes to the ledger before the request goes upstream
+    request           opened: the ledger has its row to write before the request goes upstream
     done              settled: whatever is still open when the proxy stops
 
 The answer's hooks are in `traffic.py`.

@@ -1,4 +1,4 @@
-"""Edge. Answers the questions of the patches on mitmproxy's streams (`http_stream`, `chunk_runs`).
+"""Edge. Answers the questions of the patches on mitmproxy's streams (`host/`).
 
 mitmproxy has no hook at these moments. The answers come from the exchanges under way.
 """

@@ -17,7 +17,7 @@
 
 All are wrappers around methods of `HttpStream`, put on by the first `install` and taken off again
 by what the last returns, in every process unless `tee_wrap=no`. Where a method has another source,
-`install` raises and nothing is wrapped: `recorder.WITHOUT_WRAPPING` says what is not kept then.
+`install` raises and nothing is wrapped: `process.WITHOUT_WRAPPING` says what is not kept then.
 """
 
 from collections.abc import Callable, Generator
