@@ -324,7 +324,7 @@ class MeteredExchange:
 
     def noted(self, settled: Settled) -> Settled:
         """The result, with what went wrong up to now."""
-        if not self.troubles:
+        if self.troubles.reasons is None:
             return settled
         return settled._replace(exchange=replace(settled.exchange, degraded=self.troubles.text))
 

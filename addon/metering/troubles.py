@@ -21,25 +21,22 @@ REASON_LENGTH_MAX = 300
 class Troubles:
     """The reasons why an exchange was not read, edited or captured in full."""
 
-    __slots__ = ("_left_out", "_reasons")
+    __slots__ = ("_left_out", "reasons")
 
     def __init__(self) -> None:
         # Nearly all exchanges have no trouble, and an empty list would cost each of them 56 bytes.
-        self._reasons: list[str] | None = None
+        self.reasons: list[str] | None = None
         self._left_out = 0
-
-    def __bool__(self) -> bool:
-        return self._reasons is not None
 
     def add(self, reason: str) -> None:
         """Note a reason, unless it is noted already."""
         reason = reason[:REASON_LENGTH_MAX]
-        if self._reasons is None:
-            self._reasons = [reason]
-        elif reason in self._reasons:
+        if self.reasons is None:
+            self.reasons = [reason]
+        elif reason in self.reasons:
             return
-        elif len(self._reasons) < REASONS_MAX:
-            self._reasons.append(reason)
+        elif len(self.reasons) < REASONS_MAX:
+            self.reasons.append(reason)
         else:
             self._left_out += 1
 
@@ -52,7 +49,7 @@ class Troubles:
     @property
     def text(self) -> str | None:
         """All reasons in one line, oldest first; None if there are none."""
-        if self._reasons is None:
+        if self.reasons is None:
             return None
         more = [f"{self._left_out} more"] if self._left_out else []
-        return "; ".join([*self._reasons, *more])
+        return "; ".join([*self.reasons, *more])

@@ -169,9 +169,9 @@ def _storable(text: str) -> str:
 class _Gates(NamedTuple):
     """The columns of a record that have a check: by kind, and name -> check of each."""
 
-    texts: Callable[[Any], tuple[str | None, ...]]
-    counts: Callable[[Any], tuple[Any, ...]]
-    moments: Callable[[Any], tuple[datetime | None, ...]]
+    texts: Callable[[Any], tuple[str | None, ...]] | None
+    counts: Callable[[Any], tuple[Any, ...]] | None
+    moments: Callable[[Any], tuple[datetime | None, ...]] | None
     mappings: dict[str, _Gate]
     all: dict[str, _Gate]
 
@@ -201,9 +201,9 @@ def _gates_of(record: type) -> _Gates:
     )
 
 
-def _values_of(names: Collection[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _values_of(names: Collection[str]) -> Callable[[Any], tuple[Any, ...]] | None:
     # Of one name alone, `attrgetter` returns no tuple.
-    return attrgetter(*names, *names) if names else lambda _: ()
+    return attrgetter(*names, *names) if names else None
 
 
 def _changes(record: Any) -> dict[str, Any]:
@@ -211,18 +211,18 @@ def _changes(record: Any) -> dict[str, Any]:
     gates = _gates_of(record.__class__)
     # Nearly every record passes these bounds, which are the strictest of any field, and needs no
     # check of each field: that takes three times as long.
-    texts = [text for text in gates.texts(record) if text]
+    texts = [text for text in gates.texts(record) if text] if gates.texts else []
     if (
         "".join(texts).isprintable()
         and not [text for text in texts if len(text) > NAME_CHARACTERS_MAX]
         and not [
             count
-            for count in gates.counts(record)
+            for count in (gates.counts(record) if gates.counts else ())
             if count is not None and (type(count) is not int or not 0 <= count <= COUNT_MAX)
         ]
         and not [
             moment
-            for moment in gates.moments(record)
+            for moment in (gates.moments(record) if gates.moments else ())
             if moment is not None and (moment.tzinfo is not UTC or moment.year < YEAR_MIN)
         ]
         and not [

@@ -384,15 +384,12 @@ class ProviderTable:
     def at(self, host: str, path: str = "") -> Provider | None:
         """The provider that answers at a host; None for an unknown host."""
         host = _normalised(host)
-        row = self._row_at(host)
+        row = self._at(host) if len(host) <= HOST_LENGTH_MAX else None
         if row is not None and row.under_paths is not None:
             for part, name in row.under_paths.items():
                 if part in path:
                     return self._named[name]
         return row
-
-    def _row_at(self, host: str) -> Provider | None:
-        return self._at(host) if len(host) <= HOST_LENGTH_MAX else None
 
     def named(self, name: str) -> Provider | None:
         """The row of a provider, by its name in the ledger."""
@@ -401,7 +398,7 @@ class ProviderTable:
     def price_list_at(self, host: str) -> str:
         """The price list of a host; empty if none is known."""
         host = _normalised(host)
-        row = self._row_at(host)
+        row = self.at(host)
         if row is None or any(pattern.fullmatch(host) for pattern in self._unlisted):
             return ""
         for pattern, list_id in self._lists_at:

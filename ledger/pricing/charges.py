@@ -100,7 +100,7 @@ def charge(
     if lines and not is_covered and (difference := _difference(lines, usage, own)):
         reason = "; ".join(filter(None, (difference, lines[0].reason)))
         lines[0] = replace(lines[0], reason=reason)
-    bill = None if is_covered else _bill(usage, own)
+    bill = _bill(usage, own) if own.bill and not is_covered else None
     if bill is not None:
         return _reported(bill, usage, _list_value(lines, own), at)
     if not [line for line in lines if line.amount_picousd is not None]:
@@ -127,8 +127,6 @@ def charge(
 def _bill(usage: Usage, sheet: Sheet) -> int | None:
     """What the provider bills by its own figure; None if no rule makes a figure the bill, or the
     answer has none."""
-    if not sheet.bill:
-        return None
     if sheet.bill == REPORTED_BILL:
         bill = reported_picousd(usage)
     else:

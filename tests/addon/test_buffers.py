@@ -39,7 +39,7 @@ BOUNDS = {
     "metering/tap.py Tap.edit.kept": "what BATCH_BYTES of pending events become",
     "metering/tap.py Tap.edit.removed": "the same",
     "metering/tap.py Tap._pending": "BATCH_BYTES with CHUNK_BYTES each",
-    "metering/troubles.py Troubles._reasons": "REASONS_MAX of REASON_LENGTH_MAX",
+    "metering/troubles.py Troubles.reasons": "REASONS_MAX of REASON_LENGTH_MAX",
     "metering/websocket.py WebSocketSession._open_responses": "OPEN_MAX",
     "metering/websocket.py WebSocketSession._waiting": "WAITING_MAX",
     "proxy/caps.py Gate._answers": "ANSWERED_MAX of ANSWERS_MAX",

@@ -265,7 +265,7 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
     beside = (exchange.provider, exchange.key_fingerprint, exchange.account, holder)
     stated = [
         [key[0], exchange.id, *beside, key[0], *figures]
-        for figures in orjson.loads(batch_insert.quota_rows(exchange.quotas) or "[]")
+        for figures in orjson.loads(batch_insert.quota_rows(exchange.quotas))
     ]
     of_quotas = ("opened_at", "exchange_id", "provider", "key_fingerprint", "account", "holder")
     sent = (

@@ -121,7 +121,7 @@ def settled_row(
         *astuple(pricing_of(lines, reading.usage_source)),
         charged.decode(),
         exchange.segments,
-        quota_rows(exchange.quotas),
+        quota_rows(exchange.quotas) if exchange.quotas else None,
         _instant(exchange.first_byte_at or exchange.settled_at or exchange.opened_at),
     ]
 
@@ -196,10 +196,8 @@ def _charged(lines: Sequence[Charge]) -> bytes:
     return _dumps([charge_values(line) for line in lines])
 
 
-def quota_rows(quotas: Sequence[Quota]) -> str | None:
-    """JSON rows of `QUOTA_COLUMNS`; None: the answer stated none."""
-    if not quotas:
-        return None
+def quota_rows(quotas: Sequence[Quota]) -> str:
+    """JSON rows of `QUOTA_COLUMNS`."""
     rows = [
         (
             each.kind.value,

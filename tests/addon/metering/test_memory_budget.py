@@ -156,7 +156,7 @@ def test_what_is_taken_is_given_back():
 
 def test_nothing_wrong_is_none():
     troubles = Troubles()
-    assert not troubles
+    assert troubles.text is None
     assert troubles.text is None
 
 

@@ -277,7 +277,7 @@ def test_an_encoded_answer_is_edited_and_goes_on_as_identity():
         assert passed.client_bytes is None
         assert passed.stripped
         assert tap.meter.facts.usage == {"prompt_tokens": 3, "completion_tokens": 2}
-        assert not troubles
+        assert troubles.text is None
 
 
 def test_an_encoding_that_breaks_ends_the_edited_answer_and_is_noted():
