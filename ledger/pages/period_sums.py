@@ -26,6 +26,7 @@ GROUPED = ("model", "provider", "key")
 
 PAGE_FIGURES = (
     "requests",
+    "refused",
     "errors",
     "without_usage",
     "complete_without_usage",

@@ -98,6 +98,17 @@ def problems(
             listed=("kind", "errors"),
         )
     )
+    found.append(
+        Problem(
+            kind="cap",
+            level="look",
+            count=total.refused,
+            headline=f"{figures.requests(total.refused)} refused by caps",
+            advice="nothing of them went upstream; they count in no other figure",
+            command=f"tokentee requests --outcome refused{narrowed}{of_period}",
+            listed=("outcome", "refused"),
+        )
+    )
     count = sum(other_models.values())
     most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMES_IN_LINE_MAX]
     found.append(

@@ -29,7 +29,16 @@ from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.maintenance import rollup
 from ledger.model.charge import Charge, amounts_of
-from ledger.model.exchange import Billing, Exchange, Outcome, Reading, Source, State, UsageSource
+from ledger.model.exchange import (
+    CAP_ERROR,
+    Billing,
+    Exchange,
+    Outcome,
+    Reading,
+    Source,
+    State,
+    UsageSource,
+)
 from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.model.usage import COUNT_MAX, Usage
 from ledger.pages import sections
@@ -58,7 +67,10 @@ SUMMED = (
     "estimated_cost_picousd",
     "list_value_picousd",
 )
-COUNTED = ("requests", "errors", "without_usage", "complete_without_usage", "estimated", "covered")
+COUNTED = (
+    *("requests", "refused", "errors", "without_usage", "complete_without_usage", "estimated"),
+    "covered",
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,12 @@ class Written:
     reading: Reading | None = None
     charges: tuple[Charge, ...] = ()
     counts: bool = True
-    """False: open, or a duplicate."""
+    """False: open, a duplicate, or refused by a cap, which has a figure of its own."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it never went upstream."""
+        return self.exchange.outcome is Outcome.REFUSED
 
 
 # Drawing
@@ -111,9 +128,18 @@ def charged(draw: st.DrawFn, usage: Usage) -> tuple[Charge, ...]:
     return tuple(lines)
 
 
+def refused(name: str, **about: Any) -> Written:
+    """A request that a cap refused."""
+    one = settled(
+        name, outcome=Outcome.REFUSED, http_status=402, error_type=CAP_ERROR, error_code="daily",
+        **about,
+    )  # fmt: skip
+    return Written(one, reading(one, usage=Usage(), usage_source=UsageSource.NONE), counts=False)
+
+
 @st.composite
 def ledgers(draw: st.DrawFn) -> list[Written]:
-    """Exchanges over three days: live, replayed, imported; open, lost, broken, seen twice."""
+    """Exchanges over three days: live, replayed, imported; open, lost, broken, refused, seen twice."""
     found: list[Written] = []
     for number in range(draw(st.integers(1, 7))):
         name, at = f"e{number}", NOON + timedelta(days=draw(st.integers(0, 2)), minutes=number)
@@ -125,8 +151,14 @@ def ledgers(draw: st.DrawFn) -> list[Written]:
             "source": draw(st.sampled_from(Source)),
             "tags": draw(st.sampled_from([{}, {"team": "search"}])),
         }
-        kind = draw(st.sampled_from(["ended", "ended", "ended", "error", "lost", "open", "twice"]))
-        if kind == "open":
+        kind = draw(
+            st.sampled_from(
+                ["ended", "ended", "ended", "error", "lost", "open", "refused", "twice"]
+            )
+        )
+        if kind == "refused":
+            found.append(refused(name, **about))
+        elif kind == "open":
             del about["response_model"]
             found.append(Written(opened(name, **about), counts=False))
         elif kind == "lost":
@@ -176,6 +208,7 @@ def plain(ledger: list[Written]) -> dict[str, Any]:
             found[name] = value + (found[name] or 0)
 
     for one in ledger:
+        found["refused"] += one.is_refused
         if not one.counts:
             continue
         source = one.reading.usage_source if one.reading else UsageSource.NONE
@@ -221,7 +254,9 @@ def plain(ledger: list[Written]) -> dict[str, Any]:
 def by_sql(engine: Engine) -> Answers:
     """A plain SUM over the public view."""
     sums = ", ".join(f"SUM({name}) AS {name}" for name in SUMMED)
-    return dict(row(engine, f"SELECT COUNT(*) AS requests, {sums} FROM requests")._mapping)
+    refused = "COUNT(CASE WHEN outcome = 'refused' THEN 1 END)"
+    counts = f"COUNT(*) - {refused} AS requests, {refused} AS refused"
+    return dict(row(engine, f"SELECT {counts}, {sums} FROM requests")._mapping)
 
 
 def by_day(engine: Engine) -> Answers:
@@ -319,7 +354,7 @@ def by_focus(engine: Engine) -> Answers:
 
 def by_completeness(engine: Engine) -> Answers:
     """The counts of the view by hour."""
-    names = ("errors", "without_usage", "estimated", "lost")
+    names = ("refused", "errors", "without_usage", "estimated", "lost")
     sums = ", ".join(f"SUM({name}) AS {name}" for name in names)
     return dict(row(engine, f"SELECT {sums} FROM completeness")._mapping)
 
@@ -386,7 +421,7 @@ def by_metrics(ledger: list[Written]) -> Answers:
     """What a proxy counts of the exchanges that it settles."""
     metrics = Metrics(lambda: Health(writer_alive=True, queued_rows=0, open_exchanges=0, dropped=0))
     for one in ledger:
-        if one.counts and one.reading:
+        if (one.counts or one.is_refused) and one.reading:
             metrics.observe(observed(one.exchange, one.reading, one.charges))
     sums: dict[str, float] = {}
     for line in metrics.exposition().decode().splitlines():
@@ -406,6 +441,7 @@ def by_metrics(ledger: list[Written]) -> Answers:
         "cost_usd": sums.get("cost_usd"),
         "list_value_usd": sums.get("list_value_usd"),
         "covered_value_usd": sums.get("covered list_value_usd"),
+        "refused": sums.get("refused", 0),
         "unpriced": sums.get("requests_unpriced", 0),
         "estimated": sums.get("requests_estimated", 0),
         "input_tokens": tokens("uncached_input", "cache_read", "cache_write"),
@@ -459,6 +495,8 @@ def a_plan_and_a_guess() -> list[Written]:
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ledgers())
 @example(a_plan_and_a_guess())
+@example([refused("e1"), *a_plan_and_a_guess()[:1]])
+@example([refused("e1")])
 def test_every_surface_gives_the_same_figures(tmp_path_factory, ledger):
     path = tmp_path_factory.mktemp("figures") / "ledger.sqlite3"
     expected = plain(ledger)
