@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from ledger.model.exchange import REFUSED_STATUS
+
 TEXT_CHARACTERS = 1_024
 """Of one text of a request; the prompts of agents say at their beginning what they are for."""
 TEXTS_MAX = 4
@@ -38,6 +40,8 @@ class Agent:
     subagent_header: str | None = None
     """The header that names a subagent within the session. The subagent's session is then
     `<session>/<subagent>`, and its parent is the session."""
+    refused_status: int = REFUSED_STATUS
+    """Of an answer that it does not repeat."""
 
 
 AGENTS = (
@@ -52,6 +56,7 @@ AGENTS = (
         user_agents=("codex_cli_rs/", "codex_exec/", "codex-tui/", "codex_vscode/", "codex_sdk"),
         session_headers=("session_id", "session-id", "conversation_id", "thread-id"),
         parent_headers=("x-codex-parent-thread-id",),
+        refused_status=400,  # it asks six times after a 402
     ),
     Agent(name="gemini-cli", user_agents=("geminicli/", "geminicli-")),
     Agent(
@@ -105,6 +110,11 @@ def agent_of(headers: Mapping[str, str]) -> AgentFacts:
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((value for name in names if (value := headers.get(name))), None)
+
+
+def refused_status_of(agent: str | None) -> int:
+    """The status of the answer to a request that a cap refuses, of an agent or another client."""
+    return next((one.refused_status for one in AGENTS if one.name == agent), REFUSED_STATUS)
 
 
 class Shape(NamedTuple):

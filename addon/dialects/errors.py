@@ -307,8 +307,9 @@ def openai_refusal(message: str, _cap: str) -> dict[str, Any]:
 
 
 def openai_refused_event(message: str, cap: str) -> dict[str, Any]:
-    """The message of a WebSocket session that refuses one response."""
-    return {"type": "error", **openai_refusal(message, cap)}
+    """The message of a WebSocket session that refuses one response. Codex waits on after an error
+    without a status, and repeats after any other."""
+    return {"type": "error", "status": 400, **openai_refusal(message, cap)}
 
 
 def google_refusal(message: str, _cap: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from addon.dialects import billing as wire_billing
 from addon.dialects import shapes
+from addon.dialects.agents import refused_status_of
 from addon.dialects.errors import broken_connection
 from addon.dialects.facts import token_of
 from addon.dialects.limits import limits_of
@@ -47,7 +48,6 @@ from addon.metering.troubles import Troubles
 from ledger.model.exchange import (
     CAP_HEADER,
     ERROR_STATUS_MIN,
-    REFUSED_STATUS,
     Billing,
     Exchange,
     Outcome,
@@ -329,8 +329,10 @@ class MeteredExchange:
         return settled._replace(exchange=replace(settled.exchange, degraded=self.troubles.text))
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
-        if self.status == REFUSED_STATUS and (
-            cap := token_of(self._answer_headers.get(CAP_HEADER))
+        if (
+            (self.status or 0) >= ERROR_STATUS_MIN
+            and (cap := token_of(self._answer_headers.get(CAP_HEADER)))
+            and self.status == refused_status_of(self.opened.agent)
         ):  # a recording of ours, or a proxy behind this one
             return refused(self.opened, cap, now=now)
         tap = self.tap

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from addon.dialects.agents import refused_status_of
 from addon.dialects.facts import AnswerError, Ending, Facts
 from addon.framing import json_values
 from addon.metering.answers.meter import Meter
@@ -19,7 +20,6 @@ from ledger.model.duplicates import content_digest
 from ledger.model.exchange import (
     CAP_ERROR,
     ERROR_STATUS_MIN,
-    REFUSED_STATUS,
     Billing,
     Exchange,
     Outcome,
@@ -166,7 +166,7 @@ def refused(opened: Exchange, cap: str, *, now: datetime) -> Settled:
         opened,
         state=State.SETTLED,
         outcome=Outcome.REFUSED,
-        http_status=REFUSED_STATUS,
+        http_status=refused_status_of(opened.agent),
         error_type=CAP_ERROR,
         error_code=cap,
         settled_at=now,

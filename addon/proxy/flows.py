@@ -32,7 +32,7 @@ from addon.recordings.formats import har
 from addon.recordings.formats.flow_files import end_of_error
 from addon.recordings.formats.recorded import Origin, derived_id, known_time
 from ledger.caps.book import Refusal
-from ledger.model.exchange import CAP_HEADER, REFUSED_STATUS
+from ledger.model.exchange import CAP_HEADER
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 """A host name; anything else in SNI or a Host header is not taken over. Labels and dots share no
@@ -159,13 +159,11 @@ def with_headers(headers: http.Headers, values: Mapping[bytes, bytes]) -> Fields
     return (*fields, *left.items())
 
 
-def refusal(body: dict[str, Any], refused: Refusal) -> http.Response:
-    """The answer to a request that a cap refused. No SDK repeats a 402."""
+def refusal(body: dict[str, Any], refused: Refusal, status: int) -> http.Response:
+    """The answer to a request that a cap refused."""
     headers = {"content-type": "application/json", "x-should-retry": "false"}
     content = json_values.dumps(body).encode()
-    return http.Response.make(
-        REFUSED_STATUS, content, headers | {CAP_HEADER: refused.cap or "tokentee"}
-    )
+    return http.Response.make(status, content, headers | {CAP_HEADER: refused.cap or "tokentee"})
 
 
 def now() -> datetime:

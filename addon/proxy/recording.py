@@ -22,6 +22,7 @@ from mitmproxy.connection import ConnectionState
 from msgspec.structs import replace
 
 from addon.caps.limits import Limits, read_limits, response_asked
+from addon.dialects.agents import refused_status_of
 from addon.dialects.dialect import Asking
 from addon.dialects.facts import Ending, text_of
 from addon.dialects.request import read_request
@@ -215,7 +216,8 @@ class Recording:
     def refuse(self, live: Live, refusal: Refusal) -> None:
         """Answer a request ourselves; nothing of it goes upstream."""
         dialect = (live.routes.session or live.route).dialect
-        live.flow.response = flows.refusal(dialect.refusal(refusal.message, refusal.cap), refusal)
+        body = dialect.refusal(refusal.message, refusal.cap)
+        live.flow.response = flows.refusal(body, refusal, refused_status_of(live.opened.agent))
         live.moves(Event.STOPPED)
         self.live.pop(live.flow.id, None)
         self.ledger.settle(*refused(live.opened, refusal.cap, now=flows.now()))

@@ -95,7 +95,7 @@ class Outcome(StrEnum):
 
 
 REFUSED_STATUS = 402
-"""Of the answer that a refused request gets: no client repeats it."""
+"""Of the answer that a refused request gets: no SDK repeats it."""
 CAP_HEADER = "x-tokentee-cap"
 """The header of that answer, with the cap's name."""
 CAP_ERROR = "tokentee_cap"

@@ -39,7 +39,7 @@ def main(path: str) -> None:
         if client["path"]:
             environment["PATH"] = client["path"] + ":" + environment["PATH"]
         mark(client["name"])
-        began = time.monotonic()
+        began_at, began = time.time(), time.monotonic()
         try:
             ran = subprocess.run(
                 client["command"], env=environment, cwd=home / "work", stdin=subprocess.DEVNULL,
@@ -56,6 +56,7 @@ def main(path: str) -> None:
             "stdout": out.decode("utf-8", "replace"),
             "stderr": err.decode("utf-8", "replace"),
             "seconds": round(time.monotonic() - began, 1),
+            "between": [began_at, time.time()],
         }
     mark("")
     Path(path + ".done").write_text(json.dumps(done))

@@ -88,6 +88,8 @@ class Client:
     """Where it connects directly; with `mitmdump` alone, older Node.js does."""
     behind_mitmdump: tuple[str, ...] = ()
     """Headers that it sends its server behind any proxy, and that mitmdump, unlike `run`, leaves."""
+    refusals: int = 0
+    """Requests that it sends under a cap that refuses all; 0: it is not played under one."""
     volatile: tuple[str, ...] = ()
     """Patterns of its own output or requests that differ from run to run."""
 
@@ -127,9 +129,9 @@ AIOHTTP = (
 CLIENTS = (
     _python("requests", calls=2, is_fast=True),
     _python("httpx", calls=2, is_fast=True),
-    _python("openai", calls=3, is_fast=True, is_sdk=True),
-    _python("anthropic", calls=2, is_sdk=True),
-    _python("google-genai", calls=2, is_sdk=True),
+    _python("openai", calls=3, is_fast=True, is_sdk=True, refusals=1),
+    _python("anthropic", calls=2, is_sdk=True, refusals=1),
+    _python("google-genai", calls=2, is_sdk=True, refusals=1),
     Client(
         name="curl",
         arguments=("curl", "-sS", "-H", "content-type: application/json", "-d", BODY, CHAT),
@@ -169,13 +171,13 @@ CLIENTS = (
     _fetch("24"),
     Client(name="openai (Node)", packages=("openai",), program="openai_node.mjs", node="system",
            goes_past_in=PAST_BY_HAND,
-           calls=3),
+           calls=3, refusals=1),
     Client(name="@anthropic-ai/sdk", packages=("@anthropic-ai/sdk",), program="anthropic_node.mjs",
            node="system",
-           goes_past_in=PAST_BY_HAND, calls=2),
+           goes_past_in=PAST_BY_HAND, calls=2, refusals=1),
     Client(name="@google/genai", packages=("@google/genai",), program="google_genai_node.mjs",
            node="system",
-           goes_past_in=PAST_BY_HAND, calls=2),
+           goes_past_in=PAST_BY_HAND, calls=2, refusals=1),
     Client(name="@ai-sdk/openai", packages=("ai", "@ai-sdk/openai", "@ai-sdk/anthropic",
            "@ai-sdk/google"), program="ai_node.mjs", arguments=("openai", "gpt-4o"),
            node="22", calls=2),
@@ -186,6 +188,7 @@ CLIENTS = (
            environment={"GOOGLE_GENERATIVE_AI_API_KEY": KEYS["GEMINI_API_KEY"]}),
     Client(
         name="Claude Code",
+        refusals=1,
         packages=("@anthropic-ai/claude-code",),
         arguments=("claude", "-p", "Say hi"),
         volatile=(r"cch=[0-9a-f]{5}",),
@@ -194,6 +197,7 @@ CLIENTS = (
     ),
     Client(
         name="Claude Code, plan",
+        refusals=1,
         shares="Claude Code",
         arguments=("claude", "-p", "Say hi"),
         environment={"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": CLAUDE_LOGIN},
@@ -204,6 +208,7 @@ CLIENTS = (
     ),
     Client(
         name="Codex",
+        refusals=1,
         packages=("@openai/codex",),
         arguments=("codex", "exec", "--skip-git-repo-check", "Say hi"),
         node="22",
@@ -211,6 +216,7 @@ CLIENTS = (
     ),
     Client(
         name="Codex, plan",
+        refusals=1,
         shares="Codex",
         arguments=("codex", "exec", "--skip-git-repo-check", "Say hi"),
         environment={"OPENAI_API_KEY": "", "CODEX_API_KEY": ""},
@@ -221,6 +227,7 @@ CLIENTS = (
     ),
     Client(
         name="Gemini CLI",
+        refusals=2,  # of the model that chooses a model, and of the one that answers
         packages=("@google/gemini-cli",),
         arguments=("gemini", "--skip-trust", "-p", "Say hi"),
         node="22",

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,19 @@ class Played:
         found = [row for row in self.ledger if (row["response_id"] or "").startswith(prefix)]
         return [row for row in found if row["response_id"].removeprefix(prefix).isdigit()]
 
+    def refused_of(self, client: Client) -> list[rows.Row]:
+        """What a cap refused while it ran."""
+        begin, end = self.clients[name_of(client)]["between"]
+        return [
+            row
+            for row in self.ledger
+            if row["outcome"] == "refused" and begin <= _seconds(row["opened_at"]) <= end
+        ]
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
+
 
 def can_play() -> bool:
     """Whether this machine lets us make namespaces."""
@@ -80,9 +94,13 @@ def can_play() -> bool:
 
 
 def play(
-    clients: Sequence[Client], folder: Path, *, behind_mitmdump: Sequence[Client] | None = None
+    clients: Sequence[Client],
+    folder: Path,
+    *,
+    behind_mitmdump: Sequence[Client] | None = None,
+    variants: Sequence[str] = VARIANTS,
 ) -> dict[str, Played]:
-    """Clients in all variants, in namespaces of their own.
+    """Clients in these variants, in namespaces of their own.
 
     `behind_mitmdump`: those of them that are played in that variant, if not all.
     """
@@ -97,7 +115,7 @@ def play(
     store = STORE.read_bytes() if STORE.exists() else b""
     (folder / "store.pem").write_bytes(store + authority.read_bytes())
     played = {}
-    for variant in VARIANTS:
+    for variant in variants:
         # One folder for all: its path is in what clients print and send.
         stage = folder / "stage"
         stage.mkdir()

@@ -46,7 +46,9 @@ def main(spec_path: str) -> None:
     command = [sys.executable, str(DRIVER), str(folder / "clients.json")]
     (folder / "clients.json").write_text(json.dumps(spec["clients"]))
     with serving(Path(spec["certificate"])) as kept:
-        play = {"direct": _direct, "run": _run, "mitmdump": _mitmdump}[spec["variant"]]
+        play = {"direct": _direct, "run": _run, "capped": _run, "mitmdump": _mitmdump}[
+            spec["variant"]
+        ]
         code, stderr = play(command, environment, folder, spec)
     result = json.loads((folder / "clients.json.done").read_text())
     (folder / "result.json").write_text(
@@ -74,6 +76,8 @@ def _run(
 ) -> tuple[int, str]:
     ours = [sys.executable, "-c", "from addon.cli import main; main()", "run"]
     ours += ["--set", f"confdir={spec['confdir']}", "--set", f"ledger_url={folder / 'ledger.db'}"]
+    if spec["variant"] == "capped":
+        ours += ["--max-tokens", "10"]
     environment = environment | {"PYTHONPATH": str(ROOT)}
     # The driver takes PYTHONPATH out again: it is ours, not the clients'.
     done = subprocess.run(

@@ -1,7 +1,7 @@
 """Real clients, run as their users run them: do they work, are they recorded, are they unchanged?
 
 Each is run without us, under `tokentee run`, and with a plain `mitmdump -s addon/tee.py`, against
-fake providers on loopback. The fast part runs by default; `pytest -m clients` installs and runs
+fake providers on loopback; and some under a cap that refuses all. The fast part runs by default; `pytest -m clients` installs and runs
 the others too, and writes the table of docs/clients.md.
 """
 
@@ -122,6 +122,25 @@ class TestAll(Checks):
     def test_what_goes_past_is_said(self, client: Client, variant: str, played: dict[str, Played]):
         if variant == "run" and client.why_not:
             assert "api.openai.com went past the recorder" in played["run"].stderr
+
+
+CAPPED = [client for client in CLIENTS if client.refusals]
+
+
+@pytest.fixture(scope="module")
+def capped(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    played = playing.play(CAPPED, tmp_path_factory.mktemp("capped"), variants=("capped",))
+    return played["capped"]
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("client", CAPPED, ids=name_of)
+def test_under_a_cap_it_stops_at_once_and_shows_why(client: Client, capped: Played):
+    ran = capped.clients[name_of(client)]
+    assert ran["code"] not in (0, "timeout")
+    assert not capped.asked_by(client)
+    assert len(capped.refused_of(client)) == client.refusals
+    assert "refused by the cap run" in ran["stdout"] + ran["stderr"]
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"

@@ -214,7 +214,7 @@ def test_a_refusal_of_ours_is_worded_as_its_dialect_words_errors(dialect: Dialec
     assert body == REFUSALS.get("openai" if family in OF_OPENAI else family, plain)
     event = dialect.refused_event("m", "nightly")
     is_turns = dialect.session is SessionProtocol.TURNS
-    assert event == (body if is_turns else {"type": "error", **REFUSALS["openai"]})
+    assert event == (body if is_turns else {"type": "error", "status": 400, **REFUSALS["openai"]})
     facts = Facts()
     dialect.read(facts, "", body)
     record_error_body(facts, body)

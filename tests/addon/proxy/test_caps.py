@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from msgspec.structs import replace
 
 from addon.caps.limits import read_limits
@@ -23,8 +24,9 @@ from ledger.model.exchange import Billing
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import NO_NAMES
+from ledger.store import db
 from tests.addon.proxy.recording import flow_of, recording
-from tests.ledger.written import opened, reading
+from tests.ledger.written import opened, reading, rows
 
 MESSAGES = routes.DIALECTS["anthropic.messages"]
 PRICES = PriceBook()
@@ -102,19 +104,32 @@ def test_most_of_a_cap_can_be_spent_by_twenty_at_once():
     assert asyncio.run(spent_at_first_refusal("0.5", at_once=20)) >= 0.7
 
 
+async def answer_under(cap: Cap, ledger: Path, **headers: str) -> Any:
+    """What a client gets for a request."""
+    async with recording(ledger, recorder=Recorder(caps=(cap,))) as (recorder, _):
+        flow = flow_of(headers={name.replace("_", "-"): text for name, text in headers.items()})
+        recorder.requestheaders(flow)
+        assert recorder.request(flow) is None
+        assert flow.response is not None
+        return flow.response
+
+
 def test_a_request_that_could_not_be_read_is_refused(ledger, monkeypatch):
     """Not because it was read before there was a cap."""
-
-    async def play() -> Any:
-        async with recording(ledger, recorder=Recorder(caps=(cap,))) as (recorder, _):
-            flow = flow_of()
-            recorder.requestheaders(flow)
-            waiting = recorder.request(flow)
-            assert waiting is None
-            return flow.response
-
-    cap = Cap(name="run", usd=5, period="run")
     monkeypatch.setattr(lifecycle, "read_limits", lambda *_: 1 / 0)
-    response = asyncio.run(play())
-    assert response is not None
+    response = asyncio.run(answer_under(Cap(name="run", usd=5, period="run"), ledger))
     assert (response.status_code, "is not read" in response.text) == (402, True)
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "status"), [("codex_exec/0.169.0", 400), ("curl/8", 402)], ids=["codex", "curl"]
+)
+def test_a_client_gets_a_status_that_it_does_not_repeat(ledger, user_agent, status):
+    cap = Cap(name="run", tokens=10, period="run")
+    response = asyncio.run(answer_under(cap, ledger, user_agent=user_agent))
+    assert response.status_code == status
+    assert "refused by the cap run" in response.json()["error"]["message"]
+    (row,) = rows(
+        db.open_engine(f"sqlite:///{ledger}"), "SELECT outcome, http_status FROM requests"
+    )
+    assert tuple(row) == ("refused", status)
