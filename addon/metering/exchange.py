@@ -89,8 +89,8 @@ class Event(Enum):
     READ = "read"
     """All of it is read: its row goes to the ledger."""
     STOPPED = "stopped"
-    """The proxy stops: its row goes to the ledger with what is read. Of one that is opening, nothing
-    goes upstream: the proxy stops, its client is gone, or a cap refuses."""
+    """The proxy stops: its row goes to the ledger with what is read. Of one that is opening nothing
+    goes upstream, because the proxy stops, its client is gone, or a cap refuses."""
     COMMITTED = "committed"
     """The end of the answer goes on to the client."""
 
