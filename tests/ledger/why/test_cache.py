@@ -27,7 +27,8 @@ from tests.ledger.why.sessions import (
 )
 from tests.ledger.written import NOON
 
-SESSIONS = 1_000
+SESSIONS = pytest.mark.parametrize("count", [256, pytest.param(1_000, marks=pytest.mark.soak)])
+"""By default two of each provider and break."""
 
 
 def verdicts(
@@ -41,7 +42,8 @@ def verdicts(
     return found
 
 
-def test_each_break_is_named():
+@SESSIONS
+def test_each_break_is_named(count):
     """Every kind of break, with every provider, in sessions of chance."""
     cases = [
         (provider, broken)
@@ -50,7 +52,7 @@ def test_each_break_is_named():
         if provider.breakpoint or not broken.marked_only
     ]
     wrong = []
-    for seed in range(SESSIONS):
+    for seed in range(count):
         provider, broken = cases[seed % len(cases)]
         at = seed % 7
         session = Session(seed, provider)
@@ -66,11 +68,12 @@ def test_each_break_is_named():
             is_right = (one.name, one.segment) == (name, f"tools[{at}] {name}")
         if not is_right:
             wrong.append((seed, broken.do.__name__, provider.model, found))
-    assert len(wrong) <= SESSIONS // 100, wrong[:3]
+    assert len(wrong) <= count // 100, wrong[:3]
 
 
-def test_an_unbroken_session_has_no_break():
-    for seed in range(SESSIONS):
+@SESSIONS
+def test_an_unbroken_session_has_no_break(count):
+    for seed in range(count):
         provider = list(PROVIDERS.values())[seed % len(PROVIDERS)]
         found = verdicts(Session(seed, provider))
         assert [each.reason for each in found] == [Reason.FIRST] + [Reason.HIT] * 5, seed
