@@ -515,3 +515,58 @@ def test_a_constant_of_one_name_and_value_stands_once():
                     found.setdefault((name, ast.unparse(each.value)), []).append(str(path))
     assert len(found) > 500
     assert {name: paths for (name, _), paths in found.items() if len(paths) > 1} == {}
+
+
+TESTED_BY = {
+    # By the command line, and by what it prints.
+    "addon/commands/config.py": "tests/addon/commands/test_shown_urls.py",
+    "addon/commands/demo.py": "tests/proxy/test_demo.py",
+    "addon/commands/deploy.py": "tests/addon/deploy/test_writing.py",
+    "addon/demo/traffic.py": "tests/proxy/test_demo.py",
+    "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
+    "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
+    "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",
+    "ledger/reports/requests_text.py": "tests/ledger/commands/test_shown_texts.py",
+    # By data: logs, answers, price files and statements.
+    "addon/agent_logs/": "tests/addon/agent_logs/test_agents.py",
+    "addon/dialects/": "tests/addon/dialects/test_cases.py",
+    "ledger/pricing/override_tables.py": "tests/ledger/pricing/test_prices.py",
+    "ledger/reconcile/vendors.py": "tests/ledger/reconcile/test_statement_files.py",
+    # Through the recorder, or through a proxy.
+    "addon/proxy/capturing.py": "tests/addon/recordings/test_as_booked.py",
+    "addon/proxy/display/first_lines.py": "tests/proxy/test_start.py",
+    "addon/proxy/traffic.py": "tests/addon/proxy/test_recorder.py",
+    "addon/run/command/connection_policy.py": "tests/proxy/test_run.py",
+    "addon/run/proxied_command.py": "tests/proxy/test_run.py",
+    "addon/run/seen.py": "tests/proxy/test_run.py",
+    # By the rows that a database has, or refuses.
+    "ledger/store/engines/answering.py": "tests/ledger/sync/test_silence.py",
+    "ledger/store/schema/charged.py": "tests/ledger/store/schema/test_views.py",
+    "ledger/store/schema/guards.py": "tests/ledger/store/test_tables.py",
+}
+"""Modules, or all of a room, that no test names: the test that runs them."""
+IMPORT = re.compile(r"^ *from ((?:addon|ledger)[\w.]*) import (\([^)]*\)|.*)$", re.M)
+
+
+def test_a_module_with_functions_has_a_test():
+    """One beside it in the mirrored room, one that imports it, or one that is named here."""
+    imported = set()
+    for path in (ROOT / "tests").rglob("*.py"):  # read as text: to parse them takes seconds
+        for package, names in IMPORT.findall(path.read_text()):
+            imported |= {package, *(f"{package}.{name}" for name in re.findall(r"\w+", names))}
+    untested = set()
+    for path in MODULES:
+        is_mirrored = (
+            ROOT / "tests" / path.parent.relative_to(ROOT) / f"test_{path.name}"
+        ).exists()
+        has_functions = any(
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in statements_of(parsed(path))
+        )
+        is_entry = path.name in ("__init__.py", "__main__.py")
+        if has_functions and not is_entry and not is_mirrored and name_of(path) not in imported:
+            untested.add(ids(path))
+    rows = {row: {each for each in untested if each.startswith(row)} for row in TESTED_BY}
+    assert untested - set().union(*rows.values()) == set()
+    assert [row for row, modules in rows.items() if not modules] == [], "rows for nothing"
+    assert [test for test in TESTED_BY.values() if not (ROOT / test).is_file()] == []
