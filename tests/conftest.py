@@ -98,6 +98,7 @@ def pytest_collection_finish() -> None:
 NOT_UNIT_FOLDERS = {"proxy", "bench", "soak", "clients"}
 UNMEASURED_MARKS = {"large", "process", "proxy"}
 NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "browser", "large"}
+NOT_UNIT_FIXTURES = {"postgres_server", "ssh"}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -149,11 +150,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             folder = item.path.relative_to(here).parts[0]
             is_unit_folder[item.path] = folder not in NOT_UNIT_FOLDERS
         marks = {mark.name for mark in item.iter_markers()}
-        fixtures = getattr(item, "fixturenames", ())
         if (
             is_unit_folder[item.path]
             and not marks & NOT_UNIT_MARKS
-            and "postgres_server" not in fixtures
+            and not NOT_UNIT_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         ):
             item.add_marker(pytest.mark.unit)
         if marks & UNMEASURED_MARKS or is_hypothesis_test(getattr(item, "obj", None)):

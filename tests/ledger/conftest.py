@@ -78,6 +78,7 @@ def administer(postgres_server):
     # Nothing here outlives the tests.
     for setting in ("fsync", "full_page_writes", "synchronous_commit"):
         run(f"ALTER SYSTEM SET {setting} = off")
+    run("ALTER SYSTEM SET max_wal_size = '128MB'")  # it lies in memory
     run("SELECT pg_reload_conf()")
     yield run
     engine.dispose()
