@@ -158,7 +158,7 @@ def test_every_expression_is_found() -> None:
 @pytest.mark.large
 @pytest.mark.parametrize("name", sorted(expressions()))
 @settings(
-    max_examples=12,
+    max_examples=6,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
