@@ -15,7 +15,7 @@ it may use without asking. What all of them took is never more than the limit:
 Durations are monotonic and measured by one process each, so clocks need not agree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ledger.caps.caps import NOTHING, Amounts
@@ -24,6 +24,9 @@ SLICE_SECONDS = 8.0
 """From the begin of the last renewal that succeeded."""
 SILENT_SECONDS = 11.0
 """Longer, so that no slice is used after it was given back; within 15 s with the time to notice."""
+
+LOOK_SECONDS_MAX = 3.0
+"""Who has not looked for longer does not know whether others were silent."""
 
 
 class Part(NamedTuple):
@@ -47,6 +50,30 @@ class Grant(NamedTuple):
     """The slice to keep if no request needs more."""
     is_short: bool
     """A request fits in principle, and not beside what others took."""
+
+
+class Silence:
+    """How long other processes have been silent, as one process measures it."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[object, float]] = {}
+        """Process -> its last heartbeat, and when that was first seen."""
+        self._looked_at = float("-inf")
+
+    def gone(self, beats: Mapping[str, object], now: float) -> set[str]:
+        """Those of these that are dead. `beats`: what changes with each heartbeat."""
+        if now - self._looked_at > LOOK_SECONDS_MAX:
+            self._heard.clear()  # nobody could send one, perhaps
+        self._looked_at = now
+        self._heard = {
+            process: heard
+            if (heard := self._heard.get(process)) is not None and heard[0] == beat
+            else (beat, now)
+            for process, beat in beats.items()
+        }
+        return {
+            process for process, (_, since) in self._heard.items() if now - since > SILENT_SECONDS
+        }
 
 
 def grant(

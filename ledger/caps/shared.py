@@ -29,7 +29,7 @@ from sqlalchemy.engine import Connection
 from ledger.caps import spent
 from ledger.caps.book import STEP, Ask, account_name
 from ledger.caps.caps import NOTHING, ROLLING, Amounts, Cap
-from ledger.caps.leases import SILENT_SECONDS, Grant, Part, grant, minus, plus
+from ledger.caps.leases import Grant, Part, Silence, grant, minus, plus
 from ledger.model.errors import LedgerError
 from ledger.settings.names import Names
 from ledger.store import db
@@ -77,9 +77,7 @@ class SharedCaps:
             )
         self._began: dict[str, datetime] = {}
         """Key of a cap -> since when this process keeps it."""
-        self._seen: dict[str, tuple[object, float]] = {}
-        """Node -> its last heartbeat, and when that was first seen here."""
-        self._answered_at = 0.0
+        self._silence = Silence()
 
     def join(self, cap: Cap, names: Names, since: datetime) -> bool:
         """Keep a cap, of which this process counts what it settles from a moment on. False: the
@@ -179,24 +177,11 @@ class SharedCaps:
         """Those that do not live."""
         if not self._is_spooling:
             return {node for node in others if not nodes.is_alive(self._file, node)}
-        now = time.monotonic()
         with self._engine.connect() as connection:
             query = sa.select(heartbeats.c.node, heartbeats.c.seen_at)
-            beats = dict(
-                tuple(row) for row in connection.execute(query.where(heartbeats.c.node.in_(others)))
-            )
-        if now - self._answered_at > ANSWER_SECONDS_MAX:
-            self._seen.clear()  # nobody could send one for as long
-        self._answered_at = now
-        gone = set()
-        for node in others:
-            beat = beats.get(node)
-            last, since = self._seen.get(node, (None, now))
-            if node not in self._seen or beat != last:
-                self._seen[node] = beat, now
-            elif now - since > SILENT_SECONDS:
-                gone.add(node)
-        return gone
+            found = connection.execute(query.where(heartbeats.c.node.in_(others))).all()
+        beats = dict.fromkeys(others) | {row.node: row.seen_at for row in found}
+        return self._silence.gone(beats, time.monotonic())
 
     def _short(self, connection: Connection, keys: Mapping[str, Cap]) -> set[tuple[str, str]]:
         """The accounts of which other processes are short."""
