@@ -1,32 +1,42 @@
 """Caps of a real mitmdump: what passes, what the official SDKs see, what stays after a kill."""
 
+import asyncio
+import itertools
 import json
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import sqlalchemy as sa
 from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection, serve
 
+from ledger.store import db
 from tests.clients.answers import answer_to
 from tests.proxy import rows
 from tests.proxy.mitmdump import DidNotStartError, Mitmdump
+from tests.proxy.relaying import Line
 from tests.proxy.test_run import run
 from tests.proxy.test_websocket import CREATE, answer_of
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
 
 pytestmark = pytest.mark.proxy
 
+NUMBERS = itertools.count()
+"""Of answers: two with one id would be one."""
 MESSAGES: Any = [{"role": "user", "content": "Hi"}]
 
 
 def script(request: Request) -> Answer:
     body = json.loads(request.body)
-    answer = answer_to(request.target.partition("?")[0], body, "caps", lambda: 1)
+    answer = answer_to(request.target.partition("?")[0], body, f"caps-{next(NUMBERS)}", lambda: 1)
     assert answer is not None, request.target
     is_stream = "event-stream" in answer.content_type
     return Answer(
@@ -58,8 +68,6 @@ def cap(name: str = "daily", **more: Any) -> str:
 
 def ask(proxy: Mitmdump, **more: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
     """A chat request with 16 tokens out: at most $0.0055 of gpt-4o."""
-    import httpx
-
     host, port = proxy.address()
     body = {"model": "gpt-4o", "max_tokens": 16, "messages": MESSAGES, **more}
     with httpx.Client(trust_env=False) as client:
@@ -267,15 +275,79 @@ def test_a_wrong_cap_starts_nothing(tmp_path, caps, line):
     assert "Traceback" not in str(stopped.value)
 
 
-def test_processes_on_one_ledger_share_its_caps(tmp_path):
-    with (
-        Upstream(script) as upstream,
-        capped(upstream.url, tmp_path, cap(requests=3)) as one,
-        capped(upstream.url, tmp_path, cap(requests=3)) as other,
-    ):
-        assert [ask(each)[0] for each in (one, other, one, other)] == [200, 200, 200, 402]
-        assert "3 of 3 (requests) spent" in ask(one)[1]["error"]["message"]
-        assert len(upstream.requests) == 3
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def line(request: pytest.FixtureRequest) -> Iterator[tuple[Line, str] | None]:
+    """The line to a PostgreSQL, and its URL; None: the ledger is a file."""
+    if request.param == "sqlite":
+        yield None
+        return
+    server = sa.make_url(request.getfixturevalue("new_database")())
+    db.ensure(server).dispose()
+    folder = server.query["host"]
+    assert isinstance(folder, str)
+    made = Line(f"{folder}/.s.PGSQL.5432")
+    made.mend()
+    url = server.set(host="127.0.0.1", port=made.port, query={})
+    yield made, url.render_as_string(hide_password=False)
+    made.cut()
+
+
+def test_a_cap_holds_over_processes_of_which_one_is_killed(tmp_path, line):
+    """Four processes, twenty requests allowed. One is killed with two under way; then forty come at
+    once to the others, while the database is away for a moment."""
+    (tmp_path / "budgets.toml").write_text(cap(requests=20, wait=30))
+    go_on = threading.Event()
+
+    def slow(request: Request) -> Any:
+        if b"wait" not in request.body:
+            return script(request)
+
+        async def answer(*_: Any) -> None:
+            await asyncio.to_thread(go_on.wait, 60)
+
+        return answer
+
+    def proxy(number: int) -> Mitmdump:
+        (tmp_path / str(number)).mkdir()
+        url = f"sqlite:///{tmp_path}/ledger.db" if line is None else line[1]
+        return Mitmdump(
+            tmp_path / str(number),
+            upstreams=[upstream.url],
+            options={"tee_hosts": f"127.0.0.1:{upstream.port}=openai", "ledger_url": url},
+            environment={
+                "TOKENTEE_BUDGETS": str(tmp_path / "budgets.toml"),
+                "XDG_DATA_HOME": str(tmp_path / "data"),
+            },
+        )
+
+    def status_of(each: Mitmdump, text: str = "Hi") -> int:
+        try:
+            return ask(each, messages=[{"role": "user", "content": text}])[0]
+        except httpx.HTTPError:
+            return 0
+
+    with ExitStack() as running, Upstream(slow) as upstream, ThreadPoolExecutor(44) as pool:
+        running.callback(go_on.set)
+        proxies = [running.enter_context(proxy(number)) for number in range(4)]
+        *others, killed = proxies
+        for _ in range(2):
+            pool.submit(status_of, killed, "wait")
+        assert rows.eventually(lambda: len(upstream.requests) == 2)
+        files = [*tmp_path.glob("ledger.db"), *tmp_path.glob("data/**/spool/*.sqlite3")]
+        assert rows.eventually(lambda: len(rows.exchanges(files[0])) == 2)
+        killed.kill()
+        asked = [pool.submit(status_of, others[number % 3]) for number in range(40)]
+        if line is not None:
+            line[0].cut()
+            threading.Event().wait(1)
+            line[0].mend()
+        counts = Counter(each.result() for each in asked)
+        # Who could not ask the database is refused at once, and asks again.
+        while counts[200] < 18 and line is not None:
+            counts[status_of(others[0])] += 1
+        assert counts[200] == 18
+        assert [status_of(each) for each in others] == [402] * 3
+        assert len(upstream.requests) == 20
 
 
 CHILD = """

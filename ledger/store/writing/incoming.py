@@ -3,7 +3,8 @@ takes all queued items.
 
 Settled exchanges wake the writer, since clients wait for their commit. Open ones do not: an open
 row is committed when it has waited for `OPEN_SECONDS_MAX`, or with the last batch before that. So
-an exchange that ends sooner is one row, inserted once.
+an exchange that ends sooner is one row, inserted once. One for which a cap holds something is
+committed at once: if this process is killed, other ones count the hold.
 """
 
 import threading
@@ -72,6 +73,9 @@ class Incoming:
         waiting = self._queue.qsize() + len(self._opened)
         if not self.is_closed and waiting < WAITING_MAX // 2:
             self._under_way += 1
+            if job.exchange.hold_tokens is not None:  # which counts if this process is killed
+                self._queue.put(job)
+                return
             self._opened[job.exchange.id] = _Opened(time.monotonic(), job)
             # Checked afterwards: the writer clears the flag before it takes the jobs.
             if not self._is_opened_told:

@@ -320,6 +320,26 @@ def simulate(seed: int) -> None:
     world.check()
 
 
+def test_a_slice_ends_before_others_take_it():
+    """One process cannot ask the ledger, and goes on; another one needs all."""
+    world = World(1)
+    world.is_file, world.limit = False, 100
+    world.cap = Cap(name="c", tokens=100, period="day", wait=0)
+    for _ in range(2):
+        world.start()
+        world.heal(2)
+    world.processes[0].is_stopped = True
+    for _ in range(60):
+        world.second += 0.5
+        world.ask(world.processes[0], 1)
+        world.ask(world.processes[1], 3)
+        world.turn(world.processes[1])
+        world.check()
+    ran = [len(process.running) for process in world.processes]
+    assert ran[0] in range(5, 20)
+    assert ran[1] >= 25
+
+
 @pytest.mark.parametrize(
     "block", [0, *(pytest.param(later, marks=pytest.mark.soak) for later in range(1, 34))]
 )

@@ -268,6 +268,14 @@ def test_an_open_row_that_is_left_is_taken_when_it_is_due(queue, clock):
     assert queue.count == 0
 
 
+def test_an_open_row_that_holds_something_of_a_cap_goes_at_once(queue, clock):
+    """If its process is killed, others count its hold."""
+    queue.open(Job(opened("a", hold_tokens=1)))
+    assert taken(queue) == (["a open"], False)
+    queue.settle(ended("a"))
+    assert taken(queue) == (["a settled"], False)
+
+
 def test_the_oldest_open_row_says_when_they_are_due(queue, clock, monkeypatch):
     monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", 60.0)
     queue.open(Job(opened("a")))
