@@ -17,7 +17,6 @@ import typer
 from addon.agent_logs import booking, comparison, files
 from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.booking import ImportTally
-from addon.agent_logs.reader import LoggedAgent
 from ledger import recording
 from ledger.commands import output
 from ledger.commands.options import (
@@ -98,7 +97,11 @@ def import_command(
     more of an answer than before. Prompts and answers are skipped and never kept. Exit code 1:
     nothing was found, or something was refused.
     """
-    agents = _agents(agent or [])
+    for name in agent or ():
+        if name not in AGENTS:
+            hint = suggestion(name, AGENTS)
+            raise LedgerError(f"--agent {name!r}: unknown{hint}; one of {', '.join(AGENTS)}")
+    agents = [each for each in AGENTS.values() if not agent or each.name in agent]
     tags = _tags(tag or [])
     scope = scope_of(since, until, None, timezone=timezone)
     home = files.user_home()
@@ -189,14 +192,6 @@ def import_command(
     console.print(f"ledger: {shown(url)}", markup=False, soft_wrap=True)
     if any(tally.refused for tally in tallies.values()):
         raise typer.Exit(1)
-
-
-def _agents(names: list[str]) -> list[LoggedAgent]:
-    for name in names:
-        if name not in AGENTS:
-            hint = suggestion(name, AGENTS)
-            raise LedgerError(f"--agent {name!r}: unknown{hint}; one of {', '.join(AGENTS)}")
-    return [agent for agent in AGENTS.values() if not names or agent.name in names]
 
 
 def _tags(words: list[str]) -> dict[str, str]:

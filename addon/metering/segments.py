@@ -104,8 +104,11 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
     native code, or `STEP_PIECES` parts are read."""
     if not secret or not 0 < len(body) <= BODY_BYTES_MAX or body.startswith(b"--"):
         return NOT_READ
-    if len(body) > PARSED_BYTES_MAX and (yield from _values_in_steps(body)) > VALUES_MAX:
-        return NOT_READ
+    if len(body) > PARSED_BYTES_MAX:
+        count = len(body) - len(body.translate(None, b",[{"))
+        yield
+        if count > VALUES_MAX:
+            return NOT_READ
     values = json_values.strict_loads(body)
     yield
     if not isinstance(values, dict):
@@ -163,12 +166,6 @@ def _digest_of(begun: "hashlib._Hash", data: bytes) -> bytes:
     digest = begun.copy()
     digest.update(data)
     return digest.digest()[:HASH_BYTES]
-
-
-def _values_in_steps(body: bytes) -> Generator[None, None, int]:
-    count = len(body) - len(body.translate(None, b",[{"))
-    yield
-    return count
 
 
 def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:

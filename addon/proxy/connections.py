@@ -26,7 +26,10 @@ def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
         return "", lambda: None
     if options.connection_strategy == "lazy":
         return "", lambda: None
-    if _is_set_by_operator(options):
+    # Whether the option was given, even if as its default. On any doubt it was.
+    given = getattr(options, "_options", {}).get(_OPTION)
+    unset = getattr(optmanager, "unset", None)
+    if given is None or unset is None or given.value is not unset:
         logger.warning(
             "tokentee: %s=%s: a request whose upstream refuses the connection makes no row",
             _OPTION,
@@ -57,10 +60,3 @@ def was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
     transports = getattr(connections.get(flow.client_conn.id), "transports", {})
     reader = getattr(transports.get(flow.server_conn), "reader", None)
     return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)
-
-
-def _is_set_by_operator(options: Options) -> bool:
-    """Whether the option was given, even if as its default. On any doubt it was."""
-    option = getattr(options, "_options", {}).get(_OPTION)
-    unset = getattr(optmanager, "unset", None)
-    return option is None or unset is None or option.value is not unset

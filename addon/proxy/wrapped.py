@@ -109,7 +109,13 @@ def _put_on() -> Callable[[], None]:
             return
         for command in sending:
             is_end = isinstance(command, SendHttp) and type(command.event) is ResponseEndOfMessage
-            yield _break_off(stream) if is_end else command
+            if is_end:
+                message = "the answer could not be decoded to its end"
+                error = ResponseProtocolError(
+                    stream.stream_id, message, ErrorCode.GENERIC_SERVER_ERROR
+                )
+                command = SendHttp(error, stream.context.client)  # noqa: PLW2901
+            yield command
 
     def watched_start(stream: HttpStream) -> Commands:
         for each in _watchers:
@@ -179,12 +185,6 @@ class _HeldEnd:
             yield held
 
 
-def _break_off(stream: HttpStream) -> SendHttp:
-    message = "the answer could not be decoded to its end"
-    code = ErrorCode.GENERIC_SERVER_ERROR
-    return SendHttp(ResponseProtocolError(stream.stream_id, message, code), stream.context.client)
-
-
 def _after_this_event(stream: HttpStream) -> Commands:
     """Come back when the upstream connection has put the refused exchange behind it.
 
@@ -213,17 +213,14 @@ def _send_again(stream: HttpStream) -> Commands:
         return
     server = stream.context.server
     for layer in stream.context.layers:
-        _forget_stream(getattr(layer, "connections", {}).get(server), stream.stream_id)
+        # An HTTP/2 upstream maps each stream of ours to one of its own, which is closed by now.
+        inner = getattr(layer, "connections", {}).get(server)
+        while inner is not None:  # TLS, then the client, then its protocol
+            getattr(inner, "our_stream_id", {}).pop(stream.stream_id, None)
+            inner = getattr(inner, "child_layer", None)
     request = stream.flow.request
     content = request.raw_content
     yield SendHttp(RequestHeaders(stream.stream_id, request, end_stream=not content), server)
     if content:
         yield SendHttp(RequestData(stream.stream_id, content), server)
     yield SendHttp(RequestEndOfMessage(stream.stream_id), server)
-
-
-def _forget_stream(layer: Any, stream_id: int) -> None:
-    """An HTTP/2 upstream maps each stream of ours to one of its own, which is closed by now."""
-    while layer is not None:  # TLS, then the client, then its protocol
-        getattr(layer, "our_stream_id", {}).pop(stream_id, None)
-        layer = getattr(layer, "child_layer", None)

@@ -281,7 +281,11 @@ def _is_as_written(row: Any, lines: Sequence[list[Any]]) -> bool:
         if "billing" not in columns and row["billing"] is not None:
             continue
         for usage_json in _spellings(row["usage_json"]):
-            values = [usage_json if name == "usage_json" else _plain(row[name]) for name in columns]
+            plain = {**row, "usage_json": usage_json}
+            values = [
+                instant_text(each) if isinstance(each := plain[name], datetime) else each
+                for name in columns
+            ]
             content = orjson.dumps([row["exchange_id"], *values]) + charged
             if row["id"] == hashlib.blake2b(content, digest_size=16).hexdigest():
                 return True
@@ -296,7 +300,3 @@ def _spellings(usage_json: str | None) -> Iterator[str | None]:
             yield json.loads(usage_json)
         except ValueError:
             return
-
-
-def _plain(value: Any) -> Any:
-    return instant_text(value) if isinstance(value, datetime) else value

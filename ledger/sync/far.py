@@ -310,20 +310,17 @@ def bundle_of(value: object, keys: Sequence[Key]) -> Bundle:
             names.index("opened_at"),
             names.index("id" if table.name == "exchanges" else "exchange_id"),
         )
-        if not isinstance(rows, list) or not all(_is_row(row, len(names)) for row in rows):
+        if not isinstance(rows, list) or not all(
+            isinstance(row, list)
+            and len(row) == len(names)
+            and all(value is None or isinstance(value, str | int) for value in row)
+            for row in rows
+        ):
             raise LedgerError(f"the far side sends something else than rows of {table.name}")
         chosen = [row for row in rows if (row[its[0]], row[its[1]]) in wanted]
         if chosen:
             bundle.append((table, names, orjson.dumps(chosen).decode()))
     return bundle
-
-
-def _is_row(row: object, width: int) -> bool:
-    return (
-        isinstance(row, list)
-        and len(row) == width
-        and all(value is None or isinstance(value, str | int) for value in row)
-    )
 
 
 def _known_in(answer: dict[str, Any]) -> dict[Key, Known]:

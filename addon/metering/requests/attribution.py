@@ -1,6 +1,7 @@
 """Pure. Whom an exchange is attributed to: key, tags, session; never the key itself."""
 
 import base64
+import contextlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,8 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
             scheme, _, word = value.strip().rpartition(" ")
             words.append(word)
             if scheme.lower() == "basic":
-                words.append(_basic_password(word))
+                with contextlib.suppress(ValueError):  # no base64, or no UTF-8
+                    words.append(base64.b64decode(word).decode().partition(":")[2])
     words += PROTOCOL_KEY.findall(headers.get("sec-websocket-protocol", "")[:HEADER_READ_MAX])
     found = {
         word: None
@@ -104,13 +106,6 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
         or (len(word) >= SECRET_LENGTH_MIN and [char for char in word if char.isdigit()])
     }
     return tuple(found)[:SECRETS_MAX]
-
-
-def _basic_password(word: str) -> str:
-    try:
-        return base64.b64decode(word).decode().partition(":")[2]
-    except ValueError:  # no base64, or no UTF-8
-        return ""
 
 
 def is_password(headers: Mapping[str, str]) -> bool:

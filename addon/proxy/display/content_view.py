@@ -20,7 +20,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mitmproxy import contentviews, flow, hooks, http
+from mitmproxy import contentviews, hooks, http
 
 from addon.dialects.transcript import transcript_of
 from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
@@ -94,14 +94,11 @@ class FlowNotes:
         live.response.data.content = bytes(body)
         self._flows[live.id] = live
         while self._bytes > BODIES_BYTES_MAX and len(self._flows) > 1:
-            self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        oldest = next(iter(self._flows))
-        found = self._flows[oldest]
-        if found.response is not None:
-            found.response.data.content = None
-        self._forget(oldest)
+            oldest = next(iter(self._flows))
+            found = self._flows[oldest]
+            if found.response is not None:
+                found.response.data.content = None
+            self._forget(oldest)
 
     def _forget(self, flow_id: str) -> None:
         self._flows.pop(flow_id, None)
@@ -156,7 +153,8 @@ class FlowNotes:
             view = self._master.addons.get("view")
             found = view.get_by_id(flow_id) if view is not None else None
             if isinstance(found, http.HTTPFlow):
-                self._comment(found, comment_of(responses))
+                if found.comment in ("", self._comments.get(found.id)):
+                    found.comment = self._comments[found.id] = comment_of(responses)
                 if booked.exchange.outcome is Outcome.COMPLETE and found.response is not None:
                     # A client that has read `[DONE]` may leave while we wait for the commit; its
                     # answer was whole, and mitmweb would mark it red because of our wait.
@@ -164,10 +162,6 @@ class FlowNotes:
                 changed[flow_id] = found
         if changed:
             self._master.addons.trigger(hooks.UpdateHook(list(changed.values())))
-
-    def _comment(self, found: flow.Flow, text: str) -> None:
-        if found.comment in ("", self._comments.get(found.id)):
-            found.comment = self._comments[found.id] = text
 
     # Called by the content view
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from addon.telemetry.health import Health, MetricFiles
@@ -111,7 +111,10 @@ class Watching:
         writer, shipper = threads.get("writer"), threads.get("shipper")
         path = ledger.file
         status = self._status(path) if shipper is not None else None
-        oldest = status.oldest if status is not None else None
+        waited = None
+        if status is not None:
+            age = datetime.now(UTC) - status.oldest if status.oldest else timedelta()
+            waited = max(0.0, age.total_seconds())
         return Health(
             writer_alive=writer is None or writer.is_working,
             writer_trouble=found.trouble,
@@ -122,7 +125,7 @@ class Watching:
             shipper_alive=shipper.is_working if shipper is not None else None,
             shipping_trouble=status.trouble if status is not None else None,
             waiting_to_ship=status.waiting if status is not None else None,
-            oldest_waiting_seconds=_age(oldest) if status is not None else None,
+            oldest_waiting_seconds=waited,
             ledger_bytes=_size(path),
             wal_bytes=_size(path.with_name(f"{path.name}-wal")),
             disk_free_bytes=_free(path),
@@ -154,10 +157,6 @@ def _otlp(endpoint: str) -> Sink:
             "tee_otlp: OpenTelemetry is not installed; pip install 'tokentee[otel]'"
         ) from error
     return Otlp(endpoint)
-
-
-def _age(moment: datetime | None) -> float:
-    return max(0.0, (datetime.now(UTC) - moment).total_seconds()) if moment else 0.0
 
 
 def _size(path: Path) -> int | None:

@@ -222,7 +222,8 @@ class Supervisor:
             signal.signal(number, lambda number, _: self._signals.append(number))
         try:
             while self._exit_code is None:
-                for received in self._taken_signals():
+                taken, self._signals = self._signals, []
+                for received in taken:
                     # A closing terminal sends SIGHUP, too.
                     if received == signal.SIGHUP and os.isatty(2) == had_terminal:
                         self._plan_replacement()
@@ -236,10 +237,6 @@ class Supervisor:
         finally:
             self._stop_all()
         return self._exit_code
-
-    def _taken_signals(self) -> list[int]:
-        taken, self._signals = self._signals, []
-        return taken
 
     def _plan_replacement(self) -> None:
         held = self._plan.addresses

@@ -242,8 +242,13 @@ class Ledger:
         while not stopping:
             pause = max(0.0, retry_at - time.monotonic()) if self._waiting else IDLE_SECONDS
             stopping = self._incoming.take(self._waiting, self._lessons, pause)
-            if not self._waiting:
-                self._check_file()
+            if not self._waiting and self._unbooked is None:
+                # Let go of a file that was replaced: others that open the new one wait for that.
+                with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
+                    try:
+                        self._file.check()
+                    except OverwrittenError:
+                        self._stop_writing()
             if self._waiting and (stopping or time.monotonic() >= retry_at):
                 self._waiting = self._flush(self._waiting)
                 failures, retry_at = failures + 1 if self._waiting else 0, 0.0
@@ -270,16 +275,6 @@ class Ledger:
             self._stop_writing()
         if self._unbooked is not None:
             self._unbooked.close()
-
-    def _check_file(self) -> None:
-        """While nothing is written: let go of a file that was replaced. Others that open the new
-        one wait for that."""
-        with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
-            try:
-                if self._unbooked is None:
-                    self._file.check()
-            except OverwrittenError:
-                self._stop_writing()
 
     def _flush(self, waiting: list[Job]) -> list[Job]:
         """Write the waiting jobs, batch by batch; the jobs that could not be written now."""
