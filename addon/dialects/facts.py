@@ -161,6 +161,8 @@ class Facts(Struct, kw_only=True):
     """The weakest sign that this stream is whole."""
     is_document: bool = False
     """The answer is one plain body, so its facts are complete."""
+    has_gap: bool = False
+    """Of a long body the ends are known alone, so a list in it may be longer than it looks."""
     is_cut_inside: bool = False
     """The body ended inside a frame, so the answer is incomplete."""
     rare: RareFacts = field(default_factory=RareFacts)
@@ -274,6 +276,13 @@ class Facts(Struct, kw_only=True):
             self.usage_final = final
             if not TIER_KEYS.isdisjoint(usage):
                 self.record_tiers(usage)
+
+    def record_number(self, path: str, number: int) -> None:
+        """Keep the number of what is billed by the piece; of a body with a gap it is a lower bound,
+        so the price is known in part only."""
+        if self.has_gap:
+            self.record_beside("count_mode", "lower_bound")
+        self.record_usage({path: number}, final=True)
 
     def record_further(self, kind: str, model: object, usage: dict[str, Any]) -> None:
         """Keep the usage object of what another model did."""

@@ -14,7 +14,7 @@ from addon.framing.long_json import END_BYTES, LONG_BYTES, WHOLE_BYTES_MAX
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: far beyond any recorded line. A longer line alone is skipped."""
-_GAP = b'\0"\0'
+GAP = b'\0"\0'
 """In place of bytes that are not held. No JSON has it, in a text or outside of one, so no reader
 takes the ends of a body for a whole one."""
 _BETWEEN_LINES = b"}\n{"
@@ -82,7 +82,7 @@ class Document(NDJSON):
             if self._are_lines:
                 return super().feed(self.end())
         if len(held) > WHOLE_BYTES_MAX:
-            held[END_BYTES:-END_BYTES] = _GAP
+            held[END_BYTES:-END_BYTES] = GAP
         return b""
 
     def count(self, run: bytes) -> int:

@@ -56,6 +56,7 @@ _MEMBER = re.compile(rb',\s*("([^"\\]{1,128})"\s*:)')
 _ENDS_VALUE = re.compile(r"(?<!\s)\s*+[,}\]]")
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _OBJECTS = msgspec.json.Decoder(list[dict[str, Raw]])
+_LIST = msgspec.json.Decoder(list[Raw])
 
 
 def read(data: bytes, keys: frozenset[str]) -> tuple[dict[str, Any] | None, str | None]:
@@ -149,8 +150,11 @@ def _value(data: bytes, keys: frozenset[str], depth: int) -> Any:
         return None
     if first == b"{":
         return _members(_OBJECT.decode(data), keys, depth)
-    if not data[1 : 1 + END_BYTES].lstrip(_BLANK).startswith(b"{"):
-        return []  # numbers or texts: no list of them is a figure
+    begin = data[1 : 1 + END_BYTES].lstrip(_BLANK)[:1]
+    if begin == b'"' and data.count(b'"') <= 2 * ELEMENTS_MAX:  # pictures, billed by their number
+        return [_value(bytes(raw), keys, 0) for raw in _LIST.decode(data)]
+    if begin != b"{":
+        return []  # numbers or many texts: no list of them is a figure
     if data.count(b"{") - data.count(b"{\\") <= OBJECTS_MAX:  # a backslash stands in texts alone
         with contextlib.suppress(msgspec.ValidationError):  # not objects alone
             found = _OBJECTS.decode(data)

@@ -77,6 +77,8 @@ BILLED_WHERE_PRICED = {
 }
 """Unit -> line, of units that are reported for information: sums of other units, and units that
 only some models bill. Without a price they give no charge instead of an unknown one."""
+BILLED_ALONE = ("images", "billed_image_tokens")
+"""Those of them that are billed where an answer has no tokens."""
 
 NO_TIME = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 """Always in force."""
@@ -192,11 +194,12 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
         ("output_decision", units.get("output_decision_tokens"), None),
     )
     lines += _split(billed_output_tokens(usage), kinds_of_output, "output")
+    has_tokens = any(count for _, count, _ in lines)
     for unit, count in units.items():
         if not count or unit in CONTAINED_UNITS or unit in BILLED_TOTALS:
             continue
         line = BILLED_WHERE_PRICED.get(unit)
-        if line is None or line in rates:
+        if line is None or line in rates or (unit in BILLED_ALONE and not has_tokens):
             lines.append((line or unit, count, None))
     return lines
 

@@ -55,7 +55,9 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
             input_tokens=sum_of(*(count_of(one.get("input_tokens")) for one in models)),
             output_tokens=sum_of(*(count_of(one.get("output_tokens")) for one in models)),
         )
-    return openai_usage.usage_of(usage, facts)
+    found = openai_usage.usage_of(usage, facts)
+    units = Counts(usage).units({"image_count": "images"})
+    return with_fields(found, tool_units={**found.tool_units, **units}) if units else found
 
 
 def read_task(facts: Facts, _event: str, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Pure. OpenAI's plain endpoints: embeddings, images, audio, moderations, decisions; runs.
+"""Pure. OpenAI's plain endpoints: embeddings, images, videos, audio, moderations, decisions; runs.
 
 One object with an optional `usage`, or a stream of typed events the last of which has it. Many
 others answer embeddings and reranking the same way (Voyage, Mistral, Azure, Together …).
@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace as with_fields
 
 from addon.dialects import shapes
-from addon.dialects.counts import object_at, objects_at
+from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error, record_error_in
 from addon.dialects.facts import Facts
@@ -44,6 +44,64 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):
         facts.ended = True
     record_error_in(facts, event, body)
+
+
+_IMAGES = "data[].image"
+"""Path of images that are billed by their number: the answer has no usage object for them."""
+_SECONDS, _VIDEOS = "video.seconds", "video.count"
+"""Keys of a video's usage object, which the wire has at its top."""
+
+
+def read_images(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read images. Those of older and of others' models have no usage: their number is billed."""
+    read(facts, event, body)
+    images = objects_at(body, "data")
+    if facts.is_document and facts.usage is None and images:
+        facts.record_number(_IMAGES, len(images))
+
+
+def images_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures: tokens, or the number of images."""
+    if _IMAGES in usage:
+        return Usage(tool_units={"images": usage[_IMAGES]})
+    return responses.usage_of(usage, facts)
+
+
+def read_video(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read a video, made or not yet: billed by its seconds and its resolution, or by the cost that
+    a router states.
+
+    https://developers.openai.com/api/docs/guides/video-generation; Azure's jobs spell it otherwise:
+    https://learn.microsoft.com/azure/ai-services/openai/concepts/video-generation
+    """
+    facts.record_id(body.get("id"))
+    facts.record_model(body.get("model"))
+    facts.record_created(body.get("created_at"))
+    facts.record_finish(body.get("status"))
+    record_error_in(facts, event, body)
+    if body.get("status") not in ("completed", "succeeded"):
+        return
+    size = body.get("size")
+    if size is None and "width" in body:
+        size = f"{body.get('width')}x{body.get('height')}"
+    facts.record_beside("resolution", size)
+    seconds, videos = body.get("seconds", body.get("n_seconds")), body.get("n_variants", 1)
+    if isinstance(seconds, str) and seconds.isascii() and seconds.isdigit() and len(seconds) < 10:
+        seconds = int(seconds)  # OpenAI writes it as a text
+    usage = object_at(body, "usage") or {}
+    facts.record_usage({**usage, _SECONDS: seconds, _VIDEOS: videos}, final=True)
+
+
+def video_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures: the seconds of all videos, or their number."""
+    counts = Counts(usage)
+    seconds, videos = counts.first(_SECONDS), counts.first(_VIDEOS)
+    if seconds is not None and videos is not None:
+        units = {"video_milliseconds": seconds * videos * 1000}
+    else:
+        units = {"videos": 1 if videos is None else videos}
+    found = openai_usage.usage_of(usage, facts)
+    return with_fields(found, tool_units={**found.tool_units, **units})
 
 
 _RUN_NOT_FINISHED = ("queued", "in_progress", "cancelling")
@@ -89,13 +147,26 @@ IMAGES = replace(
     EMBEDDINGS,
     name="openai.images",
     operation="image_generation",
-    usage_of=responses.usage_of,
+    read=read_images,
+    usage_of=images_usage_of,
+    known_keys=EMBEDDINGS.known_keys | {_IMAGES},
     request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
     answer_shapes=(
         {"created": shapes.count, "data": shapes.with_key("b64_json")},
         {"created": shapes.count, "data": shapes.with_key("url")},
         {"type": shapes.beginning("image_generation.", "image_edit.")},
     ),
+)
+VIDEO = replace(
+    EMBEDDINGS,
+    name="openai.video",
+    operation="video_generation",
+    read=read_video,
+    usage_of=video_usage_of,
+    known_keys=EMBEDDINGS.known_keys | {_SECONDS, _VIDEOS},
+    marks=(Mark(b'"status"'),),
+    request_shapes=(),
+    answer_shapes=({"id": shapes.text, "model": shapes.text, "status": shapes.text},),
 )
 TRANSCRIPTIONS = replace(
     EMBEDDINGS,

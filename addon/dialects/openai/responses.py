@@ -31,8 +31,9 @@ _SERVER_TOOLS = {
     "file_search_call": "file_searches",
     "code_interpreter_call": "code_executions",
     "image_generation_call": "image_generations",
+    "shell_call": "code_executions",
 }
-"""Output items of OpenAI's own tools, each billed per call."""
+"""Output items of OpenAI's own tools, each billed per call; a shell only in its container."""
 
 SVGS_MAX = 32
 """Of one answer; the ledger keeps 64 further usages."""
@@ -120,6 +121,7 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
         if (kind := str(item.get("type"))) in _SERVER_TOOLS
         and item.get("status") in ("completed", None, left)
         and (object_at(item, "action") or {}).get("type") in ("search", None)
+        and (kind != "shell_call" or lookup(item, "environment.container_id"))
     )
     counted = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
     units = {**ran, **counted, **openai_usage.units_beside(response)}

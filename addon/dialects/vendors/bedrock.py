@@ -48,6 +48,8 @@ _TEXTS = (
 )
 """Where a chunk of a vendor has its text."""
 LIFETIMES_MAX = 16
+_IMAGES = "images[].base64"
+"""Path of the images of an answer without tokens."""
 _TITAN_OUTPUT = "results[].tokenCount"
 """Titan counts its output per result; our usage keeps the path of the count."""
 
@@ -117,6 +119,9 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         usage = counts_among(body, ("prompt_token_count", "generation_token_count"))
         facts.record_usage(usage, final=True)
         facts.record_finish(body.get("stop_reason"))
+    elif facts.is_document and isinstance(images := body.get("images"), list):
+        # Of Amazon and Stability, billed by their number; what was filtered is null.
+        facts.record_number(_IMAGES, sum(bool(image) for image in images))
     elif facts.is_document:
         if object_at(body, "usage") is not None:
             facts.record_finish(body.get("stopReason"))
@@ -204,7 +209,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         cache_write_5m_tokens=sum_of(*written.get("5m", ())),
         cache_write_1h_tokens=sum_of(*written.get("1h", ())),
         output_tokens=output,
-        tool_units={**counts.units({}, within="serverToolUsage"), **others},
+        tool_units={**counts.units({_IMAGES: "images"}, within="serverToolUsage"), **others},
         remarks=counts.remarks,
     )
 
@@ -258,7 +263,8 @@ INVOKE = replace(
     | anthropic.KNOWN_KEYS
     | openai_usage.KNOWN_KEYS
     | {"inputTokenCount", "outputTokenCount", "invocationLatency", "firstByteLatency"}
-    | {"inputTextTokenCount", _TITAN_OUTPUT, "prompt_token_count", "generation_token_count"}
+    | {"inputTextTokenCount", _TITAN_OUTPUT, _IMAGES}
+    | {"prompt_token_count", "generation_token_count"}
     | {HEADER_PREFIX + name for name in _HEADERS},
     # A chunk's content is in base64, where no search finds it.
     marks=(Mark(b'"bytes"'), Mark(b"xception"), Mark(b":error-code")),

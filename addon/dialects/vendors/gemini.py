@@ -230,21 +230,45 @@ EMBEDDINGS = replace(
     ),
 )
 IMAGE_MODELS = ("imagen", "imagegeneration", "virtual-try-on")
+MUSIC_MODELS = ("lyria",)
 _GENERATED = "predictions[].mimeType"
-"""Path of the images, which have no usage object."""
+"""Path of images and clips, which have no usage object."""
+_VIDEOS = "videos[].uri"
+"""Path of the videos of an operation, at Vertex; Google AI has them deeper."""
+_CONTENTS = ("bytesBase64Encoded", "gcsUri", "audioContent")
 
 
-def read_images(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read Imagen's images. One that was filtered has no content and is not billed.
+def read_predictions(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read the images of Imagen, the clips of Lyria. One that was filtered has no content and is
+    not billed.
 
     https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/imagen-api
+    https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/lyria-music-generation
     """
     facts.record_model(facts.of.path_model)
     record_error_in(facts, event, body)
     if "predictions" in body:
         predictions = objects_at(body, "predictions")
-        images = [one for one in predictions if one.get("bytesBase64Encoded") or one.get("gcsUri")]
-        facts.record_usage({_GENERATED: len(images)}, final=True)
+        made = [one for one in predictions if any(one.get(content) for content in _CONTENTS)]
+        facts.record_number(_GENERATED, len(made))
+
+
+def read_videos(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read the operation that makes videos, done or not. What was filtered is not there and is not
+    billed. Seconds and resolution, by which they are billed, stand in an earlier request alone.
+
+    https://ai.google.dev/gemini-api/docs/video
+    https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/veo-video-generation
+    """
+    facts.record_id(body.get("name"))
+    name = str(body.get("name") or "")
+    facts.record_model(name.partition("/operations/")[0].rpartition("models/")[2])
+    record_error_in(facts, event, body)
+    response = object_at(body, "response") or {}
+    samples = objects_at(response.get("generateVideoResponse"), "generatedSamples")
+    if videos := len(objects_at(response, "videos") or samples):
+        facts.record_finish("done")
+        facts.record_usage({_VIDEOS: videos}, final=True)
 
 
 IMAGES = replace(
@@ -252,14 +276,27 @@ IMAGES = replace(
     name="gemini.images",
     ending=Ending.FINISH,
     operation="image_generation",
-    read=read_images,
+    read=read_predictions,
     usage_of=lambda usage, _facts: Usage(tool_units={"images": usage[_GENERATED]}),
     known_keys=frozenset({_GENERATED}),
     request_shapes=({"instances": shapes.with_key("prompt")},),
-    answer_shapes=(
-        {"predictions": shapes.with_key("bytesBase64Encoded")},
-        {"predictions": shapes.with_key("gcsUri")},
-    ),
+    answer_shapes=tuple({"predictions": shapes.with_key(content)} for content in _CONTENTS),
+)
+MUSIC = replace(
+    IMAGES,
+    name="gemini.music",
+    operation="music_generation",
+    usage_of=lambda usage, _facts: Usage(tool_units={"clips": usage[_GENERATED]}),
+)
+VIDEOS = replace(
+    IMAGES,
+    name="gemini.videos",
+    operation="video_generation",
+    read=read_videos,
+    usage_of=lambda usage, _facts: Usage(tool_units={"videos": usage[_VIDEOS]}),
+    known_keys=frozenset({_VIDEOS}),
+    request_shapes=(),
+    answer_shapes=({"name": shapes.text, "response": shapes.an_object},),
 )
 RANKING = replace(
     GENERATE_CONTENT,

@@ -18,7 +18,7 @@ from addon.dialects.errors import record_error_body, record_error_in, record_err
 from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values, long_json
-from addon.framing.document import BLANKS, Document
+from addon.framing.document import BLANKS, GAP, Document
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
@@ -334,6 +334,7 @@ class Meter:
             return
         unread = None
         if len(data) > long_json.LONG_BYTES:
+            facts.has_gap = GAP in data
             body, unread = long_json.read(data, answer_keys())
         else:
             value = json_values.value_of(data)

@@ -48,7 +48,7 @@ def test_of_a_longer_body_the_ends_are_held(monkeypatch: pytest.MonkeyPatch) -> 
     for piece in pieces(body, range(0, len(body), 4)):
         assert framing.feed(piece) == b""
         assert framing.held_bytes <= 100
-    assert framing.end() == body[:20] + document._GAP + body[-framing_tail(body) :]
+    assert framing.end() == body[:20] + document.GAP + body[-framing_tail(body) :]
 
 
 def framing_tail(body: bytes) -> int:
@@ -56,7 +56,7 @@ def framing_tail(body: bytes) -> int:
     framing = Document()
     for piece in pieces(body, range(0, len(body), 4)):
         framing.feed(piece)
-    return framing.held_bytes - 20 - len(document._GAP)
+    return framing.held_bytes - 20 - len(document.GAP)
 
 
 @pytest.mark.large

@@ -34,6 +34,10 @@ def read(value: Any, keys: frozenset[str] = KEYS) -> dict[str, Any] | None:
             {"data": list(range(100_000)), "usage": USAGE}, {"data": [], "usage": USAGE}, id="numbers"
         ),
         pytest.param(
+            {"data": [LONG, "b", None]}, {"data": [LONG[:4095], "b", None]}, id="pictures"
+        ),
+        pytest.param({"data": ["text"] * 10_000}, {"data": []}, id="texts"),
+        pytest.param(
             {"choices": [{"message": {"content": LONG}, "finish_reason": "stop", "x": 1}]},
             {
                 "choices": [

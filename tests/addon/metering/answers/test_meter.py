@@ -14,6 +14,7 @@ from addon.dialects import routes
 from addon.dialects.dialect import Dialect
 from addon.dialects.facts import AnswerContext, AnswerError, Ending
 from addon.dialects.openai import chat as openai_chat
+from addon.dialects.openai import endpoints as openai_endpoints
 from addon.dialects.vendors import bedrock, gemini
 from addon.framing import document, json_values, long_json
 from addon.metering.answers import meter as meter_module
@@ -447,6 +448,27 @@ def test_the_usage_of_a_body_that_is_not_held_whole_does_not_depend_on_its_chunk
     answer = read(CHAT, content_type="application/json", size=size)
     assert (answer.usage().input_tokens, answer.trouble) == (7, None)
     assert answer.facts.response_id == "c"
+
+
+@pytest.mark.parametrize("size", [1_000, 0])
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        (openai_endpoints.IMAGES, b'{"created":1,"data":[{"url":"a"},%s],"x":1}'),
+        (gemini.MUSIC, b'{"predictions":[{"gcsUri":"a"},%s],"x":1}'),
+    ],
+)
+def test_of_a_body_that_is_not_held_whole_a_number_is_a_lower_bound(
+    dialect: Dialect, body: bytes, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = read(body % b'{"url":"b","gcsUri":"b"}', dialect, content_type="application/json")
+    assert list(whole.usage().tool_units.values()) == [2]
+    assert "mode" not in (whole.usage_json or "")
+    for module in (long_json, document):
+        monkeypatch.setattr(module, "WHOLE_BYTES_MAX", 150_000)
+    held = read(body % LOGPROBS, dialect, content_type="application/json", size=size)
+    assert list(held.usage().tool_units.values()) == [1]
+    assert '"beside:count_mode":"lower_bound"' in (held.usage_json or "")
 
 
 @pytest.mark.parametrize("size", [1_000, 0])
