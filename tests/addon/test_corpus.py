@@ -111,9 +111,12 @@ FREE_TEXTS = {
 }
 """Their usage objects have a text that is no token, which becomes null."""
 
-pytestmark = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason=f"the recorded corpus is not beside the project ({CORPUS})"
-)
+pytestmark = [
+    pytest.mark.large,
+    pytest.mark.skipif(
+        not CORPUS.is_dir(), reason=f"the recorded corpus is not beside the project ({CORPUS})"
+    ),
+]
 
 
 @functools.cache

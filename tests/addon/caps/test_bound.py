@@ -56,6 +56,7 @@ def text(content: str = "Hi") -> list[Any]:
     return [{"role": "user", "content": content}]
 
 
+@pytest.mark.large
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the project")
 def test_no_exchange_of_the_corpus_used_more_than_its_hold():
     bounded: Counter[str] = Counter()
