@@ -11,6 +11,8 @@ from typing import Any
 
 CREATED = 1_760_000_000
 TEXT = "Hello from upstream."
+LONG, LONG_CALLS = "long-", 40
+"""A client whose name begins so is told to call a tool until it has made so many calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,14 @@ def answer_to(
     for part, kind in _KINDS.items():
         if path.endswith(part):
             count = number()
-            return kind(body, f"{client}-{count}", (1000 + count, 10 + count), is_stream=is_stream)
+            name, tokens = f"{client}-{count}", (1000 + count, 10 + count)
+            if client.startswith(LONG):
+                tokens = (8000 + 7919 * count % 9000, 300 + 613 * count % 900)
+                if count < LONG_CALLS:
+                    return _AGENT_KINDS[part](
+                        body, name, tokens, is_stream=is_stream, has_tool_call=True
+                    )
+            return kind(body, name, tokens, is_stream=is_stream)
     if ":streamGenerateContent" in path or ":generateContent" in path:
         count = number()
         model = path.rpartition("/")[2].partition(":")[0]
@@ -94,7 +103,12 @@ def _chat(body: dict[str, Any], name: str, tokens: tuple[int, int], *, is_stream
 
 
 def _responses(
-    body: dict[str, Any], name: str, tokens: tuple[int, int], *, is_stream: bool
+    body: dict[str, Any],
+    name: str,
+    tokens: tuple[int, int],
+    *,
+    is_stream: bool,
+    has_tool_call: bool = False,
 ) -> Answer:
     content = {"type": "output_text", "text": TEXT, "annotations": [], "logprobs": []}
     item = {
@@ -104,6 +118,15 @@ def _responses(
         "status": "completed",
         "content": [content],
     }
+    if has_tool_call:
+        item = {
+            "id": f"fc_of_{name}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": f"call_of_{name}",
+            "name": "nothing",
+            "arguments": "{}",
+        }
     usage = {
         "input_tokens": tokens[0],
         "input_tokens_details": {"cached_tokens": 0},
@@ -134,14 +157,7 @@ def _responses(
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
     where = {"item_id": item["id"], "output_index": 0, "content_index": 0}
     empty = {**content, "text": ""}
-    events: list[dict[str, Any]] = [
-        {"type": "response.created", "response": begun},
-        {"type": "response.in_progress", "response": begun},
-        {
-            "type": "response.output_item.added",
-            "output_index": 0,
-            "item": {**item, "status": "in_progress", "content": []},
-        },
+    text: list[dict[str, Any]] = [
         {"type": "response.content_part.added", **where, "part": empty},
         *(
             {"type": "response.output_text.delta", **where, "delta": word, "logprobs": []}
@@ -149,6 +165,13 @@ def _responses(
         ),
         {"type": "response.output_text.done", **where, "text": TEXT, "logprobs": []},
         {"type": "response.content_part.done", **where, "part": content},
+    ]
+    added = {**item, "status": "in_progress", **({} if has_tool_call else {"content": []})}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.in_progress", "response": begun},
+        {"type": "response.output_item.added", "output_index": 0, "item": added},
+        *([] if has_tool_call else text),
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": "response.completed", "response": response},
     ]
@@ -157,7 +180,12 @@ def _responses(
 
 
 def _messages(
-    body: dict[str, Any], name: str, tokens: tuple[int, int], *, is_stream: bool
+    body: dict[str, Any],
+    name: str,
+    tokens: tuple[int, int],
+    *,
+    is_stream: bool,
+    has_tool_call: bool = False,
 ) -> Answer:
     model = body.get("model")
     usage = {
@@ -180,22 +208,21 @@ def _messages(
     if not is_stream:
         return _document(name, tokens, message)
     begun = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+    block: dict[str, Any] = {"type": "text", "text": ""}
+    deltas = [{"type": "text_delta", "text": word} for word in _words()]
+    if has_tool_call:
+        block = {"type": "tool_use", "id": f"toolu_{name}", "name": "nothing", "input": {}}
+        deltas = [{"type": "input_json_delta", "partial_json": "{}"}]
+    stop_reason = "tool_use" if has_tool_call else "end_turn"
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": begun},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
         {"type": "ping"},
-        *(
-            {
-                "type": "content_block_delta",
-                "index": 0,
-                "delta": {"type": "text_delta", "text": word},
-            }
-            for word in _words()
-        ),
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
         {"type": "content_block_stop", "index": 0},
         {
             "type": "message_delta",
-            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "delta": {"stop_reason": stop_reason, "stop_sequence": None},
             "usage": {"output_tokens": tokens[1]},
         },
         {"type": "message_stop"},
@@ -260,3 +287,4 @@ def _stream(
 
 
 _KINDS = {"/chat/completions": _chat, "/responses": _responses, "/v1/messages": _messages}
+_AGENT_KINDS = {"/responses": _responses, "/v1/messages": _messages}

@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-from tests.clients.answers import answer_to
+from tests.clients.answers import LONG, answer_to
 
 ADDRESS = "127.0.0.77"
 MARK_PORT = 8077
@@ -31,30 +31,34 @@ ACCOUNTS = {
     ],
 }
 """What Codex asks before its first call."""
+FIVE_HOURS_END, WEEK_END = int(time.time()) + 3_600, int(time.time()) + 86_400
+PERCENT_PICOUSD = 123_000_000_000
+"""What one percent of five hours buys, to clients that are LONG: $0.123."""
+PRICES = {"claude-sonnet-4-5": (3_000_000, 15_000_000), "gpt-5": (1_250_000, 10_000_000)}
+"""Pico-USD for a token of input and of output, as published."""
 
 
 def limits_of(path: str, authorization: str, percent: int) -> Mapping[str, str]:
     """What a plan's answers state: so much of five hours is used, and 40 % of a week."""
-    five, week = int(time.time()) + 3_600, int(time.time()) + 86_400
     if authorization.startswith("Bearer sk-ant-oat"):
         unified = "anthropic-ratelimit-unified"
         return {
             f"{unified}-status": "allowed",
             f"{unified}-5h-utilization": str(percent / 100),
-            f"{unified}-5h-reset": str(five),
+            f"{unified}-5h-reset": str(FIVE_HOURS_END),
             f"{unified}-5h-status": "allowed",
             f"{unified}-7d-utilization": "0.4",
-            f"{unified}-7d-reset": str(week),
+            f"{unified}-7d-reset": str(WEEK_END),
             f"{unified}-7d-status": "allowed",
         }
     if path.startswith("/backend-api/codex/"):
         return {
             "x-codex-primary-used-percent": str(percent),
             "x-codex-primary-window-minutes": "300",
-            "x-codex-primary-reset-at": str(five),
+            "x-codex-primary-reset-at": str(FIVE_HOURS_END),
             "x-codex-secondary-used-percent": "40",
             "x-codex-secondary-window-minutes": "10080",
-            "x-codex-secondary-reset-at": str(week),
+            "x-codex-secondary-reset-at": str(WEEK_END),
         }
     return NONE
 
@@ -66,6 +70,7 @@ class Kept:
         self.requests: list[dict[str, Any]] = []
         self.client = ""
         self._answered: dict[str, int] = {}
+        self._spent_picousd: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def add(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +85,15 @@ class Kept:
         with self._lock:
             self._answered[self.client] = self._answered.get(self.client, 0) + 1
             return self._answered[self.client]
+
+    def percent(self, model: str, tokens: tuple[int, int]) -> int:
+        """How much of its five hours the client has used, after an answer of these tokens."""
+        if not self.client.startswith(LONG):
+            return tokens[1]  # another figure with each answer
+        cost = sum(price * count for price, count in zip(PRICES[model], tokens, strict=True))
+        with self._lock:
+            self._spent_picousd[self.client] = self._spent_picousd.get(self.client, 0) + cost
+            return self._spent_picousd[self.client] // PERCENT_PICOUSD
 
 
 def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
@@ -113,14 +127,15 @@ def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
             request = self._keep(body)
             path = self.path.partition("?")[0]
             try:
-                answer = answer_to(path, json.loads(body), kept.client, kept.number)
+                asked = json.loads(body)
+                answer = answer_to(path, asked, kept.client, kept.number)
             except (ValueError, AttributeError):
                 answer = None
             if answer is None:
                 self._send(404, "application/json", [b'{"error":{"message":"not here"}}'])
                 return
             request["answer"] = [answer.response_id, *answer.tokens]
-            percent = answer.tokens[1]  # another figure with each answer
+            percent = kept.percent(asked.get("model"), answer.tokens)
             sent = self.headers.get("authorization", "")
             limits = limits_of(path, sent, percent)
             request["limits"] = [["5h", percent], ["7d", 40]] if limits else []
