@@ -401,12 +401,15 @@ def estimate(figures: Sequence[Figure], uses: Sequence[Use]) -> Estimate:
     """What is known of one limit: its figures, the earliest first, and its account's requests."""
     usd: dict[str, float] = defaultdict(float)
     for use in uses:
-        usd[use.model] += use.usd or 0.0
+        if use.usd:  # what used nothing, as an error, is no model of the plan
+            usd[use.model] += use.usd
     dearest = sorted(usd, key=lambda model: -usd[model])
     column = {model: min(at, COLUMNS_MAX - 1) for at, model in enumerate(dearest)}
     columns = min(len(column), COLUMNS_MAX)
     step = math.gcd(*(round(each.percent * 10_000) for each in figures)) / 10_000 or 1.0
-    recorded = _Recorded(uses, lambda use: [(column[use.model], use.usd or 0.0)], columns)
+    recorded = _Recorded(
+        uses, lambda use: [(column[use.model], use.usd)] if use.usd else [], columns
+    )
     best: tuple[float, str, list[_Row], int] | None = None
     rates: list[float] = []
     for order in ("own", "before", "ended"):
@@ -458,7 +461,7 @@ def estimate(figures: Sequence[Figure], uses: Sequence[Use]) -> Estimate:
         kinds=_kinds(
             figures,
             uses,
-            [by_column[column[use.model]] for use in uses],
+            [by_column[column.get(use.model, 0)] for use in uses],
             fit.runs,
             order=order,
             step=step,

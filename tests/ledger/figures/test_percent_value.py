@@ -142,6 +142,12 @@ def test_a_steady_account():
     assert sum(found.percent_of_model.values()) == pytest.approx(found.recorded)
 
 
+def test_what_used_nothing_is_no_model_of_the_plan():
+    figures, uses = steady()
+    refused = [use._replace(model="", usd=0.0, usd_of_kind=(0.0,) * 4) for use in uses]
+    assert estimate(figures, uses + refused) == estimate(figures, uses)
+
+
 def test_unrecorded_use_has_its_time():
     figures, uses = steady()
     since = figures[0].window_from
