@@ -11,6 +11,8 @@ from ledger.figures.percent_value import Value
 WIDTH, HEIGHT, FOOT = 360, 120, 16
 """As wide as a card on the narrowest screen, so that its texts are not scaled there."""
 SECONDS_MIN = 86_400.0
+SPAN_MIN = 2.0
+"""Width of a span of unrecorded use, at least: a thinner one looks like a line of a grid."""
 PICTURES_MAX = 8
 """Limits with a picture."""
 
@@ -22,7 +24,7 @@ class Picture:
     title: str
     now: Value
     line: str
-    """The value, as points `x,y x,y`; weeks stand in their middle."""
+    """The value, as points `x,y x,y`: two for each week, its begin and its end."""
     band: str
     """Between its two ends."""
     changes: tuple[float, ...]
@@ -54,11 +56,10 @@ def pictures(values: Sequence[LimitValue], notes: Sequence[Sequence[str]]) -> li
         scale = WIDTH / max(last - first, SECONDS_MIN)
         top = max(value.high or 0.0 for _, value in known.weeks) * 1.05
         ends = [at for at, _ in known.weeks[1:]] + [last]
-        middles = [(at + end) / 2 for (at, _), end in zip(known.weeks, ends, strict=True)]
-        places = [(middle - first) * scale for middle in middles]
-        # A single week is a level from edge to edge.
-        weeks = [value for _, value in known.weeks] * (2 if len(places) == 1 else 1)
-        places = [0.0, float(WIDTH)] if len(places) == 1 else places
+        # A week is a level from its begin to its end: a change is a step at its moment.
+        sides = [pair for (at, _), end in zip(known.weeks, ends, strict=True) for pair in (at, end)]
+        places = [(side - first) * scale for side in sides]
+        weeks = [value for _, value in known.weeks for _ in range(2)]
         upper = _points([value.high for value in weeks], places, top)
         lower = _points([value.low for value in weeks], places, top)
         drawn.append(
@@ -71,7 +72,7 @@ def pictures(values: Sequence[LimitValue], notes: Sequence[Sequence[str]]) -> li
                 unrecorded=tuple(
                     (
                         round(max(each.since - first, 0.0) * scale, 1),
-                        round(max((each.until - each.since) * scale, 1.0), 1),
+                        round(max((each.until - each.since) * scale, SPAN_MIN), 1),
                     )
                     for each in known.unrecorded
                     if each.until >= first

@@ -64,8 +64,10 @@ def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor, more):
             assert 0 <= y <= percent_picture.HEIGHT - percent_picture.FOOT
     assert len(picture.changes) == (factor != 1.0)
     assert all(0 <= x <= percent_picture.WIDTH for x in picture.changes)
+    sides = [point.split(",")[0] for point in picture.line.split()]
+    assert all(sides.count(f"{x:.1f}") == 2 for x in picture.changes), "a change is a step"
     assert bool(picture.unrecorded) == bool(more)
-    assert all(x >= 0 and width >= 1 for x, width in picture.unrecorded)
+    assert all(x >= 0 and width >= 2 for x, width in picture.unrecorded)
     assert len(picture.weeks) >= windows * 6 * 3_600 // WEEK
     assert html.count("<tr><td>") == len(picture.weeks), "each week as text"
     assert "<b>" not in html.replace("<b></b>", "")
