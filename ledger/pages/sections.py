@@ -119,6 +119,7 @@ class Overview:
     period: Period
     total: Figures
     before: Figures | None
+    """None: the time before was not recorded as a whole."""
     before_period: Period | None
     problems: tuple[Problem, ...]
     stacks: tuple[charts.Stack, ...]
@@ -166,7 +167,9 @@ def overview(
     with snapshot(engine) as connection:
         period = _begun(connection, question.period)
         table = period_sums.read(connection, period, question.scope, by_hour=period.bar == "hour")
-        earlier = question.period.before
+        earlier, first = question.period.before, period_sums.first_request(connection)
+        if earlier and (earlier.since is None or first is None or first > earlier.since):
+            earlier = None  # it was not recorded, or not all of it
         past = period_sums.read(connection, earlier, question.scope) if earlier else None
         counts = period_sums.count_troubles(connection, period)
         unknown = (

@@ -182,9 +182,12 @@ def test_an_empty_ledger_says_how_to_fill_it(engine):
 def test_a_sound_ledger_says_so(sqlite_engine):
     lines = [charge("output", 10, 10**9)]
     put(sqlite_engine, whole(settled("a", at=NOW - timedelta(hours=1)), lines))
-    text = html_file.page(sqlite_engine, Scope(since=NOW - timedelta(days=1)), now=NOW)
+    scope = Scope(since=NOW - timedelta(days=1))
+    text = html_file.page(sqlite_engine, scope, now=NOW)
     assert "Nothing is wrong" in text
-    assert "nothing in the day before" in text
+    assert "day before" not in text, "nothing was recorded then"
+    put(sqlite_engine, whole(settled("b", at=NOW - timedelta(days=3)), lines))
+    assert "nothing in the day before" in html_file.page(sqlite_engine, scope, now=NOW)
 
 
 def test_late_shipping_stands_first(weeks):
