@@ -86,7 +86,7 @@ def replay_command(
     Exit code 1: something was not readable or not written, or there was no LLM call in it.
     """
     if dask is not None and serve is not None:
-        raise LedgerError("--serve reads here: leave out --dask")
+        raise LedgerError("--serve answers from this machine: leave out --dask")
     if serve is not None:
         local = _local_paths(paths)
         raise typer.Exit(

@@ -84,7 +84,10 @@ class Process:
         if self._host is not None and not owner.is_fast(settings.fast):
             self._host.remove()
             self._host = None
-            logger.info("tokentee: a guest now (%s): speeds mitmproxy up no longer", owner.reason)
+            logger.info(
+                "tokentee: speed-ups of mitmproxy are off: it is no longer our own process (%s)",
+                owner.reason,
+            )
 
     def give_back(self) -> None:
         """Leave mitmproxy as it was."""

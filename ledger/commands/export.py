@@ -79,8 +79,8 @@ def export(
         print_line(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
         if what == "focus" and (left := exporting.count_unpriced_charges(engine, scope)):
             print_line(
-                f"left out for want of a price: {counted(left, 'line')}; "
-                "FOCUS knows no unknown cost"
+                f"left out, as they have no price: {counted(left, 'line')}; "
+                "FOCUS cannot say that a cost is not known"
             )
 
 

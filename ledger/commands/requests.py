@@ -110,12 +110,12 @@ def requests(
         if page.looked_to:
             print_line(
                 f"looked back to {page.looked_to:%Y-%m-%d %H:%M} {scope.zone or UTC}; "
-                f"older ones: the same with --before {page.older}"
+                f"add --before {page.older} for older ones"
             )
         elif not found:
             print_line(f"no such requests in {urls.shown(engine.url)}")
         elif page.older:
-            print_line(f"more: the same with --before {page.older}")
+            print_line(f"there are more: add --before {page.older}")
 
 
 HEADING_COLUMNS = 26

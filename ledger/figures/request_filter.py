@@ -64,7 +64,9 @@ def filter_of(
 ) -> Filter:
     """What somebody wrote: `KINDS`, USD, seconds. WrongCallError names what is wrong."""
     if unknown := [each for each in kinds if each not in KINDS]:
-        raise WrongCallError(f"no such kind of requests: {unknown[0][:40]!r}; {', '.join(KINDS)}")
+        raise WrongCallError(
+            f"not a kind of requests: {unknown[0][:40]!r}; use one of {', '.join(KINDS)}"
+        )
     return Filter(
         kinds=tuple(dict.fromkeys(kinds)),
         cost_min_picousd=_number(min_cost, "USD", PICOUSD_PER_USD),

@@ -191,7 +191,9 @@ def _place_of(text: str) -> tuple[datetime, str]:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise WrongCallError(f"not the place of a request: {text[:60]!r}; the page before names it")
+        raise WrongCallError(
+            f"not a place in the list of requests: {text[:60]!r}; the page before it names one"
+        )
     return moment, name
 
 

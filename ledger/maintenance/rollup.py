@@ -102,7 +102,10 @@ def roll(
             failed = f"{day}: {reason_of(error)}"
         on_progress(number, len(days))
     if failed:
-        log("warning", f"a day cannot be summed up, and is added up at each question: {failed}")
+        log(
+            "warning",
+            f"the sums of a day cannot be stored, so each report adds up its requests: {failed}",
+        )
     return summed
 
 

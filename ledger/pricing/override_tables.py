@@ -85,7 +85,9 @@ def rates_of(table: FiguresTable, source: str) -> Iterator[tuple[str, Rate]]:
     for line, picousd in _per_mtok(table.usd_per_mtok, "usd_per_mtok"):
         yield line, Rate(picousd, source, tuple(sorted(above.pop(line, []))))
     if above:
-        raise FaultError(f"above.usd_per_mtok.{next(iter(above))}", "it has no price below")
+        raise FaultError(
+            f"above.usd_per_mtok.{next(iter(above))}", "usd_per_mtok has no price of it"
+        )
     for line, figure in table.usd_each.items():
         where = f"usd_each.{line}"
         if line in TOKEN_LINES or not _UNIT_NAME.fullmatch(line):

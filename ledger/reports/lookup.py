@@ -123,7 +123,7 @@ def _one(connection: Connection, word: str) -> Facts:
     is_short = len(word) < PREFIX_LENGTH_MIN
     ending = f" (a beginning needs {PREFIX_LENGTH_MIN} characters)" if is_short else ""
     raise LedgerError(
-        f"no exchange has the id or response id {word[:80]!r}, or one beginning so{ending}"
+        f"no exchange has an id or response id that begins with {word[:80]!r}{ending}"
     )
 
 

@@ -241,7 +241,7 @@ def read(text: str) -> tuple[Names, list[TomlProblem]]:
                 continue
             same = (*facts, entry.since, entry.until, word)
             if same in seen:
-                fault = FaultError(word, f"entry {seen[same] + 1} decides it already")
+                fault = FaultError(word, f"entry {seen[same] + 1} gives it already")
                 problems.append(toml_tables.problem_of(text, "name", place, fault))
             seen.setdefault(same, place)
     return Names(

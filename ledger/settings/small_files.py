@@ -36,7 +36,7 @@ def data_directory() -> Path:
     try:
         return platformdirs.user_data_path("tokentee", appauthor=False)
     except RuntimeError:
-        raise LedgerError("the user has no home: set HOME or XDG_DATA_HOME") from None
+        raise LedgerError("this user has no home folder: set HOME or XDG_DATA_HOME") from None
 
 
 def expanded(named: str) -> Path:
@@ -44,7 +44,9 @@ def expanded(named: str) -> Path:
     try:
         return Path(named).expanduser()
     except RuntimeError:
-        raise LedgerError(f"there is no home for {named}: set HOME, or name a whole path") from None
+        raise LedgerError(
+            f"there is no home folder for {named}: set HOME, or name a whole path"
+        ) from None
 
 
 def file_in_force(named: str | None, variable: str, file_name: str) -> Path | None:

@@ -109,11 +109,11 @@ class Pipe:
         until = time.monotonic() + MESSAGE_SECONDS_MAX
         while (end := self._buffer.find(b"\n", 0, 16)) < 0:
             if len(self._buffer) >= 16:
-                raise ConnectionError("what came is no message")
+                raise ConnectionError("it sent something that is no message of tokentee")
             self._read(until)
         digits = bytes(self._buffer[:end])
         if not digits.isdigit() or int(digits) > MESSAGE_BYTES_MAX:
-            raise ConnectionError("what came is no message")
+            raise ConnectionError("it sent something that is no message of tokentee")
         whole = end + 1 + int(digits)
         while len(self._buffer) < whole:
             self._read(until)
@@ -124,7 +124,7 @@ class Pipe:
         except ValueError:
             message = None
         if not isinstance(message, dict):
-            raise ConnectionError("what came is no message")
+            raise ConnectionError("it sent something that is no message of tokentee")
         return message
 
     def skip_to(self, mark: bytes) -> None:

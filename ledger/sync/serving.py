@@ -88,7 +88,7 @@ def _answer(ledger: LocalSource | LocalTarget, request: dict[str, Any]) -> dict[
         case LocalTarget(), "take_secret":
             ledger.take_secret(far.secret_of(request))
             return {"secret_id": ledger.secret_id}
-    raise LedgerError("the other side asks something else")
+    raise LedgerError("the other side sent an unknown request: install the same version on both")
 
 
 def _listed(known: dict[tuple[str, str], Known]) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def test_answers_under_way_are_whole_and_have_their_rows(
             assert tuple(row[name] for name in names) == figures, case
         assert "Addon error" not in proxy.log
         assert "connection_strategy=eager" not in proxy.log
-        assert "a guest now" not in proxy.log
+        assert "no longer our own process" not in proxy.log
 
 
 @pytest.mark.parametrize("change", COMES_BACK)

@@ -121,7 +121,7 @@ def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> PageQuesti
             now=now,
         )
         if period.since is not None and period.since >= period.end:
-            raise LedgerError(f"nothing lies between {since} and {until or 'now'}: turn them round")
+            raise LedgerError(f"the period ends at {until or 'now'}, before it begins at {since}")
     else:
         days = given.get("days", str(DAYS_DEFAULT))
         is_number = days.isascii() and days.isdigit() and len(days) < 9

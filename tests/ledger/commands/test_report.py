@@ -140,14 +140,14 @@ def test_asking_does_not_make_a_ledger(run, tmp_path):
         (["report", "--by", "colour"], "no such dimension: 'colour'"),
         (["report", "--since", "soon"], "not a date or period: 'soon'"),
         (["report", "--only", "gpt"], "not a condition: 'gpt'"),
-        (["show", "nope"], "no exchange has the id"),
+        (["show", "nope"], "no exchange has an id"),
         (
             ["show", "no"],
-            "no exchange has the id or response id 'no', or one beginning so (a beginning needs 4",
+            "no exchange has an id or response id that begins with 'no' (a beginning needs 4",
         ),
         (["requests", "--min-cost", "much"], "not a number of USD: 'much'"),
         (["requests", "--min-duration", "long"], "not a number of seconds: 'long'"),
-        (["requests", "--before", "x"], "not the place of a request: 'x'"),
+        (["requests", "--before", "x"], "not a place in the list of requests: 'x'"),
         (["requests", "--only", "colour=red"], "no such dimension: 'colour'"),
         (
             ["what-if", "--model", "gpt5"],
@@ -288,7 +288,7 @@ def test_a_request_without_usage_is_explained(run):
 
 
 def test_an_id_that_begins_with_a_dash_goes_after_two(run):
-    with pytest.raises(LedgerError, match="no exchange has the id or response id '-wK2'"):
+    with pytest.raises(LedgerError, match="begins with '-wK2'"):
         run("show", "--", "-wK2")
     assert "goes after `--`" in " ".join(run("show", "--help").stdout.split())
 
@@ -299,7 +299,7 @@ def test_an_export_tells_of_its_files(run, tmp_path):
     assert result.stderr.splitlines() == [
         f"{tmp_path}/out/day=2026-11-02/focus.csv: 10 rows",
         "10 rows in all",
-        "left out for want of a price: 3 lines; FOCUS knows no unknown cost",
+        "left out, as they have no price: 3 lines; FOCUS cannot say that a cost is not known",
     ]
     result = run("export", str(tmp_path / "out"), "--until", "2020-01-01")
     assert result.stderr == "nothing to export in this period\n"

@@ -85,7 +85,7 @@ def test_every_tool_answers_with_the_figures_of_its_command(run, ledger):
     assert json.loads(texts[2])["exchange"]["id"] == place["id"]
     assert all(is_error for _, is_error in answers[6:])
     assert "no such dimension: 'colour'" in answers[6][0]
-    assert "not the place of a request" in answers[7][0]
+    assert "not a place in the list of requests" in answers[7][0]
 
 
 def test_an_answer_is_bounded_and_says_what_is_left_out():

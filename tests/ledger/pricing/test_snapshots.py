@@ -517,7 +517,7 @@ def test_a_context_step_in_any_order(loaded):
             "above-without-below": (
                 "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
                 "[[price.above]]\ninput_tokens = 2\nusd_per_mtok = { cache_read = 2 }",
-                "line 6: price 1: above.usd_per_mtok.cache_read: it has no price below",
+                "line 6: price 1: above.usd_per_mtok.cache_read: usd_per_mtok has no price of it",
             ),
             "model-not-text": (
                 "[[price]]\nmodel = 3\nusd_per_mtok = { output = 1 }",

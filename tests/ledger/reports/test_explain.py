@@ -352,7 +352,7 @@ def test_a_response_seen_again_is_named_with_the_one_that_counts(engine):
 
 @pytest.mark.parametrize("word", ["nope", "chat%", "flo", "upper", "", "____"])
 def test_what_is_not_found(engine, word):
-    with pytest.raises(LedgerError, match="no exchange has the id or response id"):
+    with pytest.raises(LedgerError, match="no exchange has an id or response id"):
         find(engine, word)
 
 

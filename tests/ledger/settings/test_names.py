@@ -153,7 +153,7 @@ PLAN = '[[plan]]\nname = "a"\nhost = "a"\n'
         ),
         (
             NAME + NAME.replace('team = "x"\n', 'team = "y"'),
-            "line 6: name 2: team: entry 1 decides it already",
+            "line 6: name 2: team: entry 1 gives it already",
         ),
         (NAME + 'from = "soon"', "line 4: name 1: from: "),
         ('[[plan]]\nname = "a"\n', "line 1: plan 1: plan: one of key, key_hint, host, agent must"),

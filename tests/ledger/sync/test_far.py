@@ -345,7 +345,7 @@ def test_the_far_side_answers_what_it_knows_alone(new_sqlite):
     with served() as pipe:
         far.FarLedger(pipe, "source", file_of(filled(new_sqlite(), "a")))
         pipe.send({"do": "add", "keys": [7, [1, 2], ["x", "y"]]})
-        assert "asks something else" in pipe.receive()["error"]
+        assert "unknown request" in pipe.receive()["error"]
 
 
 def test_bundles_that_are_too_long_are_halved(new_sqlite, monkeypatch):

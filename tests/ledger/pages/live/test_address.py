@@ -68,7 +68,10 @@ def test_links_keep_the_period_and_add_the_line():
         ([("days", "٣")], "not a number of days"),
         ([("days", "9" * 50)], "not a number of days"),
         ([("since", "soon")], "not a date or period: 'soon'"),
-        ([("since", "2026-11-08"), ("until", "2026-11-01")], "turn them round"),
+        (
+            [("since", "2026-11-08"), ("until", "2026-11-01")],
+            "ends at 2026-11-01, before it begins at 2026-11-08",
+        ),
         ([("only", "model")], "not a condition: 'model'"),
         ([("only", "=x")], "not a condition"),
         ([("only", "model=" + "x" * 600)], "not a condition"),

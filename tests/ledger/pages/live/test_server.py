@@ -144,7 +144,7 @@ def test_down_to_one_request(site, weeks):
     [
         ("/?days=x", 400, "not a number of days"),
         ("/?only=nothing%3D1", 400, "no such dimension:"),
-        ("/exchange/nothing-like-it", 400, "no exchange has the id"),
+        ("/exchange/nothing-like-it", 400, "no exchange has an id"),
         ("/section/none", 400, "no part of a page is called"),
         ("/rows?days=1", 400, "not a condition"),
         ("/rows?row=model%3Da&at=later", 400, "not a day"),

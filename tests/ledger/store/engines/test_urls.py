@@ -31,13 +31,15 @@ def test_a_user_without_a_home_is_told_so(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)  # a container's
     assert small_files.config_directory() == small_files.SYSTEM_FOLDER
-    with pytest.raises(LedgerError, match=r"^the user has no home: set HOME or XDG_DATA_HOME$"):
+    with pytest.raises(
+        LedgerError, match=r"^this user has no home folder: set HOME or XDG_DATA_HOME$"
+    ):
         urls.default_url()
     for url in ("~/l.db", "sqlite:///~/l.db", "sqlite:///~nobody at all/l.db"):
-        with pytest.raises(LedgerError, match=r"^there is no home for ~"):
+        with pytest.raises(LedgerError, match=r"^there is no home folder for ~"):
             urls.sqlite_path(url)
     monkeypatch.setenv("TOKENTEE_SECRET_FILE", "~/secret")
-    with pytest.raises(LedgerError, match=r"^there is no home for ~/secret"):
+    with pytest.raises(LedgerError, match=r"^there is no home folder for ~/secret"):
         secret.of_machine()
 
 
