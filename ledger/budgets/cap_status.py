@@ -7,19 +7,23 @@ each process or session: of those only what was refused is shown.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.budgets import budgets_file
 from ledger.caps.caps import NOTHING, Amounts, Cap
 from ledger.caps.leases import plus
 from ledger.caps.spent import of_cap
 from ledger.model.money import money_text, usd
 from ledger.reports.layout import Table, TableColumn
-from ledger.settings.names import Names
+from ledger.settings import names_file
+from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import exchanges
+from ledger.text.figures import percent, ratio
 
 _MONEY = ("usd", "list_value_usd")
 
@@ -51,6 +55,14 @@ class CapStatus:
             for each in sorted(set(self.cap.warn))
             if any(amount * 100 >= limit * each for amount, limit in pairs)
         )
+
+    def left(self, word: str) -> int | None:
+        """What is left of one limit beside what is spent and held; None: not known."""
+        limit: int | None = getattr(self.cap.limits, word)
+        if limit is None or self.spent is None or self.held is None:
+            return None
+        spent: int = getattr(self.spent, word) + getattr(self.held, word)
+        return max(0, limit - spent)
 
 
 def statuses(engine: Engine, caps: Iterable[Cap], names: Names, now: datetime) -> list[CapStatus]:
@@ -97,6 +109,7 @@ def table(found: list[CapStatus]) -> Table:
             TableColumn(name="limit", heading="Limit"),
             TableColumn(name="spent", heading="Spent"),
             TableColumn(name="held", heading="Held", drop=2),
+            TableColumn(name="left", heading="Left", drop=3),
             TableColumn(name="refused", heading="Refused"),
         ),
         rows=tuple(
@@ -107,6 +120,7 @@ def table(found: list[CapStatus]) -> Table:
                 _shown(word, limit),
                 _shown(word, status.spent and getattr(status.spent, word)),
                 _shown(word, status.held and getattr(status.held, word)),
+                _shown(word, status.left(word)),
                 status.refused,
             )
             for status in found
@@ -114,6 +128,33 @@ def table(found: list[CapStatus]) -> Table:
             if limit is not None
         ),
     )
+
+
+def texts_in_force(engine: Engine, now: datetime) -> list[str]:
+    """`texts` of the caps of the budgets file. LedgerError for a wrong file."""
+    caps = budgets_file.load_caps()
+    return texts(statuses(engine, caps, names_file.load(None) if caps else NO_NAMES, now))
+
+
+def texts(found: list[CapStatus]) -> list[str]:
+    """For one line: `cap nightly: 62% of $20.00, $0.31 held, 3 refused`, by the fullest limit."""
+    lines = []
+    for status in found:
+        parts = [f"{status.refused:,} refused"] if status.refused else []
+        if status.spent is not None and status.held is not None:
+            _, word = max(
+                (Decimal(getattr(status.spent, word)) / limit, word)
+                for word, limit in zip(Amounts._fields, status.cap.limits, strict=True)
+                if limit is not None
+            )
+            limit, spent = getattr(status.cap.limits, word), getattr(status.spent, word)
+            unit = "" if word in _MONEY else f" {word}"
+            parts.insert(0, f"{percent(ratio(spent, limit))} of {_shown(word, limit)}{unit}")
+            if held := getattr(status.held, word):
+                parts.insert(1, f"{_shown(word, held)} held")
+        if parts:
+            lines.append(f"cap {status.cap.name}: {', '.join(parts)}")
+    return lines
 
 
 def document(found: list[CapStatus]) -> list[dict[str, Any]]:
@@ -133,10 +174,12 @@ def _as_json(status: CapStatus) -> dict[str, Any]:
     for word, limit in zip(Amounts._fields, status.cap.limits, strict=True):
         if limit is None:
             continue
-        figures: dict[str, int | None] = {"limit": limit, "spent": None, "held": None, "left": None}
-        if status.spent is not None and status.held is not None:
-            spent, held = getattr(status.spent, word), getattr(status.held, word)
-            figures |= {"spent": spent, "held": held, "left": max(0, limit - spent - held)}
+        figures: dict[str, int | None] = {
+            "limit": limit,
+            "spent": getattr(status.spent, word, None),
+            "held": getattr(status.held, word, None),
+            "left": status.left(word),
+        }
         for name, figure in figures.items():
             document[f"{name}_{word}"] = usd(figure) if word in _MONEY else figure
     return document | {"refused": status.refused, "warned": list(status.warned)}

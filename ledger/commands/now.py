@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from ledger.figures.activity import Activity
-
 TOP_EVERY_SECONDS = 2.0
 SHARE = 10
 """The pause is at least this many times as long as the queries took: `top` uses a tenth of a core
@@ -48,6 +46,7 @@ def top(
     It refreshes until Ctrl-C. Today is a day of the zone. If standard output is not a terminal, it
     prints once.
     """
+    from ledger.budgets import cap_status
     from ledger.figures.activity import take
     from ledger.figures.queries import existing_ledger
     from ledger.reports.activity_text import lines
@@ -55,12 +54,15 @@ def top(
     scope = scope_of(None, None, only, names, timezone)
     with existing_ledger(ledger) as engine:
 
-        def ask() -> "Activity":
-            return take(engine, scope, datetime.now(UTC))
+        def ask(width: int, height: int | None = None) -> "list[str]":
+            now = datetime.now(UTC)
+            return lines(
+                take(engine, scope, now), width, height, cap_status.texts_in_force(engine, now)
+            )
 
         if once or not sys.stdout.isatty():
             screen = console()
-            screen.print(_styled(lines(ask(), screen.width)), soft_wrap=True)
+            screen.print(_styled(ask(screen.width)), soft_wrap=True)
         else:
             _live(ask)
 
@@ -76,10 +78,8 @@ def _styled(lines: "list[str]") -> "Text":
     return text
 
 
-def _live(ask: "Callable[[], Activity]") -> None:
+def _live(ask: "Callable[[int, int], list[str]]") -> None:
     from rich.live import Live
-
-    from ledger.reports.activity_text import lines
 
     screen = console()
     is_asked = False
@@ -97,7 +97,7 @@ def _live(ask: "Callable[[], Activity]") -> None:
         with Live(console=screen, screen=True, auto_refresh=False) as live:
             while not is_asked:
                 started = time.monotonic()
-                shown = lines(ask(), screen.width, screen.height)
+                shown = ask(screen.width, screen.height)
                 live.update(_styled(shown), refresh=True)
                 time.sleep(max(TOP_EVERY_SECONDS, SHARE * (time.monotonic() - started)))
     except KeyboardInterrupt:
@@ -129,6 +129,7 @@ def statusline(
     #(tokentee statusline). Without a ledger it prints why, and ends with 0: a status line must not
     break its prompt.
     """
+    from ledger.budgets import cap_status
     from ledger.figures.activity import status
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
@@ -147,8 +148,11 @@ def statusline(
     size = size if type(size) is int and 0 < size < CONTEXT_MAX else None
     try:
         with existing_ledger(ledger) as engine:
-            scope = scope_of(None, None, None, timezone=timezone)
-            line = status_line(status(engine, scope, session, datetime.now(UTC)), size)
+            scope, now = scope_of(None, None, None, timezone=timezone), datetime.now(UTC)
+            caps: list[str] = []
+            with contextlib.suppress(LedgerError):  # of a wrong budgets file: its proxy says so
+                caps = cap_status.texts_in_force(engine, now)
+            line = status_line(status(engine, scope, session, now), size, caps)
     except LedgerError as error:
         why = printable(str(error).partition("\n")[0])
         line = f"tokentee: {why[:100]}"

@@ -136,7 +136,9 @@ def booked_answers(
 
     r = requests.c
     columns = [r[name] for name in BookedAnswer.__dataclass_fields__ if name != "is_import"]
-    query = sa.select(*columns, r.source).where(r.outcome != Outcome.HTTP_ERROR)
+    query = sa.select(*columns, r.source).where(
+        r.outcome.not_in((Outcome.HTTP_ERROR, Outcome.REFUSED))
+    )
     found: dict[str, BookedAnswer] = {}
     wanted: tuple[tuple[Any, Iterable[Any]], ...] = (
         (r.id, ids),

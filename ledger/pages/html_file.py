@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import Engine
 
-from ledger.budgets import status
+from ledger.budgets import cap_status, status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.model.errors import LedgerError
@@ -84,5 +84,6 @@ def page(
             "limits": limits.limits(engine, now),
             "pictures": sections.percent_pictures(engine, now),
             "budgets": spent,
+            "caps": cap_status.table(cap_status.statuses(engine, budgets.caps, scope.names, now)),
         }
     return rendering.render("report.html", values)

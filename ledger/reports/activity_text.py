@@ -1,7 +1,7 @@
 """Pure. The output of `tokentee top`, as lines and as one line."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ledger.figures.activity import SPEED_SECONDS, Activity, Status
 from ledger.figures.figures import Figures, Key, by_cost
@@ -25,8 +25,10 @@ STYLES = (
 """What stands out on a terminal, in colours that each terminal chooses for its background."""
 
 
-def lines(activity: Activity, width: int, height: int | None = None) -> list[str]:
-    """The screen: a summary, running requests, today's sessions and models."""
+def lines(
+    activity: Activity, width: int, height: int | None = None, caps: Sequence[str] = ()
+) -> list[str]:
+    """The screen: a summary, running requests, today's sessions and models. `caps`: a text each."""
     running = Table(
         columns=(
             TableColumn(name="model", heading="Model", is_number=False),
@@ -51,6 +53,7 @@ def lines(activity: Activity, width: int, height: int | None = None) -> list[str
     if activity.limits:
         limits = limits_text.one_line(activity.limits, activity.now)
         screen += _broken(f"limits: {limits}", width)
+    screen += _broken(" · ".join(caps), width)
     screen += ["", *_table(running, width, "Running now", "nothing is running")]
     more = activity.running_count - min(len(activity.running), ROWS_RUNNING_MAX)
     if more > 0:
@@ -74,14 +77,16 @@ def one_line(activity: Activity) -> str:
         parts.append(counted(today.errors, "error"))
     if today.complete_without_usage:
         parts.append(f"{today.complete_without_usage:,} without usage")
+    if today.refused:
+        parts.append(f"{today.refused:,} refused")
     return " · ".join(filter(None, parts))
 
 
-def status_line(status: Status, context_size: int | None = None) -> str:
+def status_line(status: Status, context_size: int | None = None, caps: Sequence[str] = ()) -> str:
     """For an agent's status line, the most urgent first, as narrow terminals cut its end:
     `$1.20/h · 5h 42% (1 h 10 min left) · ctx 31% · session $0.42 · today $3.10 · claude-opus-5`.
 
-    `context_size`: tokens of the model's context window; None: not known."""
+    `context_size`: tokens of the model's context window; None: not known. `caps`: a text each."""
     parts = []
     if status.last_hour is not None and status.session is not None:
         hour = status.last_hour
@@ -95,6 +100,7 @@ def status_line(status: Status, context_size: int | None = None) -> str:
             left = until_text(each.resets_at, status.now)
             used = f"{printable(each.window)} {limits_text.used_share(each.used_ppm)}"
             parts.append(f"{used} ({left} left)" if left else used)
+    parts += caps
     if status.context_tokens is not None:
         share = percent(ratio(status.context_tokens, context_size))
         parts.append(f"ctx {share if context_size else short(status.context_tokens)}")

@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ledger.budgets import status
+from ledger.budgets import cap_status, status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.figures.request_filter import KINDS
@@ -201,7 +201,7 @@ class Pages:
             few=few,
             open=_exchange_address,
             stacks=overview.stacks,
-            has_budgets=bool(self.budgets.budgets),
+            has_budgets=bool(self.budgets.budgets or self.budgets.caps),
             has_limits=limits.has_any(self.engine),
             section=wanted.section,
             presets=list(wanted.presets()),
@@ -218,7 +218,10 @@ class Pages:
             return rendering.macro("odd", sections.odd(self.engine, question))
         if name == "budgets":
             found = status.statuses(self.engine, self.budgets.budgets, self.names, now)
-            return rendering.macro("budgets", found)
+            caps = cap_status.statuses(self.engine, self.budgets.caps, self.names, now)
+            return rendering.macro("budgets", found) + rendering.macro(
+                "caps", cap_status.table(caps)
+            )
         if name in {"limits", "value"}:
             of = limits.limits if name == "limits" else sections.percent_pictures
             return rendering.macro(name, of(self.engine, now), now)

@@ -18,7 +18,7 @@ from addon.metering.segments import read_in_steps
 from addon.proxy import lifecycle
 from addon.proxy.caps import CapFile, Gate
 from addon.proxy.recorder import Recorder
-from ledger.caps.book import Refusal, Waiting
+from ledger.caps.book import Held, Refusal, Waiting
 from ledger.caps.caps import Cap
 from ledger.model.exchange import Billing
 from ledger.model.usage import Usage
@@ -133,3 +133,24 @@ def test_a_client_gets_a_status_that_it_does_not_repeat(ledger, user_agent, stat
         db.open_engine(f"sqlite:///{ledger}"), "SELECT outcome, http_status FROM requests"
     )
     assert tuple(row) == ("refused", status)
+
+
+def test_use_of_a_plan_is_capped_by_its_list_value_alone():
+    """Until an answer of the key was billed by tokens: then the plan is used up."""
+    body = {"model": "claude-sonnet-4-6", "max_tokens": 4_000, "messages": []}
+    limits = read_limits(MESSAGES, body, orjson.dumps(body))
+    exchange = opened(
+        "e", provider="anthropic", origin="https://api.anthropic.com:443", dialect=MESSAGES.name,
+        request_model="claude-sonnet-4-6", key_fingerprint="k",
+    )  # fmt: skip
+
+    def ask(gate: Gate) -> object:
+        return gate.ask(exchange, limits, fields={}, billing=Billing.PLAN)
+
+    cents = Decimal("0.01")
+    billed = gate_under(Cap(name="run", usd=cents, period="run"))
+    assert isinstance(ask(billed), Held)
+    by_list = gate_under(Cap(name="run", list_value_usd=cents, period="run"))
+    assert isinstance(ask(by_list), Refusal)
+    billed.settled(exchange, replace(reading(exchange), billing=Billing.METERED), limits)
+    assert isinstance(ask(billed), Refusal)

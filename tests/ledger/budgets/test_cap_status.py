@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ledger.budgets.alerts import claim_alerts
 from ledger.budgets.budgets import Budgets
-from ledger.budgets.cap_status import document, statuses, table
+from ledger.budgets.cap_status import document, statuses, table, texts
 from ledger.caps import spent
 from ledger.caps.caps import Amounts, Cap, session_of
 from ledger.model.exchange import CAP_ERROR, Billing, Outcome, Source, State, UsageSource
@@ -95,6 +95,8 @@ def test_budget_shows_spent_held_left_and_refused(ledger):
         ("daily", "day", "usd", "$1.00"),
         ("daily", "day", "tokens", "10,000"),
     ]
+    assert table(found).rows[1][4:] == ("1,140", "900", "7,960", 1)
+    assert texts(found) == ["cap daily: 11.4% of 10,000 tokens, 900 held, 1 refused"]
 
 
 def test_each_share_and_the_first_refusal_alert_once(ledger):

@@ -30,7 +30,6 @@ from ledger.commands.serve import (
 )
 from ledger.model.errors import LedgerError
 from ledger.pages.live.read_only import open_read_only
-from ledger.reports import activity_text
 from ledger.store import db
 from tests.ledger.figures.test_limits import answered, play, stated
 from tests.ledger.written import NOON
@@ -177,13 +176,13 @@ def test_an_interrupt_that_python_drops_ends_it_all_the_same(monkeypatch):
     dropped: list[object] = []
     before = signal.getsignal(signal.SIGINT)
 
-    def ask() -> None:
+    def ask(*_: int) -> list[str]:
         assert not dropped, "it goes on"
         Interrupting()
+        return ["shown"]
 
-    monkeypatch.setattr(activity_text, "lines", lambda *_: ["shown"])
     monkeypatch.setattr(sys, "unraisablehook", lambda lost: dropped.append(lost.exc_type))
-    now._live(ask)  # type: ignore[arg-type]
+    now._live(ask)
     assert dropped == [KeyboardInterrupt]
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -235,6 +234,18 @@ def test_a_size_that_is_none_leaves_the_tokens(url, size):
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"session_id": 7}', '{"session_id": "x"}'])
 def test_any_other_input_leaves_the_session_out(url, text):
     assert re.fullmatch(r"5h 42% \(2 h \d\d min left\) · today \$0\.0000000010", line(url, text))
+
+
+def test_caps_stand_in_the_line_and_on_top(url, tmp_path, monkeypatch):
+    without = line(url)
+    file = tmp_path / "budgets.toml"
+    monkeypatch.setenv("TOKENTEE_BUDGETS", str(file))
+    file.write_text("[[cap]]\nname = 'nightly'\nrequests = 4\nperiod = '5h'\n")
+    assert "cap nightly: 25% of 4 requests" in line(url)
+    done = CliRunner().invoke(application(), ["top", "--once", "--ledger", url])
+    assert "cap nightly: 25% of 4 requests" in done.stdout
+    file.write_text("[[cap]]\nname = 'nightly'\n")
+    assert line(url) == without
 
 
 def test_without_a_ledger_it_says_so(tmp_path):

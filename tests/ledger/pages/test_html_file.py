@@ -237,6 +237,11 @@ TEXT = """
     name = "tight"
     usd = 0.01
     period = "month"
+
+    [[cap]]
+    name = "nightly"
+    usd = 20_000
+    period = "month"
 """
 BUDGETS, _ = read(TEXT)
 
@@ -250,10 +255,14 @@ def test_each_budget_is_a_line_with_its_figures(weeks):
     assert "<b>all of it" not in text
     assert "&lt;b&gt;all of it" in text
     assert "budgets are advisory: they never stop traffic" in text
+    assert '<td class="name">nightly</td>' in text
+    assert '<td class="n">$20,000.00</td>' in text
 
 
 def test_without_budgets_there_is_no_such_part(weeks):
-    assert 'data-part="budgets"' not in html_file.page(weeks, Scope(), now=NOW)
+    text = html_file.page(weeks, Scope(), now=NOW)
+    assert 'data-part="budgets"' not in text
+    assert 'data-part="caps"' not in text
 
 
 def test_a_forecast_that_is_too_early_is_left_out(weeks):
