@@ -43,6 +43,9 @@ Options:
                          it goes upstream (docs/caps.md). usd is what is billed;
                          list-usd also counts what a plan covers, at list
                          prices.
+  --unpriced pass        Requests whose cost has no bound go on, and count when
+                         it is known: for them the cap is a budget. Default:
+                         refuse.
   --expect FILE          Compare requests, tokens and list value with those
                          that FILE expects (costs.toml); exit code 1 if they
                          differ.

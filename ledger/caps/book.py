@@ -351,8 +351,17 @@ class Book:
                     message = f"its cost has no bound: {why}; the cap has unpriced = 'refuse'"
                     return self._refused(account, message)
                 remarks.append(f"cap {account.cap.name}: not bounded: {why}")
-            spent = account.all_spent_at(at)
-            asked = plus(spent, known)
+            # Who fits into the share fits beside all others.
+            if (
+                account.share is not None
+                and self.has_slices
+                and account.cap.name not in self.incomplete
+            ):
+                own = plus(plus(account.spent_at(at), account.held), known)
+                if fits(own, account.share):
+                    self.is_low = self.is_low or not fits(own, account.low)
+                    continue
+            asked = plus(account.all_spent_at(at), known)
             if not fits(asked, limits):
                 return self._refused(account, _full(account, known, at))
             if account.share is None:
@@ -361,13 +370,9 @@ class Book:
                 ):
                     is_for_share = False
                     short.append(account)
-                continue
-            own = plus(account.used_at(at), known)
-            has_share = self.has_slices and account.cap.name not in self.incomplete
-            if has_share and fits(own, account.share):
-                self.is_low = self.is_low or not fits(own, account.low)
             elif not self.unreachable:
-                is_for_share = is_for_share and fits(plus(own, account.others.used), limits)
+                used = plus(account.used_at(at), account.others.used)
+                is_for_share = is_for_share and fits(plus(used, known), limits)
                 short.append(account)
             elif account.cap.unreachable == "refuse":
                 why = f"the ledger cannot be asked: {self.unreachable}"

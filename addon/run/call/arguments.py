@@ -50,7 +50,9 @@ LIMITS = {
     "--max-requests": "requests",
 }
 """Options that cap what the command spends -> limits of a cap."""
-OUR_VALUES = frozenset({"--listen", "--config", "--workers", "--expect", *SHORT_FOR, *LIMITS})
+OUR_VALUES = frozenset(
+    {"--listen", "--config", "--workers", "--expect", "--unpriced", *SHORT_FOR, *LIMITS}
+)
 OUR_FLAGS = frozenset({"--everything", "--unrecorded-ok", "--expect-update", "--help", "-h"})
 OURS = OUR_VALUES | OUR_FLAGS
 FILTER_SIGNS = "~!("
@@ -137,7 +139,10 @@ def parse(words: Sequence[str]) -> Call:
         unrecorded_ok="--unrecorded-ok" in flags,
         expect=ours.get("--expect"),
         expect_update="--expect-update" in flags,
-        caps=_cap_of({LIMITS[name]: value for name, value in ours.items() if name in LIMITS}),
+        caps=_cap_of(
+            {LIMITS[name]: value for name, value in ours.items() if name in LIMITS},
+            ours.get("--unpriced"),
+        ),
         is_help=bool({"--help", "-h"} & flags),
     )
     _refuse_contradictions(call)
@@ -164,11 +169,15 @@ def _refuse_contradictions(call: Call) -> None:
         )
 
 
-def _cap_of(limits: dict[str, str]) -> tuple[Cap, ...]:
+def _cap_of(limits: dict[str, str], unpriced: str | None) -> tuple[Cap, ...]:
     """The cap of these limits. Raises WrongCallError for one that is none."""
+    if unpriced not in (None, "refuse", "pass"):
+        raise WrongCallError(f"--unpriced: {unpriced[:40]!r} is neither refuse nor pass")
     if not limits:
+        if unpriced is not None:
+            raise WrongCallError("--unpriced is for a cap: tokentee run --max-usd 5 -- COMMAND ...")
         return ()
-    cap: dict[str, Any] = {"name": RUN, "period": RUN}
+    cap: dict[str, Any] = {"name": RUN, "period": RUN, "unpriced": unpriced or "refuse"}
     for word, text in limits.items():
         value = text if word in ("tokens", "requests") else decimal_of(text)
         option = next(each for each, of in LIMITS.items() if of == word)

@@ -8,6 +8,7 @@ import pytest
 from addon.commands import run as module
 from addon.commands.run import run
 from addon.run.call.arguments import parse
+from ledger.model.errors import WrongCallError
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +80,18 @@ def test_workers_are_run_for_a_proxy_alone(monkeypatch: pytest.MonkeyPatch):
         supervisor, "run_workers", lambda count, make_call: (count, make_call().workers)
     )
     assert run(["--workers", "2"]) == (2, 2)  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--unpriced maybe --max-usd 5 -- true", "'maybe' is neither refuse nor pass"),
+        ("--unpriced pass -- true", "--unpriced is for a cap"),
+        ("--max-usd 5 --unpriced pass", "is for a command"),
+    ],
+)
+def test_what_has_no_bound_is_refused_or_passed_by_a_cap_of_a_command(words, why):
+    with pytest.raises(WrongCallError, match=why):
+        parse(words.split())
+    (cap,) = parse(["--max-usd", "5", "--unpriced", "pass", "--", "true"]).caps
+    assert cap.unpriced == "pass"
