@@ -5,6 +5,8 @@ has what the provider bills or states. `docs/compared.md` is the table of the sa
 """
 
 import json
+import math
+import re
 from base64 import b64encode
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +20,7 @@ __all__ = ["ledger"]
 FOLDER = Path(__file__).parents[2] / "data" / "public_reports"
 REPORTS = {path.stem: json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))}
 PAGE = Path(__file__).parents[3] / "docs" / "compared.md"
+README = PAGE.parents[1] / "README.md"
 COLUMNS = (
     "input_tokens output_tokens cache_read_tokens cache_write_tokens reported_cost_picousd "
     "provider billing cost_state cost_picousd tool_units"
@@ -74,3 +77,18 @@ def test_the_page_has_a_row_for_each_report():
     for report in REPORTS.values():
         links = ", ".join(map(link, report["reports"])) or "the provider's price page"
         assert f"| {links} | {report['theirs']} | {report['ours']} | {report['bill']} |" in text
+
+
+def factor_of(report) -> float:
+    """How far what is booked there is from the bill, where both are amounts."""
+    amounts = [re.match(r"\$([\d.]+\d|0)", report[name]) for name in ("theirs", "bill")]
+    low, high = sorted(float(found[1]) if found else 1.0 for found in amounts)
+    return 1.0 if None in amounts else high / low if low else math.inf
+
+
+def test_the_readme_has_the_five_worst():
+    worst = sorted(REPORTS.values(), key=factor_of, reverse=True)[:5]
+    assert all(factor_of(report) > 2 for report in worst)
+    rows = [f"| {each['theirs']} | {each['ours']} | {each['bill']} |" for each in worst]
+    text = README.read_text(encoding="utf-8")
+    assert [line.partition(") ")[2] for line in text.splitlines() if "/issues/" in line] == rows
