@@ -134,7 +134,9 @@ PICOUSD_PER_TICK = 100
 USD per million tokens is 5 143 500 ticks)."""
 _COST_HEADER = "x-litellm-response-cost"
 """LiteLLM's proxy (https://docs.litellm.ai/docs/proxy/response_headers)."""
-_COST_KEYS = frozenset({"cost", "estimated_cost", "cost_in_usd_ticks", "cost_details", "is_byok"})
+_COST_KEYS = frozenset(
+    {"cost", "estimated_cost", "cost_usd_total", "cost_in_usd_ticks", "cost_details", "is_byok"}
+)
 """Of a usage object with costs."""
 _CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _CACHE_WRITE_5M, _CACHE_WRITE_1H = (
@@ -168,7 +170,14 @@ KNOWN_KEYS = frozenset(
     | {"prompt_cache_miss_tokens", "cached_tokens_details.cached_text_tokens"}
     | {"prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
     | {"cost", "cost.*", "cost_details", "cost_details.*", "is_byok", "estimated_cost"}
-    | {"market_cost", "cost_in_usd_ticks", "pydantic_ai_gateway", "pydantic_ai_gateway.*"}
+    | {f"cost_usd_{part}" for part in ("total", "input", "output", "cached_input", "request")}
+    | {
+        "cost_usd_data_storage",
+        "market_cost",
+        "cost_in_usd_ticks",
+        "pydantic_ai_gateway",
+        "pydantic_ai_gateway.*",
+    }
     # Speeds, times and labels, which a ledger has no column for.
     | {"queue_time", "prompt_time", "completion_time", "total_time"}
     | {"latency_checkpoint", "latency_checkpoint.*", "context_details", "context_details.*"}
@@ -283,7 +292,8 @@ def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
     if isinstance(usage.get("cost"), dict):
         own = counts.picousd("cost.total_cost", "cost.usd")
     else:
-        own = counts.picousd("cost", "estimated_cost")  # DeepInfra says `estimated_cost`
+        # DeepInfra says `estimated_cost`, LLM Gateway `cost_usd_total`.
+        own = counts.picousd("cost", "estimated_cost", "cost_usd_total")
     if own is None:
         ticks = counts.first("cost_in_usd_ticks")
         own = ticks * PICOUSD_PER_TICK if ticks is not None else None

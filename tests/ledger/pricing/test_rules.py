@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -408,6 +409,8 @@ def test_every_amount_has_a_quantity_a_price_and_a_source(asked, tier, counts, u
 
 
 ALONE: dict[str, Usage] = {
+    "uncached_input": Usage(input_tokens=9),
+    "output": Usage(output_tokens=9),
     "cache_read": Usage(input_tokens=9, cache_read_tokens=9),
     "cache_write": Usage(input_tokens=9, cache_write_tokens=9),
     "cache_write_5m": Usage(input_tokens=9, cache_write_5m_tokens=9),
@@ -441,26 +444,31 @@ ALONE: dict[str, Usage] = {
 def test_every_line_of_every_listed_model_has_its_own_price_a_rule_or_none():
     """BerriAI/litellm#17410, anomalyco/models.dev#5235: a line that is priced as another one. The
     nine units are one line; its price is the list's for this line, or a rule's."""
-    assert ALONE.keys() >= set(TOKEN_LINES) - {"uncached_input", "output", "reasoning", "citation"}
+    assert ALONE.keys() >= set(TOKEN_LINES) - {"reasoning", "citation"}
     for origin, provider, model in EVERY:
-        about = exchange(model, origin=origin, provider=provider)
         question = PriceQuestion(origin=origin, provider=provider, response_model=model)
         names = candidates(question)
         listed = next(
             filter(None, (published.installed().find(n.list_id, n.model) for n in names)), None
         )
-        period = listed and published.prices(listed, tier=None, at=about.opened_at, source="")
-        own = period.rates if period else {}
-        for line, usage in ALONE.items():
-            charges = BOOK.price(about, replace(reading(), usage=usage))
+        has_tiers = listed is not None and listed.model.price_variants
+        every = product((None, "flex", "priority", "batch", "new") if has_tiers else (None,), ALONE)
+        for tier, line in every:
+            about = exchange(model, origin=origin, provider=provider, service_tier=tier)
+            period = listed and published.prices(listed, tier=tier, at=about.opened_at, source="")
+            own = period.rates if period else {}
+            charges = BOOK.price(about, replace(reading(), usage=ALONE[line]))
             (found,) = (each for each in charges if each.line == line)
             assert found.quantity == 9 or "billed once" in (found.reason or ""), (model, line)
             if found.amount_picousd is None:
                 assert found.reason
                 assert state_of(charges) in ("partial", "unpriced"), (model, line)
             else:
-                is_own = line in own or (line == "cache_write_5m" and "cache_write" in own)
-                assert is_own or "rule " in found.price_source, (provider, model, line)
+                rate = own.get(line) or own.get("cache_write" if line == "cache_write_5m" else "")
+                is_own = rate is not None and rate.picousd == found.unit_picousd
+                assert is_own or "rule " in found.price_source, (provider, model, tier, line)
+                if tier == "new":
+                    assert state_of(charges) == "partial" or not found.amount_picousd
 
 
 @pytest.mark.large
