@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -71,6 +71,13 @@ def context(
     ] = None,
     since: Since = None,
     until: Until = None,
+    by: Annotated[
+        Literal["part", "name"] | None,
+        typer.Option(
+            help="Add up all sessions: by part, or by part and name, as of a tool.",
+            show_default=False,
+        ),
+    ] = None,
     only: Only = None,
     form: Form = "table",
     timezone: TimezoneOption = None,
@@ -90,15 +97,26 @@ def context(
     with existing_ledger(ledger) as engine:
         found = questions.context(engine, scope_of(since, until, only, names, timezone), session)
     _say_left_out(found.without_segments)
+    words = {
+        None: ("session", "agent", "part", "name"),
+        "part": ("part",),
+        "name": ("part", "name"),
+    }
+    rows = found.rows
+    if by:
+        sums: dict[tuple[object, ...], dict[str, Any]] = {}
+        for each in found.rows:
+            key = tuple(each[word] for word in words[by])
+            one = sums.setdefault(key, dict(zip(words[by], key, strict=True)))
+            for figure in ("bytes", "tokens", "calls", "list_value_usd"):
+                pair = (one.get(figure), each[figure])
+                one[figure] = sum(known) if (known := [x for x in pair if x is not None]) else None
+        rows = sorted(sums.values(), key=lambda row: -int(str(row["tokens"])))
     if form == "table":
-        total = sum(int(str(row["tokens"])) for row in found.rows) or 1
-        for row in found.rows:
+        total = sum(int(str(row["tokens"])) for row in rows) or 1
+        for row in rows:
             row["share"] = percent(ratio(int(str(row["tokens"])), total), in_column=True)
-    _print(
-        found.rows,
-        ("session", "agent", "part", "name", "bytes", "tokens", "share", "calls", "list_value_usd"),
-        form,
-    )
+    _print(rows, (*words[by], "bytes", "tokens", "share", "calls", "list_value_usd"), form)
     unused = [row for row in found.rows if row["unused"]]
     if unused and form == "table":
         count, tokens = (

@@ -178,6 +178,13 @@ def test_what_broke_the_cache_and_what_filled_the_input(agent, tmp_path):
     rows = run("context", "--format", "json")
     used = {row["name"]: (row["calls"], row["unused"]) for row in rows if row["part"] == "tools"}
     assert used == {"read": (0, True), "bash": (3, False), "grep": (0, True)}
+    summed = run("context", "--by", "name", "--format", "json")
+    tools = {row["name"]: row["calls"] for row in summed if row["part"] == "tools"}
+    assert tools == {"read": 0, "bash": 3, "grep": 0}
+    parts = run("context", "--by", "part", "--format", "json")
+    assert len({row["part"] for row in parts}) == len(parts)
+    for added in (summed, parts):
+        assert sum(row["tokens"] for row in added) == sum(row["tokens"] for row in rows)
     report = run("report", "--by", "purpose", "--by", "agent", "--format", "json")
     (row,) = report["rows"]
     assert row["purpose"] == "turn"
