@@ -51,6 +51,19 @@ def test_what_answers_with_a_usage_is_a_call() -> None:
     assert unread == {path for paths in NO_CALLS.values() for path in paths}
 
 
+def test_turns_of_a_model_that_gave_up_have_its_one_category() -> None:
+    turn = {"type": "message", "model": "m-0", "input_tokens": 5, "output_tokens": 0}
+    answered = {"type": "fallback_message", "model": "m-1", "input_tokens": 7, "output_tokens": 3}
+    facts = Facts()
+    facts.rare.beside["declined"] = "cyber:bio"
+    usage = anthropic.usage_of(
+        {"input_tokens": 7, "output_tokens": 3, "iterations": [turn, turn, answered]}, facts
+    )
+    assert [(one.kind, one.usage.input_tokens) for one in usage.further] == [
+        ("refusal_cyber", 5)
+    ] * 2
+
+
 COUNTS = st.fixed_dictionaries({key: st.integers(0, 9) for key in anthropic._TOP_LEVEL})
 HOPS = st.lists(st.lists(COUNTS, min_size=1, max_size=4), min_size=1, max_size=4)
 EXTRAS = st.lists(st.tuples(st.sampled_from(["compaction", "advisor_message"]), COUNTS), max_size=3)

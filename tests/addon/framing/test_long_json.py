@@ -101,6 +101,12 @@ def test_of_many_nested_members_the_outermost_and_what_they_name_are_read(
     assert read(value) is None
 
 
+def test_the_ends_of_one_with_too_many_members_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bound in ("MEMBERS_MAX", "PASSED_MAX"):
+        monkeypatch.setattr(long_json, bound, 2)
+    assert read({"id": "i", "usage": {"n": 1}}) == {"id": "i", "usage": {"n": 1}}
+
+
 @pytest.mark.parametrize("body", [{"x": LONG, "id": "i"}, {"id": "i"}], ids=["whole", "short"])
 def test_a_byte_order_mark_hides_nothing(body: Any) -> None:
     for blank in (b"", b" \n"):
