@@ -18,8 +18,10 @@ from addon.metering.segments import read_in_steps
 from addon.proxy import lifecycle
 from addon.proxy.caps import CapFile, Gate
 from addon.proxy.recorder import Recorder
-from ledger.caps.book import Held, Refusal, Waiting
+from ledger.caps.book import Ask, Held, Refusal, Waiting
 from ledger.caps.caps import Cap
+from ledger.caps.leases import NO_PART, SLICE_SECONDS, grant
+from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
@@ -154,3 +156,63 @@ def test_use_of_a_plan_is_capped_by_its_list_value_alone():
     assert isinstance(ask(by_list), Refusal)
     billed.settled(exchange, replace(reading(exchange), billing=Billing.METERED), limits)
     assert isinstance(ask(billed), Refusal)
+
+
+class Away:
+    """A ledger that has nothing of others, and is away at times."""
+
+    trouble: Exception | None = None
+
+    def join(self, *_: object) -> bool:
+        return True
+
+    def exchange(self, _caps: object, _names: object, asks: list[Ask], _now: object) -> Any:
+        if self.trouble is not None:
+            raise self.trouble
+        return [
+            (
+                ask,
+                grant(
+                    ask.account.limits, ask.own, NO_PART, ask.wants,
+                    processes=1, is_contended=False,
+                ),
+                NO_PART,
+            )
+            for ask in asks
+        ], set()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [(LedgerError("it is down"), "it is down"), (ValueError("?"), "an error of Tokentee's")],
+)
+def test_a_ledger_that_is_away_is_said_once_and_asked_again(trouble, why, monkeypatch, caplog):
+    ledger = Away()
+    monkeypatch.setattr(CapFile, "shared", lambda _: ledger)
+    gate = gate_under(Cap(name="daily", requests=4, period="day", wait=0))
+    limits = read_limits(MESSAGES, {"max_tokens": 1}, b"{}")
+
+    def ask() -> object:
+        exchange = opened("e", at=datetime.now(UTC))
+        return gate.ask(exchange, limits, fields={}, billing=Billing.METERED)
+
+    async def play() -> None:
+        ledger.trouble = trouble
+        for _ in range(2):
+            await gate.share()
+        found = ask()
+        assert isinstance(found, Refusal)
+        assert f"the ledger cannot be asked: {why}" in found.message
+        ledger.trouble = None
+        await gate.share()
+        assert isinstance(ask(), Held)
+        assert not gate.wake.is_set()
+        assert isinstance(ask(), Held)
+        assert gate.wake.is_set()  # more than half of the slice is used
+        gate._renewed_at -= SLICE_SECONDS
+        assert isinstance(ask(), Waiting)
+
+    asyncio.run(play())
+    said = [line for line in caplog.messages if "the caps " in line]
+    assert ["cannot be shared" in line for line in said] == [True, False]
+    assert said[1] == "tokentee: the caps are shared again"
