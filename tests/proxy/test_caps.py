@@ -107,11 +107,12 @@ def test_a_cap_stops_and_says_so_and_stays_after_a_kill(tmp_path):
     assert refused["hold_picousd"] is None
 
 
-def test_bytes_are_those_without_a_cap(tmp_path):
+def test_bytes_are_those_without_a_cap(tmp_path, monkeypatch):
     (tmp_path / "with").mkdir()
     (tmp_path / "without").mkdir()
     seen = []
     for folder, limit in (("with", cap(usd=5)), ("without", "")):
+        monkeypatch.setattr("tests.proxy.test_caps.NUMBERS", itertools.count())
         with (
             Upstream(script) as upstream,
             capped(upstream.url, tmp_path / folder, limit) as proxy,
