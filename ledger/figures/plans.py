@@ -5,10 +5,10 @@ first `[[plan]]` of the names file that covers it, or else to its provider's pla
 not known. A window was hit where an answer said that it was used up, or refused for it; a window
 that was hit several times before its reset counts once.
 
-And requests by blocks of five hours, in which plans count use. A block is a window that an answer
-stated (`quotas`: 300 minutes before its reset), where there is one. Otherwise it begins with the
-first request after the block before it, as log readers guess it; a stated window ends a guessed
-one.
+And requests by blocks of five hours, in which plans count use, each account by itself. A block is a
+window that an answer stated (`quotas`: 300 minutes before its reset), where there is one. Otherwise
+it begins with the first request after the block before it, as log readers guess it; a stated window
+ends a guessed one.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from ledger.model.exchange import PPM
 from ledger.model.money import PICOUSD_PER_USD, usd
 from ledger.settings.names import GroupFacts, PlanEntry
 from ledger.settings.rates import Currency
-from ledger.store.scope import Scope, conditions, requests, snapshot, within
+from ledger.store.scope import NO_VALUE, Scope, conditions, requests, snapshot, within
 from ledger.store.tables import exchanges, quotas
 from ledger.text.origins import host_of
 
@@ -43,10 +43,13 @@ BLOCK_WORD = "block"
 BLOCK_MINUTES = 300
 BLOCK = timedelta(minutes=BLOCK_MINUTES)
 BLOCKS_MAX = 400
-"""Blocks of one report: each is a query. About a quarter of a year without a night's pause."""
+"""Blocks of one report: each is a query. About a quarter of a year of one account without a night's
+pause."""
 STATED, GUESSED = "stated", "guessed"
 _BY = ("day", "provider", "key", "origin", "agent")
 
+type _Holder = tuple[str, str, str]
+"""Provider, account and, without an account, the key's fingerprint; empty: not known."""
 type _Month = tuple[str, str]
 """Plan and month, `2026-11`."""
 
@@ -192,33 +195,56 @@ def report_by_block(
     now: datetime | None = None,
     currency: Currency | None = None,
 ) -> Report:
-    """The figures of each block with requests, the earliest first; each row says whether an answer
-    stated its window (`stated`) or it begins with its first request (`guessed`).
+    """The figures of each block with requests, the earliest first, by provider and account (of a
+    request without one, its key); each row says whether an answer stated its window (`stated`) or
+    it begins with its first request (`guessed`).
 
     LedgerError if the period has more than `BLOCKS_MAX` blocks.
     """
+    found = []
     with snapshot(engine) as connection:
-        found = list(_blocks(connection, scope))
+        for holder in _holders(connection, scope):
+            for block in _blocks(connection, scope, holder):
+                found.append((block, holder))
+                if len(found) > BLOCKS_MAX:
+                    raise LedgerError(
+                        f"more than {BLOCKS_MAX} blocks of five hours: give a shorter period, or "
+                        "one account (--only account=…)"
+                    )
     whole = report(engine, (), scope, now=now, currency=currency)
     rows = []
-    for start, end, how in found:
-        block = replace(scope, since=start, until=end)
+    for (start, end, how), (provider, account, key) in sorted(found):
+        held = [("provider", provider), ("account", account or NO_VALUE)]
+        held += [("key", key or NO_VALUE)] if not account else []
+        words = dict(held)
+        only = (*(each for each in scope.only if each[0] not in words), *held)
+        block = replace(scope, since=start, until=end, only=only)
         total = report(engine, (), block, now=now, currency=currency).total
         if total.figures.requests:
             begin, until = (at.astimezone(scope.zone or UTC) for at in (start, end))
-            key = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how)
-            rows.append(replace(total, key=key))
+            names = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how, provider, account or key)
+            rows.append(replace(total, key=names))
     assert total_of(row.figures for row in rows) == whole.total.figures
-    return replace(whole, by=(BLOCK_WORD, "until", "window"), rows=tuple(rows))
+    by = (BLOCK_WORD, "until", "window", "provider", "account")
+    return replace(whole, by=by, rows=tuple(rows))
 
 
-def _blocks(connection: Connection, scope: Scope) -> Iterator[tuple[datetime, datetime, str]]:
-    """Start, end and kind of each block, cut at the ends of the period."""
-    stated = _stated(connection, scope)
-    at = _next_request(connection, scope, None)
-    for _ in range(BLOCKS_MAX):
-        if at is None:
-            return
+def _holders(connection: Connection, scope: Scope) -> list[_Holder]:
+    """Who has windows of their own, of the requests of a scope."""
+    r = requests.c
+    key = sa.case((r.account.is_(None), r.key_fingerprint))
+    holders = sa.select(r.provider, sa.func.coalesce(r.account, ""), sa.func.coalesce(key, ""))
+    about = conditions(scope, connection.dialect.name)
+    return [tuple(each) for each in connection.execute(holders.where(*about).distinct())]
+
+
+def _blocks(
+    connection: Connection, scope: Scope, holder: _Holder
+) -> Iterator[tuple[datetime, datetime, str]]:
+    """Start, end and kind of each block of a holder, cut at the ends of the period."""
+    stated = _stated(connection, scope, holder)
+    at = _next_request(connection, scope, holder, None)
+    while at is not None:
         window = next((each for each in stated if each[0] <= at < each[1]), None)
         if window is not None:
             start, end, how = *window, STATED
@@ -226,25 +252,21 @@ def _blocks(connection: Connection, scope: Scope) -> Iterator[tuple[datetime, da
             following = min((begin for begin, _ in stated if begin > at), default=at + BLOCK)
             start, end, how = at, min(at + BLOCK, following), GUESSED
         yield max(start, scope.since or start), min(end, scope.until or end), how
-        at = _next_request(connection, scope, end)
-    if at is not None:
-        raise LedgerError(f"more than {BLOCKS_MAX} blocks of five hours: give a shorter period")
+        at = _next_request(connection, scope, holder, end)
 
 
-def _stated(connection: Connection, scope: Scope) -> list[tuple[datetime, datetime]]:
-    """Windows that answers stated of the accounts that the scope is about, the earliest first, none
-    over another."""
-    q, r = quotas.c, requests.c
+def _stated(
+    connection: Connection, scope: Scope, holder: _Holder
+) -> list[tuple[datetime, datetime]]:
+    """Windows that answers stated of a holder, the earliest first, none over another."""
+    q = quotas.c
+    provider, account, key = holder
     where = [q.kind == "plan", q.window_minutes == BLOCK_MINUTES, q.resets_at.is_not(None)]
+    where += [q.provider == provider, q.holder == (account or key)]
     if scope.since is not None:
         where.append(q.resets_at > scope.since)
     if scope.until is not None:
         where.append(q.resets_at < scope.until + BLOCK)
-    if scope.only:
-        holder = sa.func.coalesce(r.account, r.key_fingerprint, "")
-        about = conditions(scope, connection.dialect.name)
-        holders = connection.execute(sa.select(r.provider, holder).where(*about).distinct()).all()
-        where.append(sa.tuple_(q.provider, q.holder).in_([tuple(each) for each in holders]))
     found: list[tuple[datetime, datetime]] = []
     for reset in connection.scalars(
         sa.select(q.resets_at).where(*where).distinct().order_by(q.resets_at)
@@ -255,10 +277,16 @@ def _stated(connection: Connection, scope: Scope) -> list[tuple[datetime, dateti
     return found
 
 
-def _next_request(connection: Connection, scope: Scope, since: datetime | None) -> datetime | None:
-    """When the first request of the period, or the first from then on, was opened; of all, since
-    the blocks of a plan do not depend on the requests that a report is about."""
-    at = requests.c.opened_at
-    asked = within(replace(scope, since=since or scope.since), at)
-    found: datetime | None = connection.scalar(sa.select(sa.func.min(at)).where(*asked))
+def _next_request(
+    connection: Connection, scope: Scope, holder: _Holder, since: datetime | None
+) -> datetime | None:
+    """When the first request of a holder in the period, or from then on, was opened; of all of its
+    requests, since the blocks of a plan do not depend on those that a report is about."""
+    r = requests.c
+    provider, account, key = holder
+    asked = within(replace(scope, since=since or scope.since), r.opened_at)
+    asked += [r.provider == provider, sa.func.coalesce(r.account, "") == account]
+    if not account:
+        asked.append(sa.func.coalesce(r.key_fingerprint, "") == key)
+    found: datetime | None = connection.scalar(sa.select(sa.func.min(r.opened_at)).where(*asked))
     return found

@@ -23,6 +23,7 @@ DIMENSIONS = (
     DimensionRow("model", "model", is_summed=True, has_field=True),
     DimensionRow("provider", "provider", is_summed=True, has_field=True),
     DimensionRow("key", "key_fingerprint", is_summed=True, has_field=True),
+    DimensionRow("account", "account"),
     DimensionRow("session", "session_id", is_summed=True, has_field=True),
     DimensionRow("project", "project", is_summed=True, has_field=True),
     DimensionRow("branch", "git_branch", is_summed=True),
