@@ -218,8 +218,8 @@ def report_by_block(
         held += [("key", key or NO_VALUE)] if not account else []
         words = dict(held)
         only = (*(each for each in scope.only if each[0] not in words), *held)
-        block = replace(scope, since=start, until=end, only=only)
-        total = report(engine, (), block, now=now, currency=currency).total
+        its = replace(scope, since=start, until=end, only=only)
+        total = report(engine, (), its, now=now, currency=currency).total
         if total.figures.requests:
             begin, until = (at.astimezone(scope.zone or UTC) for at in (start, end))
             names = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how, provider, account or key)
