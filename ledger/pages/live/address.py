@@ -51,8 +51,11 @@ class PageQuestion:
         return f"{path}?{query}"
 
     def link(self, row: PageRow | None, kind: str = "page") -> str:
-        """A page about one line of a table, its latest requests, or all requests."""
+        """A page about one line of a table, its latest requests, or all requests; the figures of a
+        dimension as CSV."""
         only = self.question.only
+        if row is None and kind in FIELDS:
+            return self.address("/report.csv", only, [("by", kind)])
         if row is None:
             return self.address("/requests", only, [("kind", kind)] if kind in KINDS else ())
         if kind == "rows":
@@ -66,10 +69,10 @@ class PageQuestion:
         """The list of requests under one more condition, `kind` or `outcome`."""
         return self.address("/requests", self.question.only, [pair])
 
-    def requests(self, before: str = "") -> str:
+    def requests(self, before: str = "", path: str = "/requests") -> str:
         """The page of the list that begins there; the newest one by default."""
         more = [*self.narrowed, *([("before", before)] if before else [])]
-        return self.address("/requests", self.question.only, more)
+        return self.address(path, self.question.only, more)
 
     def chosen(self, path: str) -> Iterable[tuple[str, str, str]]:
         """Word, value and the address without it, of everything that narrows a page."""

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ledger.budgets import cap_status, status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
-from ledger.figures import limits
+from ledger.figures import limits, queries
 from ledger.figures.request_filter import KINDS
 from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
@@ -37,7 +37,7 @@ from ledger.pages.live import address, read_only
 from ledger.pages.live.address import PageQuestion
 from ledger.pages.live.guard import Guard
 from ledger.pages.problems import Shipping
-from ledger.reports import explain
+from ledger.reports import explain, render, report_tables, requests_text
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import snapshot
@@ -132,6 +132,8 @@ class Pages:
             Route("/exchange", self.exchange_of),
             Route("/static/{name}", self.static),
             *(Route(path, partial(self._answer, make)) for path, make in made.items()),
+            Route("/requests.csv", partial(self._file, self._requests_csv)),
+            Route("/report.csv", partial(self._file, self._report_csv)),
         ]
 
     def exchange_of(self, request: Request) -> Response:
@@ -180,6 +182,28 @@ class Pages:
             return HTMLResponse(self._message(str(error)), 503)
         except LedgerError as error:
             return HTMLResponse(self._message(str(error)), 400)
+
+    def _file(self, make: Callable[[Request, datetime], str], request: Request) -> Response:
+        try:
+            with read_only.deadline(), self.turns:
+                text = make(request, self.now())
+        except read_only.TooLongError as error:
+            return HTMLResponse(self._message(str(error)), 503)
+        except LedgerError as error:
+            return HTMLResponse(self._message(str(error)), 400)
+        name = f"tokentee-{request.url.path.strip('/')}"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
+
+    def _requests_csv(self, request: Request, now: datetime) -> str:
+        wanted = self._asked(request, now)
+        with snapshot(self.engine) as connection:
+            page = latest(connection, wanted.question.scope, wanted.filter, limit=PAGE_REQUESTS)
+        return render.as_csv(requests_text.flat(page.requests, wanted.question.period.zone))
+
+    def _report_csv(self, request: Request, now: datetime) -> str:
+        by, scope = request.query_params.get("by", ""), self._asked(request, now).question.scope
+        return render.as_csv(report_tables.flat(queries.report(self.engine, (by,), scope)))
 
     def _asked(self, request: Request, now: datetime) -> PageQuestion:
         return address.parse(request.query_params.multi_items(), now=now, names=self.names)
@@ -268,6 +292,7 @@ class Pages:
             looked_to=page.looked_to,
             older=wanted.requests(page.older) if page.older else None,
             newest=wanted.requests() if wanted.filter.before else None,
+            file=wanted.requests(request.query_params.get("before", ""), "/requests.csv"),
             period=wanted.question.period,
             open=_exchange_address,
             back=wanted.address("/", only),

@@ -1,5 +1,6 @@
 """The live page: what it answers, what it costs to ask again, and that it ends."""
 
+import csv
 import html
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -53,14 +55,22 @@ def links(text: str) -> list[str]:
     return [attrs["href"] or "" for _, attrs in Elements(text).tags if "href" in attrs]
 
 
-def listed(site, address: str) -> list[str]:
-    """The ids of all requests of a list, over its pages."""
-    found: list[str] = []
+def pages_of(site, address: str) -> Iterator[str]:
+    """The pages of a list."""
     while address:
         page = site.get(address)
         assert page.status == 200
-        found += re.findall(r'<a href="/exchange/([^"]+)"', page.text)
-        (address,) = [link for link in links(page.text) if "before=" in link] or [""]
+        yield page.text
+        (address,) = [
+            link for link in links(page.text) if re.match(r"/requests\?.*before=", link)
+        ] or [""]
+
+
+def listed(site, address: str) -> list[str]:
+    """The ids of all requests of a list, over its pages."""
+    found: list[str] = []
+    for text in pages_of(site, address):
+        found += re.findall(r'<a href="/exchange/([^"]+)"', text)
     return found
 
 
@@ -84,7 +94,7 @@ def test_a_form_narrows_and_each_condition_can_be_removed(site):
     errors = listed(site, "/requests?days=10&kind=errors")
     page = site.get("/requests?days=10&outcome=http_error&model=gpt-5&key=&min_cost=0&tag=")
     assert page.status == 200
-    removed = [link for link in links(page.text) if link.startswith("/requests")]
+    removed = [link for link in links(page.text) if link.startswith("/requests?")]
     assert len(removed) == 3
     narrow = listed(site, "/requests?days=10&outcome=http_error&model=gpt-5")
     assert 0 < len(narrow) < len(errors)
@@ -139,6 +149,24 @@ def test_down_to_one_request(site, weeks):
     assert site.get("/exchange?id=").headers["location"] == "/"
 
 
+def test_tables_and_lists_are_there_as_csv(site, weeks):
+    """The links of the page; the sums are those of the report, the rows those of the list."""
+    words = {}
+    for href in (each for each in links(site.get("/?days=10").text) if "/report.csv" in each):
+        rows = list(csv.DictReader(site.get(href).text.splitlines()))
+        words[href.rpartition("by=")[2]] = sum(int(row["requests"]) for row in rows)
+    since = NOW.replace(hour=0, minute=0) - timedelta(days=9)
+    requests = report(weeks, ["model"], Scope(since=since)).total.figures.requests
+    assert words
+    assert set(words.values()) == {requests}
+    found = []
+    for text in pages_of(site, "/requests?days=10"):
+        (href,) = [each for each in links(text) if each.startswith("/requests.csv")]
+        found += [row["id"] for row in csv.DictReader(site.get(href).text.splitlines())]
+    assert found == listed(site, "/requests?days=10")
+    assert len(found) > server.PAGE_REQUESTS
+
+
 @pytest.mark.parametrize(
     ("path", "status", "reason"),
     [
@@ -151,6 +179,8 @@ def test_down_to_one_request(site, weeks):
         ("/?days=0000019999999999", 400, "not a number of days"),
         ("/static/none.js", 404, "Not found"),
         ("/none", 404, "Not Found"),
+        ("/report.csv?by=nothing", 400, "no such dimension:"),
+        ("/requests.csv?min_cost=x", 400, "not a number of USD"),
     ],
 )
 def test_what_cannot_be_answered_is_said(site, path, status, reason):
@@ -166,8 +196,20 @@ VALUES = st.text(max_size=30) | st.sampled_from(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    path=st.sampled_from(["/", "/section/sessions", "/rows", "/requests", "/exchange"]),
-    name=st.sampled_from(["days", "since", "until", "only", "row", "at", "id", "page", "sort"]),
+    path=st.sampled_from(
+        [
+            "/",
+            "/section/sessions",
+            "/rows",
+            "/requests",
+            "/exchange",
+            "/requests.csv",
+            "/report.csv",
+        ]
+    ),
+    name=st.sampled_from(
+        ["days", "since", "until", "only", "row", "at", "id", "page", "sort", "by"]
+    ),
     value=VALUES,
 )
 def test_no_parameter_is_an_error_of_ours(site, path, name, value):
@@ -262,6 +304,10 @@ def test_hostile_text_on_every_page(sqlite_engine):
         for link in sorted(set(links)):
             answer = site.get(link)
             assert answer.status == 200, link
+            if answer.headers["content-type"].startswith("text/csv"):
+                assert answer.headers["x-content-type-options"] == "nosniff"
+                assert answer.headers["content-disposition"].startswith("attachment;")
+                continue
             elements = Elements(answer.text)
             assert elements.scripts[""] in ([], ["", ""])
             assert "img" not in {tag for tag, _ in elements.tags}
