@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ledger.caps.caps import NOTHING, ROLLING, Amounts, Cap, session_of
-from ledger.caps.leases import NO_PART, Grant, Part, fits, minus, plus
+from ledger.caps.leases import NO_CAP_PART, CapPart, Grant, fits, minus, plus
 from ledger.model.exchange import Exchange
 from ledger.model.money import money_text
 from ledger.settings.names import NO_NAMES, Names
@@ -72,7 +72,7 @@ class Account:
     """The slice of the share to keep ahead of requests."""
     low: Amounts = NOTHING
     """Above this, more is asked for in time."""
-    others: Part = NO_PART
+    others: CapPart = NO_CAP_PART
     """What the ledger has of other processes."""
 
     def all_spent_at(self, at: datetime) -> Amounts:
@@ -155,7 +155,7 @@ class Ask(NamedTuple):
     """What to tell the ledger of an account, and to ask for."""
 
     account: Account
-    own: Part
+    own: CapPart
     wants: tuple[Amounts, ...]
 
 
@@ -300,13 +300,13 @@ class Book:
             found.append(
                 Ask(
                     account,
-                    Part(account.spent_at(now), used, share),
+                    CapPart(account.spent_at(now), used, share),
                     tuple(wants.get(account, ())),
                 )
             )
         return found
 
-    def granted(self, ask: Ask, found: Grant, others: Part) -> None:
+    def granted(self, ask: Ask, found: Grant, others: CapPart) -> None:
         """The ledger has answered."""
         account = ask.account
         account.share = _limited(found.taken, account.limits)

@@ -29,7 +29,7 @@ LOOK_SECONDS_MAX = 3.0
 """Who has not looked for longer does not know whether others were silent."""
 
 
-class Part(NamedTuple):
+class CapPart(NamedTuple):
     """What one process, or several together, have of an account."""
 
     spent: Amounts = NOTHING
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     """Used, and the slice."""
 
 
-NO_PART = Part()
+NO_CAP_PART = CapPart()
 
 
 class Grant(NamedTuple):
@@ -78,8 +78,8 @@ class Silence:
 
 def grant(
     limits: Amounts,
-    own: Part,
-    others: Part,
+    own: CapPart,
+    others: CapPart,
     wants: Sequence[Amounts],
     *,
     processes: int,

@@ -29,7 +29,7 @@ from sqlalchemy.engine import Connection
 from ledger.caps import spent
 from ledger.caps.book import STEP, Ask, account_name
 from ledger.caps.caps import NOTHING, ROLLING, Amounts, Cap
-from ledger.caps.leases import Grant, Part, Silence, grant, minus, plus
+from ledger.caps.leases import CapPart, Grant, Silence, grant, minus, plus
 from ledger.model.errors import LedgerError
 from ledger.settings.names import Names
 from ledger.store import db
@@ -51,7 +51,7 @@ KEPT = timedelta(days=62)
 _COLUMNS = [f"{part}_{amount}" for part in CAP_PARTS for amount in CAP_AMOUNTS]
 _c = cap_leases.c
 
-type Answer = tuple[Ask, Grant, Part]
+type Answer = tuple[Ask, Grant, CapPart]
 
 
 class Lease(NamedTuple):
@@ -215,9 +215,9 @@ class SharedCaps:
             )  # fmt: skip
         else:
             query = query.where(_c.account == account.name, _c.node != self._node)
-        others = Part()
+        others = CapPart()
         for row in connection.execute(query):
-            others = Part(*map(plus, others, _parts(tuple(row))))
+            others = CapPart(*map(plus, others, _parts(tuple(row))))
         found = grant(
             account.limits,
             ask.own,
@@ -276,9 +276,9 @@ class SharedCaps:
                 connection.execute(sa.delete(cap_leases).where(_c.cap == key, sa.or_(*old)))
                 _end(connection, key, [node for node in silent if node in gone], "silent")
                 for account, amounts in base.items():
-                    _insert(connection, (key, account, ""), Part(amounts, amounts, amounts), now)
+                    _insert(connection, (key, account, ""), CapPart(amounts, amounts, amounts), now)
                 _insert(
-                    connection, (key, "", self._node), Part(), now,
+                    connection, (key, "", self._node), CapPart(), now,
                     state="live", began_at=self._began[key],
                 )  # fmt: skip
                 return
@@ -338,7 +338,7 @@ def _end(connection: Connection, key: str, which: Sequence[str], state: str) -> 
 def _insert(
     connection: Connection,
     place: tuple[str, str, str],
-    part: Part,
+    part: CapPart,
     now: datetime,
     *,
     kept: timedelta = KEPT,
@@ -353,8 +353,8 @@ def _insert(
     )  # fmt: skip
 
 
-def _parts(row: Sequence[Any]) -> Part:
-    return Part(*(Amounts(*row[place : place + 4]) for place in (0, 4, 8)))
+def _parts(row: Sequence[Any]) -> CapPart:
+    return CapPart(*(Amounts(*row[place : place + 4]) for place in (0, 4, 8)))
 
 
 def _key(cap: Cap) -> str:

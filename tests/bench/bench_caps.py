@@ -16,7 +16,7 @@ from addon.caps.limits import Limits
 from addon.proxy.caps import CapFile, Gate, warm
 from ledger.caps.book import Held
 from ledger.caps.caps import Cap
-from ledger.caps.leases import NO_PART, grant
+from ledger.caps.leases import NO_CAP_PART, grant
 from ledger.model.exchange import Billing
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
@@ -54,10 +54,10 @@ def main() -> None:
         if not isinstance(found, Held):  # the first one of a session: the ledger would answer
             for ask in gate.book.asks(now):
                 more = grant(
-                    ask.account.limits, ask.own, NO_PART, ask.wants,
+                    ask.account.limits, ask.own, NO_CAP_PART, ask.wants,
                     processes=1, is_contended=False,
                 )  # fmt: skip
-                gate.book.granted(ask, more, NO_PART)
+                gate.book.granted(ask, more, NO_CAP_PART)
             gate._renewed_at = time.monotonic() + 3_600
             gate._free()
             continue

@@ -20,7 +20,7 @@ from addon.proxy.caps import CapFile, Gate
 from addon.proxy.recorder import Recorder
 from ledger.caps.book import Ask, Held, Refusal, Waiting
 from ledger.caps.caps import Cap
-from ledger.caps.leases import NO_PART, SLICE_SECONDS, grant
+from ledger.caps.leases import NO_CAP_PART, SLICE_SECONDS, grant
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing
 from ledger.model.usage import Usage
@@ -173,10 +173,10 @@ class Away:
             (
                 ask,
                 grant(
-                    ask.account.limits, ask.own, NO_PART, ask.wants,
+                    ask.account.limits, ask.own, NO_CAP_PART, ask.wants,
                     processes=1, is_contended=False,
                 ),
-                NO_PART,
+                NO_CAP_PART,
             )
             for ask in asks
         ], set()  # fmt: skip

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.caps.book import Account, Book, Held, Refusal, Waiting
 from ledger.caps.caps import NOTHING, Amounts, Cap
-from ledger.caps.leases import NO_PART, Part, grant, plus
+from ledger.caps.leases import NO_CAP_PART, CapPart, grant, plus
 from ledger.model.exchange import Exchange
 from tests.ledger.written import NOON, opened
 
@@ -263,7 +263,7 @@ def test_caps_change_while_requests_run():
     assert book.give_up(one).cap == ""
 
 
-def told(book: Book, others: Part = NO_PART, *, short: tuple[str, ...] = ()) -> list[bool]:
+def told(book: Book, others: CapPart = NO_CAP_PART, *, short: tuple[str, ...] = ()) -> list[bool]:
     """The ledger answers, in which others have this; which asks are short."""
     found = []
     book.contend({(name, NOON.replace(hour=0).isoformat()) for name in short})
@@ -287,7 +287,7 @@ def test_a_cap_of_a_period_waits_until_the_ledger_has_what_was_spent():
     book.count(opened("x"), usd(1))
     assert told(book) == []
     book.complete([daily], NOON)
-    others = Part(usd(4), usd(4), usd(4))
+    others = CapPart(usd(4), usd(4), usd(4))
     assert told(book, others) == [False]
     assert [type(found) for _, found in book.freed()] == [Held]
     assert "$5.00 of" in refused(book, usd(6)).message
@@ -310,7 +310,7 @@ def test_a_request_uses_the_slice_or_waits_for_a_larger_share():
     told(book)
     assert [type(found) for _, found in book.freed()] == [Held]
     # Beside what others hold, it does not fit: that is no matter of shares.
-    told(book, Part(usd(1), usd(4), usd(4)))
+    told(book, CapPart(usd(1), usd(4), usd(4)))
     assert "$1.00 of $10.00 (usd) spent, $9.00 held" in refused(book, usd(2)).message
     assert "ledger's answer" in book.give_up(one).message
 
@@ -320,7 +320,7 @@ def test_what_is_not_used_goes_back_if_another_process_needs_it():
     (account,) = book.accounts(NOON)
     assert account.share == Amounts(int(2.5 * USD), None, None, None)
     held(book, 1)
-    told(book, Part(usd(0), usd(0), usd(0)), short=("daily",))
+    told(book, CapPart(usd(0), usd(0), usd(0)), short=("daily",))
     assert account.share == Amounts(USD, None, None, None)
     told(book)  # and comes again when it is over
     assert account.share is not None
@@ -341,7 +341,7 @@ def test_an_account_that_was_dropped_asks_for_nothing():
     held(book, 1)
     book.set_caps([cap("daily", period="day", team="x")], book.names)
     book.complete(book.caps.values(), NOON)
-    assert [ask.own for ask in book.asks(NOON)] == [Part(NOTHING, NOTHING, NOTHING)]
+    assert [ask.own for ask in book.asks(NOON)] == [CapPart(NOTHING, NOTHING, NOTHING)]
 
 
 def test_another_limit_returns_the_slice():

@@ -13,10 +13,10 @@ import pytest
 from ledger.caps.book import STEP, Account, Ask, Book, Held, Waiting
 from ledger.caps.caps import NOTHING, ROLLING, Amounts, Cap
 from ledger.caps.leases import (
-    NO_PART,
+    NO_CAP_PART,
     SLICE_SECONDS,
+    CapPart,
     Grant,
-    Part,
     Silence,
     fits,
     grant,
@@ -30,7 +30,7 @@ def tokens(amount: int) -> Amounts:
     return Amounts(0, 0, amount, 1)
 
 
-def taken(limit: int, own: Part, others: Part, *wants: int, **more: Any) -> tuple[Any, bool]:
+def taken(limit: int, own: CapPart, others: CapPart, *wants: int, **more: Any) -> tuple[Any, bool]:
     found = grant(
         Amounts(None, None, limit, None), own, others, [tokens(each) for each in wants],
         **{"processes": 2, "is_contended": False, **more},
@@ -38,22 +38,26 @@ def taken(limit: int, own: Part, others: Part, *wants: int, **more: Any) -> tupl
     return found.taken.tokens, found.is_short
 
 
-def part(spent: int, used: int, all_taken: int) -> Part:
-    return Part(tokens(spent), tokens(used), tokens(all_taken))
+def part(spent: int, used: int, all_taken: int) -> CapPart:
+    return CapPart(tokens(spent), tokens(used), tokens(all_taken))
 
 
 @pytest.mark.parametrize(
     ("own", "others", "wants", "expected"),
     [
-        pytest.param(NO_PART, NO_PART, (), (25, False), id="a share of half of what is left"),
-        pytest.param(NO_PART, part(0, 0, 45), (), (5, False), id="all slices are half of it"),
-        pytest.param(NO_PART, part(40, 40, 40), (), (15, False), id="half of what is left"),
-        pytest.param(NO_PART, NO_PART, (60, 30), (92, False), id="as much as requests need"),
-        pytest.param(NO_PART, part(0, 0, 45), (60,), (0, True), id="short of what others took"),
-        pytest.param(NO_PART, part(0, 0, 45), (60, 1), (0, True), id="in order"),
-        pytest.param(NO_PART, part(50, 50, 50), (60,), (12, False), id="never"),
+        pytest.param(
+            NO_CAP_PART, NO_CAP_PART, (), (25, False), id="a share of half of what is left"
+        ),
+        pytest.param(NO_CAP_PART, part(0, 0, 45), (), (5, False), id="all slices are half of it"),
+        pytest.param(NO_CAP_PART, part(40, 40, 40), (), (15, False), id="half of what is left"),
+        pytest.param(
+            NO_CAP_PART, NO_CAP_PART, (60, 30), (92, False), id="as much as requests need"
+        ),
+        pytest.param(NO_CAP_PART, part(0, 0, 45), (60,), (0, True), id="short of what others took"),
+        pytest.param(NO_CAP_PART, part(0, 0, 45), (60, 1), (0, True), id="in order"),
+        pytest.param(NO_CAP_PART, part(50, 50, 50), (60,), (12, False), id="never"),
         pytest.param(part(5, 9, 20), part(50, 50, 70), (), (20, False), id="what it kept"),
-        pytest.param(part(120, 120, 120), NO_PART, (), (120, False), id="beyond the limit"),
+        pytest.param(part(120, 120, 120), NO_CAP_PART, (), (120, False), id="beyond the limit"),
     ],
 )
 def test_what_a_process_may_take_of_a_hundred(own, others, wants, expected):
@@ -61,7 +65,7 @@ def test_what_a_process_may_take_of_a_hundred(own, others, wants, expected):
 
 
 def test_nothing_is_taken_ahead_while_another_process_is_short():
-    assert taken(100, NO_PART, NO_PART, 10, is_contended=True) == (10, False)
+    assert taken(100, NO_CAP_PART, NO_CAP_PART, 10, is_contended=True) == (10, False)
 
 
 def test_who_is_silent_for_long_is_dead_if_it_could_be_heard():
@@ -107,7 +111,7 @@ class World:
         self.second = 36_000.0 + self.drawn.choice((0, 50_000))  # some pass midnight
         self.is_up = True
         self.processes: list[Process] = []
-        self.rows: dict[tuple[str, str], tuple[Part, bool]] = {}
+        self.rows: dict[tuple[str, str], tuple[CapPart, bool]] = {}
         self.states: dict[str, str] = {}
         self.beats: dict[str, float] = {}
         self.base: defaultdict[str, list[tuple[datetime, Amounts]]] = defaultdict(list)
@@ -140,7 +144,7 @@ class World:
         for account in process.book._accounts.values():
             rows = list(account.steps) if self.cap.period == "5h" else [(NOON, account.spent)]
             rows.append((self.now(process), account.held))
-            said, _ = self.rows.pop((name, account.name), (NO_PART, False))
+            said, _ = self.rows.pop((name, account.name), (NO_CAP_PART, False))
             if self.is_file:
                 self.base[account.name] += rows
                 continue
@@ -157,13 +161,13 @@ class World:
 
     def take(self, process: Process, ask: Ask, short: set[tuple[str, str]]) -> None:
         name, now = ask.account.name, self.now(process)
-        others = NO_PART
+        others = NO_CAP_PART
         for (node, account), (row, _) in self.rows.items():
             if node != process.name and account == name:
-                others = Part(*map(plus, others, row))
+                others = CapPart(*map(plus, others, row))
         for at, amounts in self.base[name]:
             if self.cap.period != "5h" or at + STEP + timedelta(minutes=3) > now - ROLLING:
-                others = Part(*(plus(each, amounts) for each in others))
+                others = CapPart(*(plus(each, amounts) for each in others))
         found = grant(
             ask.account.limits, ask.own, others, ask.wants,
             processes=sum(state == "live" for state in self.states.values()),
