@@ -140,7 +140,7 @@ def test_thresholds_are_met(engine):
 
 @pytest.mark.parametrize("before", ["z", "2026-11-02", "2026-11-02T00:00:00,a", "9" * 400])
 def test_a_place_that_is_none_is_refused(engine, before):
-    with snapshot(engine) as connection, pytest.raises(WrongCallError, match="not the place"):
+    with snapshot(engine) as connection, pytest.raises(WrongCallError, match="not a place"):
         latest(connection, Scope(), Filter(before=before), limit=1)
 
 
