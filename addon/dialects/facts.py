@@ -161,6 +161,8 @@ class Facts(Struct, kw_only=True):
     """The weakest sign that this stream is whole."""
     is_document: bool = False
     """The answer is one plain body, so its facts are complete."""
+    is_counted: bool = False
+    """The usage is a number that we counted, of an answer without a usage object."""
     has_gap: bool = False
     """Of a long body the ends are known alone, so a list in it may be longer than it looks."""
     is_cut_inside: bool = False
@@ -277,12 +279,14 @@ class Facts(Struct, kw_only=True):
             if not TIER_KEYS.isdisjoint(usage):
                 self.record_tiers(usage)
 
-    def record_number(self, path: str, number: int) -> None:
+    def record_number(self, path: str, number: int, *, is_usage: bool = False) -> None:
         """Keep the number of what is billed by the piece; of a body with a gap it is a lower bound,
-        so the price is known in part only."""
+        so the price is known in part only. `is_usage`: it stands for the usage object that this
+        format has not."""
         if self.has_gap:
             self.record_beside("count_mode", "lower_bound")
         self.record_usage({path: number}, final=True)
+        self.is_counted = not is_usage
 
     def record_further(self, kind: str, model: object, usage: dict[str, Any]) -> None:
         """Keep the usage object of what another model did."""

@@ -250,7 +250,7 @@ def read_predictions(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if "predictions" in body:
         predictions = objects_at(body, "predictions")
         made = [one for one in predictions if any(one.get(content) for content in _CONTENTS)]
-        facts.record_number(_GENERATED, len(made))
+        facts.record_number(_GENERATED, len(made), is_usage=True)
 
 
 def read_videos(facts: Facts, event: str, body: dict[str, Any]) -> None:

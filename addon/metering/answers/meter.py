@@ -209,10 +209,12 @@ class Meter:
         """The provider's usage object: its own text if it is one object of the answer, compact
         JSON if the dialect assembles it (`verbatim`). With the billing fields that it lacks."""
         usage = self.facts.usage
+        if self.facts.is_counted:
+            usage = {} if self.facts.rare.beside else None
         if usage is None:
             return None
         text = None
-        if self._usage_frame is not None:
+        if self._usage_frame is not None and not self.facts.is_counted:
             data, body = self._usage_frame
             key = verbatim.key_of(body, usage)
             text = verbatim.usage_text(data, key, usage) if key is not None else None
