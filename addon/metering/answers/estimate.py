@@ -9,10 +9,14 @@ tokens than the wire shows. Hidden reasoning is not on the wire and cannot be es
 import re
 from functools import cache
 
+from addon.framing.long_json import LONG_BYTES
+
 BYTES_PER_TOKEN = 4
 TOKENS_PER_CALL = 30
 """Tokens of a tool call beside its arguments. Measured on the recorded streams with calls: 10-45
 with OpenAI's wire, 30-95 with Anthropic's; 30 halves the median error of both."""
+QUOTES_FEW = 1_000
+"""A longer run with fewer quotes has long texts."""
 STARTS_WITHIN = 64
 """Blanks before JSON; clients send none."""
 _BASE64 = b";base64,"
@@ -37,7 +41,31 @@ def input_tokens_of(body: bytes) -> int | None:
 
 def text_bytes_of(run: bytes, text_marks: tuple[bytes, ...]) -> int:
     """Bytes of generated text in a run of frames, escapes included."""
+    if len(run) > LONG_BYTES and run.count(b'"') < QUOTES_FEW:
+        return _long_text_bytes(run, text_marks)
     return sum(map(len, _texts(text_marks).findall(run)))
+
+
+def _long_text_bytes(run: bytes, text_marks: tuple[bytes, ...]) -> int:
+    """The same of few long texts: the expression reads them a byte at a time, 13 ms for each MB."""
+    found, at = 0, 1
+    pieces = run.split(b'"')
+    while at + 2 < len(pieces):
+        if b'"%b"' % pieces[at] not in text_marks or pieces[at + 1].strip() != b":":
+            at += 1
+            continue
+        at += 2
+        found += len(pieces[at])
+        while _ends_in_escape(pieces[at]) and at + 1 < len(pieces):
+            at += 1
+            found += 1 + len(pieces[at])
+        found -= _ends_in_escape(pieces[at])  # half of one
+        at += 1
+    return found
+
+
+def _ends_in_escape(text: bytes) -> bool:
+    return (len(text) - len(text.rstrip(b"\\"))) % 2 == 1
 
 
 @cache

@@ -5,7 +5,7 @@ are is measured in tests/bench."""
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from addon.dialects import transcript
@@ -13,6 +13,7 @@ from addon.dialects.openai import chat, responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.transcript import ToolCall, transcript_of
 from addon.dialects.vendors import anthropic
+from addon.framing.long_json import LONG_BYTES
 from addon.metering.answers import estimate, verbatim
 from addon.metering.answers.passed_text import PassedText
 from tests.addon.feeding import JSON as JSON_TYPE
@@ -299,6 +300,22 @@ MARKS = (b'"content"', b'"arguments"')
 )
 def test_text_bytes(run: bytes, expected: int) -> None:
     assert estimate.text_bytes_of(run, MARKS) == expected
+    long = b" " * LONG_BYTES + run
+    assert estimate.text_bytes_of(long, MARKS) == expected
+
+
+@given(
+    st.lists(
+        st.sampled_from([*MARKS, b'"', b":", b" ", b"\\", b"a", b'\\"', b'"other"', b"{", b"\r\n"]),
+        max_size=40,
+    )
+)
+@example([b'"content"', b":", b'"', b"a", b"\\"])
+def test_few_long_texts_count_like_many(words: list[bytes]) -> None:
+    """Except for a line feed behind a backslash, which no JSON has."""
+    run = b"".join(words).replace(b"\\\r\n", b"")
+    counted = sum(map(len, estimate._texts(MARKS).findall(run)))
+    assert estimate._long_text_bytes(run, MARKS) == counted
 
 
 @pytest.mark.parametrize(
