@@ -222,10 +222,11 @@ def report_by_block(
         total = report(engine, (), its, now=now, currency=currency).total
         if total.figures.requests:
             begin, until = (at.astimezone(scope.zone or UTC) for at in (start, end))
-            names = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how, provider, account or key)
+            whose = f"{provider}/{account or key}"
+            names = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how, whose)
             rows.append(replace(total, key=names))
     assert total_of(row.figures for row in rows) == whole.total.figures
-    by = (BLOCK_WORD, "until", "window", "provider", "account")
+    by = (BLOCK_WORD, "until", "window", "account")
     return replace(whole, by=by, rows=tuple(rows))
 
 
