@@ -117,6 +117,7 @@ class Value(NamedTuple):
 
 
 UNKNOWN = Value(None, None, None)
+_TOO_FEW = "too few rises of the figure yet"
 
 
 class Estimate(NamedTuple):
@@ -399,6 +400,8 @@ def _change_times(slopes: Sequence[tuple[float, float, float]]) -> list[float]:
 
 def estimate(figures: Sequence[Figure], uses: Sequence[Use]) -> Estimate:
     """What is known of one limit: its figures, the earliest first, and its account's requests."""
+    if len(figures) < 2:
+        return _unknown(figures, _TOO_FEW)
     usd: dict[str, float] = defaultdict(float)
     for use in uses:
         if use.usd:  # what used nothing, as an error, is no model of the plan
@@ -430,7 +433,7 @@ def estimate(figures: Sequence[Figure], uses: Sequence[Use]) -> Estimate:
         return _unknown(figures, "figures fall without a reset: are they of two accounts?")
     fits = _fits(rows, rates[0], step, recorded)
     if not fits or fits[-1][1].value.usd is None:
-        return _unknown(figures, "too few rises of the figure yet")
+        return _unknown(figures, _TOO_FEW)
     since, fit = fits[-1]
     spans = sorted(_spans(fits, step), key=lambda span: -span.percent)
     stated = 0.0

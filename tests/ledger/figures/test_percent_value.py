@@ -217,6 +217,13 @@ def test_what_says_nothing_gives_no_figure_and_says_why(broken):
     assert found.why
 
 
+def test_what_was_stated_once_has_not_risen():
+    """Its requests have prices; they are between no two figures."""
+    figures, uses = steady()
+    found = estimate(figures[:1], uses)
+    assert (found.value, found.why) == (percent_value.UNKNOWN, "too few rises of the figure yet")
+
+
 @given(
     st.lists(st.tuples(st.floats(0, 1e7), st.floats(0, 1e5), st.integers(0, 5)), max_size=40),
     st.lists(
