@@ -157,7 +157,6 @@ def test_what_is_taken_is_given_back():
 def test_nothing_wrong_is_none():
     troubles = Troubles()
     assert troubles.text is None
-    assert troubles.text is None
 
 
 def test_all_reasons_are_kept_in_their_order_once_each():
