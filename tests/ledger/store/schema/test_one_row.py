@@ -23,7 +23,7 @@ ROWS = {
     "ledger/store/schema/dimensions.py": (
         '    DimensionRow("source", ',
         '    DimensionRow("colour", "colour", is_summed=True, has_field=True),\n'
-        '    DimensionRow("account", "account"),\n',
+        '    DimensionRow("parent", "parent_session_id"),\n',
     ),
 }
 """File -> where the row goes, and the row."""
@@ -48,12 +48,13 @@ from ledger.store.scope import Scope
 from tests.ledger.written import NOON, put, rows, settled, whole
 
 engine = db.ensure(sys.argv[1])
-put(engine, whole(settled("a", colour="red", account="x")), whole(settled("b", account="y")))
+put(engine, whole(settled("a", colour="red", parent_session_id="x")))
+put(engine, whole(settled("b", parent_session_id="y")))
 put(engine, whole(settled("c", colour="red", at=NOON + datetime.timedelta(9))))
 found = {"view": rows(engine, "SELECT id, colour FROM requests ORDER BY id")}
 for part in ("before", "after"):
     for word, scope in (
-        ("colour", Scope()), ("account", Scope()), ("model", Scope(only=(("colour", "r*"),)))
+        ("colour", Scope()), ("parent", Scope()), ("model", Scope(only=(("colour", "r*"),)))
     ):
         key = f"{word} {part}"
         found[key] = sorted(
@@ -93,14 +94,14 @@ def test_a_new_column_and_new_dimensions_are_a_row_each(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert "colour, account" in found.pop("help")
-    by_colour, by_account = [["None", 1], ["red", 2]], [["None", 1], ["x", 1], ["y", 1]]
+    assert "colour, parent" in found.pop("help")
+    by_colour, by_parent = [["None", 1], ["red", 2]], [["None", 1], ["x", 1], ["y", 1]]
     assert found == {
         "view": [["a", "red"], ["b", None], ["c", "red"]],
         "colour before": by_colour,
         "colour after": by_colour,
-        "account before": by_account,
-        "account after": by_account,
+        "parent before": by_parent,
+        "parent after": by_parent,
         "model before": [["model-1", 2]],
         "model after": [["model-1", 2]],
         "exported": True,
