@@ -71,6 +71,10 @@ def merged(
         for name, health in sorted(reports.items())
         if health.writer_trouble is not None
     ]
+    # Each worker knows what all of them have spent, up to its last look into the ledger.
+    shares: dict[str, float] = {}
+    for name, share in (pair for each in healths for pair in each.cap_shares):
+        shares[name] = max(share, shares.get(name, 0.0))
     shippers = [each.shipper_alive for each in healths if each.shipper_alive is not None]
     return Health(
         writer_alive=bool(healths) and all(each.writer_alive for each in healths),
@@ -92,6 +96,7 @@ def merged(
             for name, health in sorted(reports.items())
             for thread in health.stopped_threads
         ),
+        cap_shares=tuple(sorted(shares.items())),
         captures_dropped=_known(sum, [each.captures_dropped for each in healths]),
         workers=len(healths),
         missing_workers=tuple(missing),

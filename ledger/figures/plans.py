@@ -201,7 +201,7 @@ def report_by_block(
 
     LedgerError if the period has more than `BLOCKS_MAX` blocks.
     """
-    found = []
+    found, rows = [], []
     with snapshot(engine) as connection:
         for holder in _holders(connection, scope):
             for block in _blocks(connection, scope, holder):
@@ -211,20 +211,19 @@ def report_by_block(
                         f"more than {BLOCKS_MAX} blocks of five hours: give a shorter period, or "
                         "one account (--only account=…)"
                     )
-    whole = report(engine, (), scope, now=now, currency=currency)
-    rows = []
-    for (start, end, how), (provider, account, key) in sorted(found):
-        held = [("provider", provider), ("account", account or NO_VALUE)]
-        held += [("key", key or NO_VALUE)] if not account else []
-        words = dict(held)
-        only = (*(each for each in scope.only if each[0] not in words), *held)
-        its = replace(scope, since=start, until=end, only=only)
-        total = report(engine, (), its, now=now, currency=currency).total
-        if total.figures.requests:
-            begin, until = (at.astimezone(scope.zone or UTC) for at in (start, end))
-            whose = f"{provider}/{account or key}"
-            names = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how, whose)
-            rows.append(replace(total, key=names))
+        whole = report(connection, (), scope, now=now, currency=currency)
+        for (start, end, how), (provider, account, key) in sorted(found):
+            held = [("provider", provider), ("account", account or NO_VALUE)]
+            held += [("key", key or NO_VALUE)] if not account else []
+            words = dict(held)
+            only = (*(each for each in scope.only if each[0] not in words), *held)
+            its = replace(scope, since=start, until=end, only=only)
+            total = report(connection, (), its, now=now, currency=currency).total
+            if total.figures.requests:
+                begin, until = (at.astimezone(scope.zone or UTC) for at in (start, end))
+                whose = f"{provider}/{account or key}"
+                names = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how, whose)
+                rows.append(replace(total, key=names))
     assert total_of(row.figures for row in rows) == whole.total.figures
     by = (BLOCK_WORD, "until", "window", "account")
     return replace(whole, by=by, rows=tuple(rows))

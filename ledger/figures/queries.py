@@ -55,7 +55,7 @@ FIGURE_NAMES = tuple(each.name for each in fields(Figures))
 
 
 def report(
-    engine: Engine,
+    engine: Engine | Connection,
     by: Sequence[str],
     scope: Scope,
     *,

@@ -98,17 +98,6 @@ def problems(
             listed=("kind", "errors"),
         )
     )
-    found.append(
-        Problem(
-            kind="cap",
-            level="look",
-            count=total.refused,
-            headline=f"{figures.requests(total.refused)} refused by caps",
-            advice="nothing of them went upstream; they count in no other figure",
-            command=f"tokentee requests --outcome refused{narrowed}{of_period}",
-            listed=("outcome", "refused"),
-        )
-    )
     count = sum(other_models.values())
     most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMES_IN_LINE_MAX]
     found.append(
@@ -221,7 +210,7 @@ def _of_ledger(
         headline=f"{figures.requests(counts.lost)} lost{everywhere}",
         advice="The proxy was killed while they ran, so their usage is unknown; captures of "
         "them can be replayed",
-        command=f"tokentee requests --only outcome=lost{options}",
+        command=f"tokentee requests --outcome lost{options}",
         listed=("outcome", "lost"),
     )
     yield Problem(
@@ -275,8 +264,17 @@ def _of_sums(
         headline=f"{figures.requests(total.complete_without_usage)} answered without usage",
         advice=f"Billed, but in no total here: {_named(by_model, 'complete_without_usage')}; "
         "a recorder with --set tee_inject=always asks for it",
-        command=f"tokentee requests --without-usage --only outcome=complete{options}",
+        command=f"tokentee requests --without-usage --outcome complete{options}",
         listed=("kind", "complete_without_usage"),
+    )
+    yield Problem(
+        kind="cap",
+        level="look",
+        count=total.refused,
+        headline=f"{figures.requests(total.refused)} refused by caps",
+        advice="nothing of them went upstream; they count in no other figure",
+        command=f"tokentee requests --outcome refused{options}",
+        listed=("outcome", "refused"),
     )
 
 

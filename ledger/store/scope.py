@@ -101,8 +101,11 @@ def as_text(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
 
 
 @contextmanager
-def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose queries all see the same snapshot."""
+def snapshot(engine: Engine | Connection) -> Iterator[Connection]:
+    """A connection whose queries all see the same snapshot; one that has a snapshot keeps it."""
+    if isinstance(engine, Connection):
+        yield engine
+        return
     with engine.connect() as connection:
         if engine.dialect.name == "postgresql":
             # SQLite's readers have a snapshot in WAL mode anyway.

@@ -67,6 +67,7 @@ MEDIA_TYPES = {
 }
 
 type Shippings = Callable[[], tuple[Shipping, ...]]
+type Make = Callable[[Request, datetime], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +132,9 @@ class Pages:
         return [
             Route("/exchange", self.exchange_of),
             Route("/static/{name}", self.static),
-            *(Route(path, partial(self._answer, make)) for path, make in made.items()),
-            Route("/requests.csv", partial(self._file, self._requests_csv)),
-            Route("/report.csv", partial(self._file, self._report_csv)),
+            *(Route(path, partial(self._answer, self._html, make)) for path, make in made.items()),
+            Route("/requests.csv", partial(self._answer, self._file, self._requests_csv)),
+            Route("/report.csv", partial(self._answer, self._file, self._report_csv)),
         ]
 
     def exchange_of(self, request: Request) -> Response:
@@ -153,44 +154,44 @@ class Pages:
             headers={"cache-control": "private, max-age=31536000, immutable"},
         )
 
-    def _answer(self, make: Callable[[Request, datetime], str], request: Request) -> Response:
-        now = self.now()
+    def _answer(
+        self, form: Callable[[Make, Request], Response], make: Make, request: Request
+    ) -> Response:
         try:
             with read_only.deadline():
-                version = read_only.version_of(self.engine)
-                address = str(request.url)
-                code = rendering.asset("page.js") + rendering.asset("page.css")
-                digest = hashlib.sha256(code.encode()).hexdigest()
-                state = "\n".join((version, str(now.date()), address, digest))
-                state_digest = hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
-                tag = f'"{state_digest[:32]}"'
-                answer = self.kept.get(address, tag)
-                if answer is None:
-                    with self.turns:
-                        began = time.monotonic()
-                        text = make(request, now)
-                    ended = time.monotonic()
-                    is_slow = ended - began >= SLOW_SECONDS
-                    rest = REST_FACTOR * (ended - began) if is_slow else 0
-                    answer = RenderedPage(tag=tag, text=text, good_until=ended + rest)
-                    self.kept.put(address, answer)
-            headers = {"etag": answer.tag, "cache-control": "private, no-cache"}
-            if answer.tag in request.headers.get("if-none-match", ""):
-                return Response(status_code=304, headers=headers)
-            return HTMLResponse(answer.text, headers=headers)
+                return form(make, request)
         except read_only.TooLongError as error:
             return HTMLResponse(self._message(str(error)), 503)
         except LedgerError as error:
             return HTMLResponse(self._message(str(error)), 400)
 
-    def _file(self, make: Callable[[Request, datetime], str], request: Request) -> Response:
-        try:
-            with read_only.deadline(), self.turns:
-                text = make(request, self.now())
-        except read_only.TooLongError as error:
-            return HTMLResponse(self._message(str(error)), 503)
-        except LedgerError as error:
-            return HTMLResponse(self._message(str(error)), 400)
+    def _html(self, make: Make, request: Request) -> Response:
+        now = self.now()
+        version = read_only.version_of(self.engine)
+        address = str(request.url)
+        code = rendering.asset("page.js") + rendering.asset("page.css")
+        digest = hashlib.sha256(code.encode()).hexdigest()
+        state = "\n".join((version, str(now.date()), address, digest))
+        state_digest = hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
+        tag = f'"{state_digest[:32]}"'
+        answer = self.kept.get(address, tag)
+        if answer is None:
+            with self.turns:
+                began = time.monotonic()
+                text = make(request, now)
+            ended = time.monotonic()
+            is_slow = ended - began >= SLOW_SECONDS
+            rest = REST_FACTOR * (ended - began) if is_slow else 0
+            answer = RenderedPage(tag=tag, text=text, good_until=ended + rest)
+            self.kept.put(address, answer)
+        headers = {"etag": answer.tag, "cache-control": "private, no-cache"}
+        if answer.tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return HTMLResponse(answer.text, headers=headers)
+
+    def _file(self, make: Make, request: Request) -> Response:
+        with self.turns:
+            text = make(request, self.now())
         name = f"tokentee-{request.url.path.strip('/')}"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type="text/csv; charset=utf-8", headers=headers)

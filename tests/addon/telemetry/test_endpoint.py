@@ -144,12 +144,15 @@ def test_several_workers_are_one():
         writer_alive=True, queued_rows=1, dropped=2, open_exchanges=3, ledger_bytes=10,
         disk_free_bytes=2**40, shipper_alive=True, waiting_to_ship=4, oldest_waiting_seconds=1.0,
     )  # fmt: skip
+    one = replace(one, cap_shares=(("daily", 0.25), ("nightly", 0.5)))
     two = replace(one, ledger_bytes=12, disk_free_bytes=2**39, waiting_to_ship=5)
+    two = replace(two, cap_shares=(("daily", 0.75), ("nightly", 0.0)))
     whole = merged({"worker 1": one, "worker 2": two}, missing=[], dropped_before=7, restarts=1)
     assert problems(whole) == []
     assert (whole.queued_rows, whole.dropped, whole.open_exchanges) == (2, 11, 6)
     assert (whole.ledger_bytes, whole.disk_free_bytes, whole.waiting_to_ship) == (12, 2**39, 5)
     assert (whole.workers, whole.worker_restarts, whole.shipper_alive) == (2, 1, True)
+    assert whole.cap_shares == (("daily", 0.75), ("nightly", 0.5))
 
 
 def test_one_bad_worker_makes_all_not_ready():

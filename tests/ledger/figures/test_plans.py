@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
-from ledger.figures import plans
+from ledger.figures import plans, queries
 from ledger.figures.plans import plan_months
 from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
@@ -216,6 +216,20 @@ def test_each_account_has_blocks_of_its_own(url):
         found = plans.report_by_block(engine, Scope(only=only), now=NOON)
     assert [row.key[3] for row in found.rows] == ["openai/b"]
     assert [row for row in rows(url, Scope()) if row in ROWS] == ROWS
+
+
+def test_blocks_are_of_one_moment(url, monkeypatch):
+    """A request that is recorded meanwhile is in no figure."""
+    more = [answered("meanwhile", 181, "s", "k", [])]
+
+    def report_while_recording(*words, **named):
+        found = queries.report(*words, **named)
+        play(url, [more.pop()] if more else [])
+        return found
+
+    monkeypatch.setattr(plans, "report", report_while_recording)
+    assert rows(url, Scope()) == ROWS
+    assert not more
 
 
 def test_too_many_blocks_are_refused(url, monkeypatch):
