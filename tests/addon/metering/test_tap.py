@@ -20,7 +20,7 @@ from addon.metering.answers import backlog
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
 from addon.metering.memory_budget import FREE_BYTES, MemoryBudget
-from addon.metering.tap import BATCH_BYTES, STEP_BYTES_MAX, STEP_BYTES_MIN, Tap
+from addon.metering.tap import BATCH_BYTES, BURST_BATCH_BYTES, STEP_BYTES_MAX, STEP_BYTES_MIN, Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in import stripping
 from tests.addon.feeding import pieces
@@ -574,3 +574,20 @@ def test_what_a_tap_takes_is_counted(stream: str, size: int, strips: bool):
     tap.end()
     assert beyond <= OBJECTS_BYTES
     assert budget.taken_bytes == 0
+
+
+@pytest.mark.parametrize("strips", [True, False], ids=["editing", "listening"])
+def test_the_objects_of_tiny_chunks_fill_a_batch(strips: bool):
+    """A burst of blank lines, each a chunk, takes no more memory than its batch may."""
+    tap = tap_of(strips=strips, clock=lambda: 5.0)
+    tap.callable(WORD)
+    most = 0
+    tracemalloc.start()
+    try:
+        for _ in range(BURST_BATCH_BYTES // SHORTEST):
+            tap.callable(bytes(bytearray(b"\n\n")))  # a new object each time
+            most = max(most, tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    tap.end()
+    assert most <= OVERSIZE * BURST_BATCH_BYTES

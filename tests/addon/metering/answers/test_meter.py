@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from addon.dialects.openai import endpoints as openai_endpoints
 from addon.dialects.vendors import bedrock, gemini
 from addon.framing import document, json_values, long_json
 from addon.metering.answers import meter as meter_module
+from addon.metering.answers.passed_text import UNMEASURED_BYTES_MAX
 from ledger.model.usage import NO_USAGE
 from tests.addon.feeding import SSE, Answer, cuts_of, metered, pieces
 
@@ -485,3 +487,15 @@ def test_a_long_body_whose_usage_is_out_of_reach_has_a_trouble(
     assert (hidden.usage().input_tokens, hidden.trouble) == (None, long_json.UNREAD)
     assert not hidden.facts.is_cut_inside
     assert read(body[:-1], content_type="application/json", size=size).trouble is None
+
+
+def test_the_objects_of_short_messages_are_counted():
+    meter = meter_module.Meter(openai_chat.CHAT)
+    tracemalloc.start()
+    try:
+        for _ in range(20_000):
+            meter.pass_message(bytes(bytearray(b"xx")))  # a new object each time
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= 2 * UNMEASURED_BYTES_MAX
