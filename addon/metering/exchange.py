@@ -54,9 +54,6 @@ from ledger.model.exchange import (
     Source,
 )
 
-REFUSAL_BYTES_MAX = 64 * 1024
-"""The proxy does not hold back a longer error answer to check if it refuses the injected option."""
-
 
 class Stage(Enum):
     """Where an exchange is."""
@@ -218,7 +215,9 @@ class MeteredExchange:
         if self.routes.is_named and (is_labelled or "json" in content_type.lower()):
             self._is_call()  # nothing passes unseen on a host that the operator has named
         decoder = decoder_of(headers.get("content-encoding", ""))
-        edits = edits and self.opened.usage_injected
+        # An answer of another status has no usage, and one without a body must not be chunked.
+        is_success = response.status // 100 == 2 and response.status != 204
+        edits = edits and self.opened.usage_injected and is_success
         if not is_event_stream(content_type):  # it may be one all the same
             edits = edits and decoder is None and "content-length" not in headers
         if edits and decoder is not None and decoder.trouble is not None:
@@ -379,14 +378,6 @@ def is_event_stream(content_type: str) -> bool:
 def is_stream(response: Response) -> bool:
     """Whether the content type is that of a stream. Ollama streams without being asked to."""
     return is_stream_type(response.headers.get("content-type", ""))
-
-
-def may_refuse(response: Response, *, injected: bool) -> bool:
-    """Whether an answer may refuse the injected option, and is short enough to hold back."""
-    if not injected or response.status < ERROR_STATUS_MIN:
-        return False
-    length = response.headers.get("content-length", "")
-    return not length.isdigit() or int(length) <= REFUSAL_BYTES_MAX
 
 
 def exchange_of[E: MeteredExchange](

@@ -24,7 +24,7 @@ from addon.metering.answers import estimate
 from addon.metering.answers.decoding import decoder_of
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import attribution
-from addon.metering.requests.messages import NOT_KNOWN, Body, Request
+from addon.metering.requests.messages import METHODS_WITHOUT_BODY, NOT_KNOWN, Body, Request
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
@@ -147,7 +147,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
     is_handshake = request.headers.get("upgrade", "").lower() == "websocket"
     session = table.match_websocket(request.host, path) if is_handshake else None
     route = table.match(request.method, request.host, path)
-    if route is None and request.method not in _BODYLESS and _has_body(request):
+    if route is None and request.method not in METHODS_WITHOUT_BODY and _has_body(request):
         route = table.match("POST", request.host, path)
     if route is None:
         route = session
@@ -328,7 +328,6 @@ def decoded_body_in_steps(
     return Body(b"".join(pieces), is_whole=decoder.is_whole)
 
 
-_BODYLESS = frozenset({"GET", "HEAD", "OPTIONS", "CONNECT", "TRACE"})
 _redacted = lru_cache(maxsize=PATHS_MAX)(attribution.redacted_path)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from mitmproxy import http
 
-from addon.metering.exchange import is_stream, may_refuse
+from addon.metering.exchange import is_stream
 from addon.metering.requests.messages import Response
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
@@ -25,6 +25,7 @@ from addon.proxy import capturing, flows
 from addon.proxy.host.chunk_run import ChunkRun, chunks_of
 from addon.proxy.live import Live, StreamCallable
 from addon.proxy.recording import Recording
+from addon.usage_opt_in import asking
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
 """Without the patch of mitmproxy's stream: a plain answer up to here is held until its reading is
@@ -38,16 +39,20 @@ def begin(recording: Recording, live: Live, response: http.Response) -> None:
     values = flows.response_of(response)
     headers = values.headers
     can_hold_end = recording.process.can_hold_end
-    length = 0
-    if recording.settings.commit_before_end:
-        text = headers.get("content-length", "")
-        length = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    text = headers.get("content-length", "")
+    length = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    is_waited_for = length > 0 and recording.settings.commit_before_end
     is_plain = not is_stream(values)
     if (
         (is_plain and not live.opened.streamed and recording.bodies.are_wanted)
-        or (live.original is not None and may_refuse(values, injected=True))
         or (
-            0 < length <= HELD_BODY_BYTES_MAX
+            live.original is not None
+            and asking.may_refuse(values.status)
+            and length <= asking.REFUSAL_BYTES_MAX
+        )
+        or (
+            is_waited_for
+            and length <= HELD_BODY_BYTES_MAX
             and not can_hold_end
             and is_plain
             and (live.is_confirmed or live.route.host_is_known)
@@ -56,7 +61,7 @@ def begin(recording: Recording, live: Live, response: http.Response) -> None:
         response.stream = False
     tap, stream = _tap(recording, live, values, may_edit=bool(response.stream))
     edits = tap.edits
-    live.held_length = 0 if edits else length
+    live.held_length = length if is_waited_for and not edits else 0
     if not response.stream:
         # mitmproxy streams it all the same where it is larger than `stream_large_bodies`.
         return

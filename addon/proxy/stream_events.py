@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from mitmproxy import ctx, http
 
-from addon.metering.exchange import REFUSAL_BYTES_MAX
 from addon.metering.troubles import Troubles
 from addon.proxy import answers, connections, opt_in
 from addon.proxy.event_loop import guarded
 from addon.proxy.recording import Recording
+from addon.usage_opt_in import asking
 
 
 class StreamEvents:
@@ -56,7 +56,13 @@ class StreamEvents:
     def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
         """Whether an answer is too long to be held as a refusal of our question."""
         live = self._recording.live.get(flow.id)
-        return live is not None and live.original is not None and held_bytes > REFUSAL_BYTES_MAX
+        return (
+            live is not None
+            and live.original is not None
+            and flow.response is not None
+            and asking.may_refuse(flow.response.status_code)
+            and held_bytes > asking.REFUSAL_BYTES_MAX
+        )
 
     @guarded
     def stream_begins(self, flow: http.HTTPFlow) -> None:

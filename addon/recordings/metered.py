@@ -21,7 +21,7 @@ from addon.dialects.billing import SENT_KEY
 from addon.dialects.counts import HEADER_PREFIX
 from addon.framing import json_values
 from addon.framing.long_json import without_pauses
-from addon.metering.exchange import MeteredExchange, exchange_of, may_refuse
+from addon.metering.exchange import MeteredExchange, exchange_of
 from addon.metering.opening import RunRules, Upstream
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import (
@@ -159,8 +159,6 @@ def _read_answer(
     if item.status is None:
         return
     response = Response(status=item.status, headers=header_map(item.response_headers))
-    # An error answer that was buffered completely was not edited.
-    edits = edits and not may_refuse(response, injected=edits)
     # The body is read at once: its times come from the recording or are unknown.
     passes = exchange.answer(response, edits=edits, clock=lambda: 0.0).callable
     for at in range(0, len(item.response_body), TAP_BYTES):

@@ -14,6 +14,8 @@ _TURNED_ON = b"true "
 """Within the client's own option. No writer of JSON puts a blank there, so it can be told from the
 option above."""
 _REFUSAL_STATUSES = frozenset({400, 404, 405, 415, 422, 500, 501})
+REFUSAL_BYTES_MAX = 64 * 1024
+"""The proxy does not hold back a longer error answer to see whether it refuses the option."""
 
 
 def inject_usage_option(body: bytes) -> bytes | None:
@@ -59,6 +61,11 @@ def _spliced(body: bytes, start: int, new: bytes, end: int) -> bytes:
     return b"".join((view[:start], new, view[end:]))
 
 
+def may_refuse(status: int) -> bool:
+    """Whether an answer with this status may refuse our injected option, so that it is held."""
+    return status in _REFUSAL_STATUSES
+
+
 def is_refusal(status: int, body: bytes, *, proven: bool) -> bool:
     """Whether an error answer to a request with our injected option may be caused by that option.
 
@@ -67,7 +74,7 @@ def is_refusal(status: int, body: bytes, *, proven: bool) -> bool:
     retry costs a wrong request a second refusal, while no retry could cost a right request its
     answer.
     """
-    if status not in _REFUSAL_STATUSES:
+    if not may_refuse(status):
         return False
     text = body.lower()
     if b"stream_options" in text or b"include_usage" in text:

@@ -27,12 +27,14 @@ class Body(Struct, frozen=True):
 
 
 NOT_KNOWN = Body(b"", is_whole=False)
-_WITHOUT_BODY = ("GET", "HEAD", "OPTIONS", "DELETE", "CONNECT")
+METHODS_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "CONNECT", "TRACE"})
+"""Of a DELETE a body is allowed, and rare."""
 
 
 def recorded_body(data: bytes, method: str) -> Body:
     """The body of a recorded request. A file that keeps no body of a POST has an empty one."""
-    return Body(data) if data or method in _WITHOUT_BODY else NOT_KNOWN
+    is_known = data or method in METHODS_WITHOUT_BODY or method == "DELETE"
+    return Body(data) if is_known else NOT_KNOWN
 
 
 class Request(Struct, frozen=True, kw_only=True):

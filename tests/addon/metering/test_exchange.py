@@ -20,7 +20,6 @@ from addon.metering.exchange import (
     MeteredExchange,
     Stage,
     is_stream,
-    may_refuse,
 )
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
 from addon.metering.settlement import outcome_of, result_of
@@ -181,15 +180,9 @@ def test_a_recorded_exchange_has_the_times_of_its_recording(first, ended, expect
     assert settled.first_token_at is None
 
 
-def test_which_answers_are_streams_and_which_may_refuse():
+def test_which_answers_are_streams():
     assert is_stream(SSE)
     assert not is_stream(Response(status=200, headers={"content-type": "application/json"}))
-    refused = Response(status=400, headers={"content-length": "100"})
-    assert may_refuse(refused, injected=True)
-    assert not may_refuse(refused, injected=False)
-    assert not may_refuse(SSE, injected=True)
-    assert may_refuse(replace(refused, headers={}), injected=True)
-    assert not may_refuse(replace(refused, headers={"content-length": "9999999"}), injected=True)
 
 
 @pytest.mark.parametrize(
@@ -303,12 +296,6 @@ def test_a_recorded_answer_is_read_whole():
     assert settled.outcome is Outcome.COMPLETE
     assert settled.streamed
     assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 2)
-
-
-@pytest.mark.parametrize("length", ["100000000", "12", ""])
-def test_a_long_refusal_is_not_waited_for(length: str):
-    response = Response(status=400, headers={"content-length": length} if length else {})
-    assert may_refuse(response, injected=True) is (length != "100000000")
 
 
 SAID_DONE = Facts(ended=True, finish_reason="stop")

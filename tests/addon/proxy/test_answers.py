@@ -29,6 +29,7 @@ from addon.proxy.host.chunk_run import ChunkRun
 from addon.proxy.live import Live
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording
+from addon.usage_opt_in import asking
 from ledger.model.exchange import Outcome, UsageSource
 from tests.addon.feeding import pieces
 from tests.addon.metering.test_tap import BODY, DONE, LAST, WORD, tap_of
@@ -86,6 +87,42 @@ async def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], 
         response = begun(running, live, answered(flow, status, **headers))
         assert response.stream == live.stream
         assert (events_of(recorder).held_length(flow) == 50) is (how == "end-held")
+
+
+@pytest.mark.parametrize(
+    ("status", "length", "is_held"),
+    [
+        (400, "", True),
+        (400, str(asking.REFUSAL_BYTES_MAX), True),
+        (400, str(asking.REFUSAL_BYTES_MAX + 1), False),
+        (429, "", False),
+        (200, "", False),
+    ],
+)
+async def test_a_short_answer_that_may_refuse_our_question_is_held(
+    ledger: Path, status: int, length: str, is_held: bool
+):
+    flow = flow_of(stream=True)
+    async with live_of(ledger, flow) as (recorder, running, live):
+        headers: dict[str, Any] = {"content_length": length} if length else {}
+        response = begun(running, live, answered(flow, status, content_type=JSON, **headers))
+        assert (response.stream is False) is is_held
+        events = events_of(recorder)
+        assert not events.passes_on(flow, asking.REFUSAL_BYTES_MAX)
+        # Another addon may hold an answer that it wants whole.
+        assert events.passes_on(flow, asking.REFUSAL_BYTES_MAX + 1) is (status == 400)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_an_answer_without_a_body_keeps_its_headers(ledger: Path, status: int):
+    """To be chunked, it would get an end that its client takes for the next answer."""
+    flow = flow_of(stream=True)
+    async with live_of(ledger, flow) as (_, running, live):
+        assert live.opened.usage_injected
+        response = answered(flow, status, content_type=SSE, content_length="0")
+        before = response.headers.fields
+        begun(running, live, response)
+        assert response.headers.fields == before
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from addon.usage_opt_in.asking import (
     SCANNED_BYTES_MAX,
     inject_usage_option,
     is_refusal,
+    may_refuse,
     without_usage_option,
 )
 from addon.usage_opt_in.json_members import last_named, members, spans_of
@@ -88,6 +89,7 @@ def test_asking_splices_and_changes_nothing_else(body: bytes, expected: bytes | 
 )
 def test_a_refusal_of_what_we_added_is_told_from_others(status, body, proven, expected):
     assert is_refusal(status, body, proven=proven) is expected
+    assert may_refuse(status) is (status not in (401, 429))
 
 
 def test_a_large_request_is_asked_in_unless_it_has_options_already():
