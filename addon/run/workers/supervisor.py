@@ -22,14 +22,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
 import msgspec
-from mitmproxy.options import Options
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from addon.run import standalone
@@ -113,30 +111,7 @@ def plan_of(call: Call, folder: Path, *, held: tuple[str, ...] = ()) -> WorkerPl
         )
     if not opts.server:
         raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
-    addresses = _addresses_of(opts)
-    standalone.check_addresses(opts, held=held)
-    trusted, troubles = authorities.write_trusted(folder, os.environ)
-    for line in () if held else (*standalone.warnings(opts), *troubles):
-        sys.stderr.write(f"tokentee: {line}\n")
-    listeners = [
-        (mode.full_spec, *address)
-        for mode, address in standalone.modes_of(opts).items()
-        if address is not None
-    ]
-    authority = str(expanded(opts.confdir) / "mitmproxy-ca-cert.pem")
-    return WorkerPlan(
-        words=words,
-        addresses=addresses,
-        trusted=trusted,
-        quiet=quiet,
-        first_lines=tuple(first_minute.lines_at_start(listeners, authority=authority)),
-        ledger_url=set_options(words).get("ledger_url") or default_url(),
-    )
-
-
-def _addresses_of(opts: Options) -> tuple[str, ...]:
-    """Where each mode listens. Raises WrongCallError for one that cannot share its port."""
-    addresses = []
+    addresses, listeners = [], []
     for mode, address in standalone.modes_of(opts).items():
         if isinstance(mode, ReverseMode):
             accepts_tcp = mode.scheme in TCP_SCHEMES
@@ -150,7 +125,20 @@ def _addresses_of(opts: Options) -> tuple[str, ...]:
         if not address[1]:
             raise WrongCallError("port 0 does not go with --workers, which share one; name a port")
         addresses.append(standalone.shown_address(address))
-    return tuple(addresses)
+        listeners.append((mode.full_spec, *address))
+    standalone.check_addresses(opts, held=held)
+    trusted, troubles = authorities.write_trusted(folder, os.environ)
+    for line in () if held else (*standalone.warnings(opts), *troubles):
+        sys.stderr.write(f"tokentee: {line}\n")
+    authority = str(expanded(opts.confdir) / "mitmproxy-ca-cert.pem")
+    return WorkerPlan(
+        words=words,
+        addresses=tuple(addresses),
+        trusted=trusted,
+        quiet=quiet,
+        first_lines=tuple(first_minute.lines_at_start(listeners, authority=authority)),
+        ledger_url=set_options(words).get("ledger_url") or default_url(),
+    )
 
 
 class WorkerState(Enum):
@@ -163,12 +151,24 @@ class WorkerState(Enum):
     RETIRING = auto()
 
 
+@dataclass(slots=True, eq=False)
+class Place:
+    """The place of one worker, which successive processes fill."""
+
+    number: int
+    deaths: int = 0
+    """Consecutive ones, each soon after the start."""
+    unready: int = 0
+    """Ends before it accepted, which were its own fault."""
+    due_at: float = 0.0
+    """When it may be started again, on the monotonic clock."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Worker:
     """A process, until its end was handled."""
 
-    number: int
-    """Of its place, which successive processes fill."""
+    place: Place
     index: int
     """Of its files, unique among living processes."""
     process: "subprocess.Popen[bytes]"
@@ -187,20 +187,14 @@ class Supervisor:
     def __init__(self, count: int, *, make_call: Callable[[], Call], folder: Path) -> None:
         """`make_call`: returns the call with the current settings; `folder`: for files that the
         workers share, removed at the end."""
-        self._numbers = range(1, count + 1)
+        self._places = [Place(number) for number in range(1, count + 1)]
         self.run_id = secrets.token_hex(4)
         self._make_call = make_call
         self._folder = folder
         self._plan = self._next_plan = plan_of(make_call(), folder)
         logger.setLevel(logging.WARNING if self._plan.quiet else logging.INFO)
-        self._to_replace: list[int] = []
+        self._to_replace: list[Place] = []
         self._workers: list[Worker] = []
-        self._deaths: Counter[int] = Counter()
-        """By number: consecutive deaths, each soon after the start."""
-        self._unready: Counter[int] = Counter()
-        """By number: ends before it accepted, which were its own fault."""
-        self._due_at: dict[int, float] = {}
-        """Number -> when it may be started again, on the monotonic clock."""
         self._signals: list[int] = []
         self._all_listen = False
         self._exit_code: int | None = None
@@ -225,10 +219,15 @@ class Supervisor:
                 taken, self._signals = self._signals, []
                 for received in taken:
                     # A closing terminal sends SIGHUP, too.
-                    if received == signal.SIGHUP and os.isatty(2) == had_terminal:
-                        self._plan_replacement()
-                    else:
+                    if received != signal.SIGHUP or os.isatty(2) != had_terminal:
                         self._exit_code = 0
+                        continue
+                    held = self._plan.addresses
+                    try:
+                        self._next_plan = plan_of(self._make_call(), self._folder, held=held)
+                        self._to_replace = list(self._places)
+                    except LedgerError as error:
+                        logger.warning("tokentee: the workers go on as they are: %s", error)
                 for worker in list(self._workers):
                     self._look_at(worker, time.monotonic())
                 if self._exit_code is None:
@@ -238,41 +237,32 @@ class Supervisor:
             self._stop_all()
         return self._exit_code
 
-    def _plan_replacement(self) -> None:
-        held = self._plan.addresses
-        try:
-            self._next_plan = plan_of(self._make_call(), self._folder, held=held)
-        except LedgerError as error:
-            logger.warning("tokentee: the workers go on as they are: %s", error)
-            return
-        self._to_replace = list(self._numbers)
-
     # Processes
 
     def _start_due(self, now: float) -> None:
         """Start the processes that are missing, and the next one that replaces another."""
-        filled = {each.number for each in self._workers if each.state is not WorkerState.RETIRING}
-        is_first_ready = self._all_listen or self._accepting(1) is not None
-        for number in self._numbers if is_first_ready else (1,):
-            if number not in filled and now >= self._due_at.get(number, 0.0):
-                self._start(number, self._plan, replaces=False)
+        filled = {each.place for each in self._workers if each.state is not WorkerState.RETIRING}
+        is_first_ready = self._all_listen or self._accepting(self._places[0]) is not None
+        for place in self._places if is_first_ready else self._places[:1]:
+            if place not in filled and now >= place.due_at:
+                self._start(place, self._plan, replaces=False)
         if any(each.state is WorkerState.STARTING for each in self._workers):
             return
         if self._to_replace:
             self._start(self._to_replace[0], self._next_plan, replaces=True)
-        elif not self._all_listen and len(filled) == len(self._numbers):
+        elif not self._all_listen and len(filled) == len(self._places):
             self._all_listen = True
             where = ", ".join(self._plan.addresses)
             logger.info("tokentee: %d workers listening at %s", len(filled), where)
             for line in self._plan.first_lines:
                 logger.info("tokentee: %s", as_typed(line, os.environ))
 
-    def _start(self, number: int, plan: WorkerPlan, *, replaces: bool) -> None:
+    def _start(self, place: Place, plan: WorkerPlan, *, replaces: bool) -> None:
         taken = {each.index for each in self._workers}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
         report_path(self._folder, index).unlink(missing_ok=True)
         job = WorkerJob(
-            number=number,
+            number=place.number,
             index=index,
             run_id=self.run_id,
             words=plan.words,
@@ -288,19 +278,20 @@ class Supervisor:
         with contextlib.suppress(BrokenPipeError):
             os.write(process.stdin.fileno(), msgspec.json.encode(job) + b"\n")
         now = time.monotonic()
-        worker = Worker(
-            number=number,
-            index=index,
-            process=process,
-            started_at=now,
-            killed_at=now + START_SECONDS_MAX,
-            replaces=replaces,
+        self._workers.append(
+            Worker(
+                place=place,
+                index=index,
+                process=process,
+                started_at=now,
+                killed_at=now + START_SECONDS_MAX,
+                replaces=replaces,
+            )
         )
-        self._workers.append(worker)
 
-    def _accepting(self, number: int) -> Worker | None:
-        """The worker with a number that accepts."""
-        same = (each for each in self._workers if each.number == number)
+    def _accepting(self, place: Place) -> Worker | None:
+        """The worker in a place that accepts."""
+        same = (each for each in self._workers if each.place is place)
         return next((each for each in same if each.state is WorkerState.ACCEPTING), None)
 
     def _look_at(self, worker: Worker, now: float) -> None:
@@ -317,31 +308,31 @@ class Supervisor:
             if is_starting:
                 late = seconds_text(START_SECONDS_MAX)
                 text = "tokentee: worker %d is not ready after %s and is killed"
-                logger.warning(text, worker.number, late)
+                logger.warning(text, worker.place.number, late)
                 worker.state = WorkerState.LATE
             else:
                 text = "tokentee: the old worker %d did not end in time and is killed"
-                logger.warning(text, worker.number)
+                logger.warning(text, worker.place.number)
 
     def _handle_ready(self, worker: Worker, report: WorkerReport, now: float) -> None:
         """A worker accepts; the one before it retires."""
-        number = worker.number
-        self._unready[number] = 0
+        place = worker.place
+        place.unready = 0
         if worker.replaces:
-            self._deaths[number] = 0
+            place.deaths = 0
             for each in self._workers:
                 # Retiring workers end within seconds after several replacements.
-                if each.number == number and each.state is WorkerState.RETIRING:
+                if each.place is place and each.state is WorkerState.RETIRING:
                     each.process.terminate()
                     each.killed_at = min(each.killed_at, now + STOP_SECONDS_MAX)
-            if old := self._accepting(number):
+            if old := self._accepting(place):
                 old.state = WorkerState.RETIRING
                 old.killed_at = now + RETIRING_SECONDS_MAX + STOP_SECONDS_MAX
                 old.process.send_signal(signal.SIGHUP)
-            self._to_replace.remove(number)
+            self._to_replace.remove(place)
             if not self._to_replace:
                 self._plan = self._next_plan
-                logger.info("tokentee: %d workers were replaced", len(self._numbers))
+                logger.info("tokentee: %d workers were replaced", len(self._places))
         worker.state, worker.killed_at = WorkerState.ACCEPTING, math.inf
         if self._endpoint is None and report.metrics is not None:
             self._endpoint = Endpoint(
@@ -359,7 +350,7 @@ class Supervisor:
 
     def _handle_end(self, worker: Worker, code: int, now: float) -> None:
         """A process has ended, requested or not."""
-        number = worker.number
+        place, number = worker.place, worker.place.number
         assert worker.process.stdin is not None
         worker.process.stdin.close()
         if report := read_report(self._folder, worker.index):
@@ -372,7 +363,7 @@ class Supervisor:
             return
         if worker.state is WorkerState.ACCEPTING:
             is_steady = now - worker.started_at >= STEADY_SECONDS
-            self._deaths[number] = 1 if is_steady else self._deaths[number] + 1
+            place.deaths = 1 if is_steady else place.deaths + 1
             self._restarts += 1
             who = f"worker {number} (process {worker.process.pid})"
             logger.warning("tokentee: %s ended with %s and is started again", who, ending_of(code))
@@ -385,18 +376,18 @@ class Supervisor:
             self._exit_code = code if code > 0 else 1  # its own lines say why
             return
         else:
-            self._deaths[number] += 1
+            place.deaths += 1
             is_late = worker.state is WorkerState.LATE
-            self._unready[number] += is_late or code not in FROM_OUTSIDE
-            if self._unready[number] == UNREADY_ENDS_MAX:
+            place.unready += is_late or code not in FROM_OUTSIDE
+            if place.unready == UNREADY_ENDS_MAX:
                 reason += f", {UNREADY_ENDS_MAX} times in turn. All workers are stopped"
                 self._exit_code = 1
             logger.warning("tokentee: worker %d does not start: %s", number, reason)
-        if self._deaths[number] > 1 and self._exit_code is None:
+        if place.deaths > 1 and self._exit_code is None:
             seconds = pause_after(
-                self._deaths[number] - 1, first_seconds=PAUSE_SECONDS, seconds_max=PAUSE_SECONDS_MAX
+                place.deaths - 1, first_seconds=PAUSE_SECONDS, seconds_max=PAUSE_SECONDS_MAX
             )
-            self._due_at[number] = now + seconds
+            place.due_at = now + seconds
             pause = seconds_text(seconds)
             logger.warning("tokentee: worker %d is started again in %s", number, pause)
 
@@ -429,15 +420,17 @@ class Supervisor:
     def health(self) -> Health:
         """The merged health of all workers."""
         reports = self._reports()
-        running = {worker.number for worker, _ in reports}
-        missing = [f"worker {each} does not run" for each in self._numbers if each not in running]
+        running = {worker.place for worker, _ in reports}
+        missing = [
+            f"worker {place.number} does not run" for place in self._places if place not in running
+        ]
         missing += [
-            f"worker {worker.number} has not reported for {seconds_text(report.age_seconds)}"
+            f"worker {worker.place.number} has not reported for {seconds_text(report.age_seconds)}"
             for worker, report in reports
             if report.age_seconds > SILENT_SECONDS_MAX
         ]
         healths = {
-            f"worker {worker.number} (process {worker.process.pid})": report.health
+            f"worker {worker.place.number} (process {worker.process.pid})": report.health
             for worker, report in reports
             if report.health is not None
         }

@@ -160,7 +160,7 @@ def test_workers_that_retire_for_long_are_ended_by_the_next_replacement(played: 
         for replaced in range(1, 5):
             hang_up(played)
             while played.log.count("2 workers were replaced") < replaced:
-                counts = Counter(each.number for each in list(played.supervisor._workers))
+                counts = Counter(each.place.number for each in list(played.supervisor._workers))
                 most = max(most, *counts.values())
                 time.sleep(0.001)
             played.until("has finished", 2 * (replaced - 1))
