@@ -23,7 +23,7 @@ If the total replaces a part, or none of these rules explains a total, a remark 
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -148,18 +148,18 @@ _CACHE_WRITE_5M, _CACHE_WRITE_1H = (
     for lifetime in _CACHE_LIFETIMES
 )
 _PATHS = {
-    "prompt": ("prompt_tokens", "input_tokens"),
-    "completion": ("completion_tokens", "output_tokens"),
+    "input_tokens": ("prompt_tokens", "input_tokens"),
+    "output_tokens": ("completion_tokens", "output_tokens"),
     "total": ("total_tokens",),
-    "cache_read": _CACHE_READ,
-    "reasoning": _REASONING,
-    "input_audio": _inside(_INPUT_DETAILS, "audio_tokens"),
-    "cache_write": _CACHE_WRITE,
-    "cache_write_5m": _CACHE_WRITE_5M,
-    "cache_write_1h": _CACHE_WRITE_1H,
-    "output_audio": _inside(_OUTPUT_DETAILS, "audio_tokens"),
+    "cache_read_tokens": _CACHE_READ,
+    "reasoning_tokens": _REASONING,
+    "input_audio_tokens": _inside(_INPUT_DETAILS, "audio_tokens"),
+    "cache_write_tokens": _CACHE_WRITE,
+    "cache_write_5m_tokens": _CACHE_WRITE_5M,
+    "cache_write_1h_tokens": _CACHE_WRITE_1H,
+    "output_audio_tokens": _inside(_OUTPUT_DETAILS, "audio_tokens"),
 }
-"""The fields of `_Reported`."""
+"""Column, or the total -> where it is reported."""
 KNOWN_KEYS = frozenset(
     {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
     | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
@@ -192,21 +192,6 @@ KNOWN_KEYS = frozenset(
 )
 
 
-class _Reported(NamedTuple):
-    """The figures as reported; None: not reported, or not a count."""
-
-    prompt: int | None
-    completion: int | None
-    total: int | None
-    cache_read: int | None
-    cache_write: int | None
-    cache_write_5m: int | None
-    cache_write_1h: int | None
-    reasoning: int | None
-    input_audio: int | None
-    output_audio: int | None
-
-
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures in the ledger's convention, by the arithmetic above."""
     if "model_usage" in usage and (models := objects_at(usage, "model_usage")):
@@ -219,20 +204,20 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if "x_details" in usage and (details := objects_at(usage, "x_details")):
         usage = {**usage, "x_details.0": details[0]}  # DashScope Responses
     counts = Counts(usage)
-    reported = _Reported(**counts.firsts(_PATHS))
-    is_total_alone = reported.prompt is None and reported.completion is None
-    if is_total_alone and not counts.has(*_PATHS["prompt"], *_PATHS["completion"]):
-        # Embeddings and reranking report only the total (Voyage).
-        reported = reported._replace(prompt=reported.total)
-    total_input = _all_input(reported, counts, facts)
-    prompt, completion, total = reported.prompt, reported.completion, reported.total
+    columns: dict[str, Any] = counts.firsts(_PATHS)
+    total = columns.pop("total")
+    if not counts.has(*_PATHS["input_tokens"], *_PATHS["output_tokens"]):
+        columns["input_tokens"] = total  # embeddings, reranking report only the total (Voyage)
+    prompt, completion = columns["input_tokens"], columns["output_tokens"]
+    reasoning = columns["reasoning_tokens"]
+    total_input = _all_input(columns, total, counts, facts)
     total_output = completion
     remarks = list[str]()
     if completion is not None and total is not None and prompt is not None:
         # Reasoning may be counted beside the completion.
-        if reported.reasoning:
-            if total == prompt + completion + reported.reasoning:
-                total_output = sum_of(completion, reported.reasoning)  # xAI: 213 + 2 + 198 = 413
+        if reasoning:
+            if total == prompt + completion + reasoning:
+                total_output = sum_of(completion, reasoning)  # xAI: 213 + 2 + 198 = 413
         elif facts.of.provider in ("gcp.gemini", "gcp.vertex_ai") or (
             "gemini-" in (facts.response_model or "")
         ):
@@ -243,25 +228,22 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
             why = "the total is right, and the rest of it is in the columns"
             remarks.append(f"{remark}: {why if is_right else 'the parts are kept'}")
     units = {**facts.rare.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
-    if facts.of.provider in _REASONING_BESIDE and reported.reasoning and counts.has(_COMPLETION):
-        billed = sum_of(reported.completion, reported.reasoning)
+    if facts.of.provider in _REASONING_BESIDE and reasoning and counts.has(_COMPLETION):
+        billed = sum_of(completion, reasoning)
         if billed is not None:
             units["billed_output_tokens"] = billed
     milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
     if milliseconds:
         units["audio_milliseconds"] = milliseconds
     costs = costs_of(usage, counts, facts)
-    written, written_beside = reported.cache_write, units.pop(_WRITTEN_BESIDE, None)
+    written, written_beside = columns["cache_write_tokens"], units.pop(_WRITTEN_BESIDE, None)
+    columns |= {
+        "input_tokens": total_input,
+        "cache_write_tokens": written_beside if written is None else written,
+        "output_tokens": total_output,
+    }
     return Usage(
-        input_tokens=total_input,
-        cache_read_tokens=reported.cache_read,
-        cache_write_tokens=written_beside if written is None else written,
-        cache_write_5m_tokens=reported.cache_write_5m,
-        cache_write_1h_tokens=reported.cache_write_1h,
-        output_tokens=total_output,
-        reasoning_tokens=reported.reasoning,
-        input_audio_tokens=reported.input_audio,
-        output_audio_tokens=reported.output_audio,
+        **columns,
         tool_units=units,
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
@@ -336,23 +318,20 @@ def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
     return units | {_WRITTEN_BESIDE: written} if written else units
 
 
-def _all_input(reported: _Reported, counts: Counts, facts: Facts) -> int | None:
+def _all_input(
+    columns: Mapping[str, int | None], total: int | None, counts: Counts, facts: Facts
+) -> int | None:
     """Prompt tokens, with what the provider counts beside them."""
-    prompt, total = reported.prompt, reported.total
+    prompt, completion = columns["input_tokens"], columns["output_tokens"] or 0
+    cached, audio = columns["cache_read_tokens"], columns["input_audio_tokens"]
     if prompt is None:
         return None
     if counts.has("precached_prompt_tokens") or facts.of.provider == "gigachat":
-        return sum_of(prompt, reported.cache_read)
-    if reported.cache_read is not None and reported.cache_read > prompt:
-        # Azure AI Foundry's grok: `prompt_tokens: 7, cached_tokens: 163`.
-        return sum_of(prompt, reported.cache_read)
-    completion = reported.completion or 0
-    if (
-        reported.input_audio
-        and total is not None
-        and total == prompt + completion + reported.input_audio
-    ):
-        return sum_of(prompt, reported.input_audio)  # Mistral: 3 + 375 audio + 11 = 389
-    if total is not None and not reported.input_audio and counts.has("prompt_audio_seconds"):
+        return sum_of(prompt, cached)
+    if cached is not None and cached > prompt:
+        return sum_of(prompt, cached)  # Azure AI Foundry's grok: `prompt_tokens: 7`, 163 cached
+    if total is not None and audio and total == prompt + completion + audio:
+        return sum_of(prompt, audio)  # Mistral: 3 + 375 audio + 11 = 389
+    if total is not None and not audio and counts.has("prompt_audio_seconds"):
         return max(prompt, total - completion)  # Mistral: 5 202 - 1 073 = 4 129
     return prompt
