@@ -20,13 +20,13 @@ these sums, because no single usage object has them. The response id is the firs
 dedupe recognizes the same file fetched again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace as variant
 from typing import Any
 
 from msgspec.structs import replace
 
-from addon.dialects.counts import Counts, lookup, object_at, objects_at
+from addon.dialects.counts import Counts, lookup, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts, token_of
@@ -53,11 +53,25 @@ GROUPS_MAX = 64
 out, and the row records it."""
 
 
-def _dialect_of_results(
-    name: str, read: Callable[[Facts, str, dict[str, Any]], None], *, mark: bytes
-) -> Dialect:
-    """The dialect of a file of results. `read` adds the answers of one frame; `mark` is the key
-    that a frame with an answer has."""
+def _results(
+    name: str, mark: bytes, answers: tuple[str, ...], *,
+    items: str = "", named: tuple[str, ...] = (), has_several: bool = False,
+) -> Dialect:  # fmt: skip
+    """The dialect of a file or a document of results. `mark` is the key that a frame with results
+    has, `items` the path of their list; without it a frame is one. A result has one of the keys
+    `named`, if there are any, and its answer at the first of `answers`, or several answers in an
+    object there."""
+
+    def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+        results = lookup(body, items) if items else [body]
+        for result in results if isinstance(results, list) else ():
+            if isinstance(result, dict) and not (named and result.keys().isdisjoint(named)):
+                found = (lookup(result, path) for path in answers)
+                answer = next((one for one in found if one and isinstance(one, dict)), {})
+                for one in answer.values() if has_several else (answer,):
+                    if isinstance(one, dict):
+                        _add(facts, one)
+
     return Dialect(
         name=name,
         operation="batch",
@@ -172,47 +186,31 @@ def read_perplexity(facts: Facts, event: str, body: dict[str, Any]) -> None:
         record_error(facts, str(body["error_message"]))
 
 
-def read_line(facts: Facts, _event: str, body: dict[str, Any]) -> None:
-    """Read one line of a file. OpenAI's answer is in `response.body`, Gemini's in `response`."""
-    response = object_at(body, "response")
-    if response is not None and ("custom_id" in body or "key" in body):
-        _add(facts, object_at(response, "body") or response)
-
-
-def read_anthropic(facts: Facts, _event: str, body: dict[str, Any]) -> None:
-    """Read one line of the results of an Anthropic message batch."""
-    message = lookup(body, "result.message")
-    if isinstance(message, dict) and "custom_id" in body:
-        _add(facts, message)
-
-
-def read_gemini(facts: Facts, _event: str, body: dict[str, Any]) -> None:
-    """Read a Gemini batch as an operation; one that is not done has no answers."""
-    for one in objects_at(lookup(body, "response.inlinedResponses"), "inlinedResponses"):
-        answer = object_at(one, "response")
-        if answer is not None:
-            _add(facts, answer)
-
-
-def read_mistral(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read a job of Mistral; only one with inline requests that is done has outputs."""
-    for one in objects_at(body, "outputs"):
-        read_line(facts, event, one)
-
-
-def read_xai(facts: Facts, _event: str, body: dict[str, Any]) -> None:
-    """Read one page of xAI's results; each names what was asked for above its answer."""
-    for one in objects_at(body, "results"):
-        answers = lookup(one, "batch_result.response")
-        for answer in answers.values() if isinstance(answers, dict) else ():
-            if isinstance(answer, dict):
-                _add(facts, answer)
-
-
 XAI_DEFERRED = variant(chat.CHAT, name="xai.deferred")
 PERPLEXITY_ASYNC = variant(chat.CHAT, name="perplexity.async", read=read_perplexity)
-OPENAI_FILE = _dialect_of_results("openai.batch_output", read_line, mark=b'"response"')
-ANTHROPIC_FILE = _dialect_of_results("anthropic.batch_results", read_anthropic, mark=b'"result"')
-GEMINI_OPERATION = _dialect_of_results("gemini.batch", read_gemini, mark=b'"response"')
-MISTRAL_JOB = _dialect_of_results("mistral.batch_job", read_mistral, mark=b'"outputs"')
-XAI_PAGE = _dialect_of_results("xai.batch_results", read_xai, mark=b'"results"')
+# OpenAI's answer is in `response.body`, Gemini's in `response`.
+_LINE: dict[str, Any] = {
+    "answers": ("response.body", "response"),
+    "named": ("custom_id", "key"),
+}
+OPENAI_FILE = _results("openai.batch_output", b'"response"', **_LINE)
+# Only a job with inline requests that is done has outputs.
+MISTRAL_JOB = _results("mistral.batch_job", b'"outputs"', items="outputs", **_LINE)
+ANTHROPIC_FILE = _results(
+    "anthropic.batch_results", b'"result"', ("result.message",), named=("custom_id",)
+)
+# An operation; one that is not done has no answers.
+GEMINI_OPERATION = _results(
+    "gemini.batch",
+    b'"response"',
+    ("response",),
+    items="response.inlinedResponses.inlinedResponses",
+)
+# Each result names what was asked for above its answer.
+XAI_PAGE = _results(
+    "xai.batch_results",
+    b'"results"',
+    ("batch_result.response",),
+    items="results",
+    has_several=True,
+)

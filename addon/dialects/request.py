@@ -75,7 +75,9 @@ def read_request(
     dialect = route.dialect
     streamed = route.path_streamed
     if streamed is None:
-        streamed = _asks_for_stream(values, dialect)
+        streamed = values.get("stream", dialect.streams_unless_told) is True
+        streamed = streamed or values.get("response_mode") == "streaming"  # Dify
+        streamed = streamed or any(lookup(values, path) is True for path in _STREAM_PATHS)
     asked = None
     if "stream_options" in values and dialect.asking is Asking.STREAM_OPTIONS:
         asked = lookup(values, "stream_options.include_usage")
@@ -96,6 +98,8 @@ def read_request(
     )
 
 
+_STREAM_PATHS = ("Stream", "completionOptions.stream", "chatRequest.isStream")
+"""Where requests of Tencent, Yandex and Oracle ask for a stream."""
 _MODEL_PATHS = ("model_id", "modelUri", "Model", "servingMode.modelId")
 """Where requests of watsonx, Yandex, Tencent and Oracle name their model."""
 _BILLING_PATHS = {
@@ -116,22 +120,19 @@ _BILLING_PATHS = {
 _KEYS = frozenset(
     key
     for path in (
-        *("model", "stream", "Stream", "response_mode", "completionOptions.stream"),
-        *("chatRequest.isStream", "stream_options.include_usage", "input", "text", "prompt"),
+        *(
+            "model",
+            "stream",
+            "response_mode",
+            "stream_options.include_usage",
+            "input",
+            "text",
+            "prompt",
+        ),
         *("user", "safety_identifier", "metadata.session_id", "metadata.user_id"),
         *("session_id", "prompt_cache_key", "previous_response_id", "messages", "contents"),
-        *("max_tokens", "role"),
-        *(
-            "anthropic_version",
-            "parts",
-            "content",
-            "type",
-            "instances",
-            "inputs",
-            "query",
-            "records",
-        ),
-        *_MODEL_PATHS,
+        *("max_tokens", "role", "anthropic_version", "parts", "content", "type", "instances"),
+        *("inputs", "query", "records", *_STREAM_PATHS, *_MODEL_PATHS),
         *(path for paths in _BILLING_PATHS.values() for path in paths),
     )
     for key in path.split(".")
@@ -156,18 +157,6 @@ def _billing(values: dict[str, Any], headers: Mapping[str, str]) -> dict[str, st
                 found[name] = token_of(billing_value(value)) or UNREAD
                 break
     return found
-
-
-def _asks_for_stream(values: dict[str, Any], dialect: Dialect) -> bool:
-    """Whether a request asks for a stream, in the spellings in use: OpenAI's, Tencent's, Dify's,
-    Yandex', Oracle's."""
-    if values.get("stream", dialect.streams_unless_told) is True or values.get("Stream") is True:
-        return True
-    return (
-        values.get("response_mode") == "streaming"
-        or lookup(values, "completionOptions.stream") is True
-        or lookup(values, "chatRequest.isStream") is True
-    )
 
 
 def _units(dialect: Dialect, values: dict[str, Any]) -> dict[str, int]:

@@ -47,6 +47,13 @@ _TEXTS = (
     *("choices.0.delta.content", "choices.0.delta.reasoning_content", "choices.0.text"),
 )
 """Where a chunk of a vendor has its text."""
+_FINISHES = (
+    "completions.0.finishReason.reason",
+    "generations.0.finish_reason",
+    "outputs.0.stop_reason",
+)
+"""Where older models of AI21, Cohere and Mistral say why they ended; Claude 2 says it beside its
+`completion`. https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html"""
 LIFETIMES_MAX = 16
 _IMAGES = "images[].base64"
 """Path of the images of an answer without tokens."""
@@ -144,7 +151,9 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         if facts.usage is None or "inputTextTokenCount" in facts.usage:
             facts.record_usage(metrics, final=True)
     if not facts.is_finished:
-        facts.record_finish(_finish_of_older_models(body))
+        for path in _FINISHES:
+            facts.record_finish(lookup(body, path))
+        facts.record_finish(body.get("stop_reason") if "completion" in body else None)
 
 
 def _decoded(encoded: object) -> bytes:
@@ -153,21 +162,6 @@ def _decoded(encoded: object) -> bytes:
         return base64.b64decode(encoded) if isinstance(encoded, str) else b""
     except ValueError:
         return b""
-
-
-def _finish_of_older_models(body: dict[str, Any]) -> object:
-    """The finish reason from a list, or from beside the text of a completion.
-
-    https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html: Mistral
-    `outputs[0].stop_reason`, Cohere Command `generations[0].finish_reason`, Claude v2
-    `stop_reason` beside `completion`, AI21 `completions[0].finishReason.reason`.
-    """
-    for key, reason in (("outputs", "stop_reason"), ("generations", "finish_reason")):
-        for item in objects_at(body, key):
-            return item.get(reason)
-    for item in objects_at(body, "completions"):
-        return (object_at(item, "finishReason") or {}).get("reason")
-    return body.get("stop_reason") if "completion" in body else None
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

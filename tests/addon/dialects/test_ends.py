@@ -146,12 +146,12 @@ def test_a_batch_of_very_many_models_says_what_it_left_out() -> None:
     facts = Facts()
     for n in range(fetched.GROUPS_MAX + 3):
         answer = {"choices": [], "model": f"m{n}", "usage": {"prompt_tokens": 1}}
-        fetched.read_line(facts, "", {"custom_id": "c", "response": {"body": answer}})
+        fetched.OPENAI_FILE.read(facts, "", {"custom_id": "c", "response": {"body": answer}})
     assert facts.usage is not None
     usage = fetched.usage_of(facts.usage, facts)
     assert len(usage.further) == fetched.GROUPS_MAX - 1
     assert usage.remarks == ("3 answers left out",)
-    fetched.read_line(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
+    fetched.OPENAI_FILE.read(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
     assert facts.usage["results"] == fetched.GROUPS_MAX + 3
 
 
