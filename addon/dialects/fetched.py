@@ -189,28 +189,15 @@ def read_perplexity(facts: Facts, event: str, body: dict[str, Any]) -> None:
 XAI_DEFERRED = variant(chat.CHAT, name="xai.deferred")
 PERPLEXITY_ASYNC = variant(chat.CHAT, name="perplexity.async", read=read_perplexity)
 # OpenAI's answer is in `response.body`, Gemini's in `response`.
-_LINE: dict[str, Any] = {
-    "answers": ("response.body", "response"),
-    "named": ("custom_id", "key"),
-}
+_LINE: dict[str, Any] = {"answers": ("response.body", "response"), "named": ("custom_id", "key")}
 OPENAI_FILE = _results("openai.batch_output", b'"response"', **_LINE)
-# Only a job with inline requests that is done has outputs.
 MISTRAL_JOB = _results("mistral.batch_job", b'"outputs"', items="outputs", **_LINE)
 ANTHROPIC_FILE = _results(
     "anthropic.batch_results", b'"result"', ("result.message",), named=("custom_id",)
 )
-# An operation; one that is not done has no answers.
 GEMINI_OPERATION = _results(
-    "gemini.batch",
-    b'"response"',
-    ("response",),
-    items="response.inlinedResponses.inlinedResponses",
+    "gemini.batch", b'"response"', ("response",), items="response.inlinedResponses.inlinedResponses"
 )
-# Each result names what was asked for above its answer.
-XAI_PAGE = _results(
-    "xai.batch_results",
-    b'"results"',
-    ("batch_result.response",),
-    items="results",
-    has_several=True,
-)
+# xAI names what was asked for above its answer.
+_XAI = ("batch_result.response",)
+XAI_PAGE = _results("xai.batch_results", b'"results"', _XAI, items="results", has_several=True)

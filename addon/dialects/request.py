@@ -120,15 +120,8 @@ _BILLING_PATHS = {
 _KEYS = frozenset(
     key
     for path in (
-        *(
-            "model",
-            "stream",
-            "response_mode",
-            "stream_options.include_usage",
-            "input",
-            "text",
-            "prompt",
-        ),
+        *("model", "stream", "response_mode", "stream_options.include_usage"),
+        *("input", "text", "prompt"),
         *("user", "safety_identifier", "metadata.session_id", "metadata.user_id"),
         *("session_id", "prompt_cache_key", "previous_response_id", "messages", "contents"),
         *("max_tokens", "role", "anthropic_version", "parts", "content", "type", "instances"),
