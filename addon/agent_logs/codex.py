@@ -38,7 +38,7 @@ from addon.dialects.limits import quotas_of_event
 from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
 from addon.dialects.openai.usage import added
 from addon.framing import json_values
-from ledger.model.exchange import Billing, Quota
+from ledger.model.exchange import Billing
 from ledger.model.usage import count_of
 
 CODEX_COUNTS = {
@@ -150,6 +150,9 @@ def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated
             digest = hashlib.sha256(json_values.dumps(both).encode()).hexdigest()[:32]
             word = text_of(log.meta.get("model_provider"))
             server = SERVERS.get(word.lower(), UNKNOWN_SERVER) if word else "api.openai.com"
+            # What stands beside the usage of limits (`RateLimitSnapshot`), as an event of the wire.
+            name = lookup(payload, "rate_limits.limit_id")
+            event = {**payload, "type": RATE_LIMITS, "metered_limit_name": name}
             yield (
                 LoggedCall(
                     agent="codex",
@@ -169,7 +172,7 @@ def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated
                     git_branch=text_of(lookup(log.meta, "git.branch")),
                     user_agent=f"{client}/{version}" if client and version else client,
                     tool_calls=log.tools,
-                    quotas=_quotas(payload.get("rate_limits"), at),
+                    quotas=quotas_of_event(event, arrived_at=at),
                     billing=Billing.PLAN if log.plan else None,
                     is_copied=(type(ordinal) is type(first_own) is int and ordinal < first_own),
                 ),
@@ -210,21 +213,3 @@ def _paired(stated: Iterable[_Stated]) -> Iterator[tuple[LoggedCall, str | None]
                 counts,
             )
     yield from ((record, expected if len(records) == 1 else None) for record in records)
-
-
-def _quotas(limits: object, at: datetime) -> tuple[Quota, ...]:
-    """What stands beside the usage of limits (`RateLimitSnapshot`), read as the event of the wire,
-    which has other names for the resets."""
-    if not isinstance(limits, dict):
-        return ()
-    windows = {
-        slot: {
-            **window,
-            "reset_at": window.get("resets_at"),
-            "reset_after_seconds": window.get("resets_in_seconds"),
-        }
-        for slot in ("primary", "secondary")
-        if isinstance(window := limits.get(slot), dict)
-    }
-    event = {"type": RATE_LIMITS, "metered_limit_name": limits.get("limit_id")}
-    return quotas_of_event(event | {"rate_limits": windows}, arrived_at=at)

@@ -52,23 +52,20 @@ class KnownAnswers:
                 return answer
             if answer.id in self._taken:
                 continue
-            if answer.is_import and _is_same_import(answer, call):
-                return answer
-            if not answer.is_import and _is_same_request(answer, call):
-                if not _have_ids(answer, call):
-                    self._taken.add(answer.id)
+            if answer.is_import:
+                if _is_same_import(answer, call):
+                    return answer
+                continue
+            begins, ends = answer.opened_at - APART_MAX, answer.settled_at + APART_MAX
+            if not (begins <= call.ended_at and call.at <= ends):
+                continue
+            if _have_ids(answer, call):
+                if answer.response_id == call.response_id:
+                    return answer
+            elif answer.session_id in sessions and _figures(answer) == call.figures:
+                self._taken.add(answer.id)
                 return answer
         return None
-
-
-def _is_same_request(answer: BookedAnswer, call: LoggedCall) -> bool:
-    near = answer.opened_at - APART_MAX <= call.ended_at and (
-        call.at <= answer.settled_at + APART_MAX
-    )
-    if _have_ids(answer, call):
-        return near and answer.response_id == call.response_id
-    in_session = answer.session_id in (call.session_id, call.log_session_id, *call.threads)
-    return near and in_session and _figures(answer) == call.figures
 
 
 def _is_same_import(answer: BookedAnswer, call: LoggedCall) -> bool:

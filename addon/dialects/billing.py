@@ -106,20 +106,15 @@ def of_answer(
         return Billing.METERED, True
     if not PLAN_LIMITS.isdisjoint(headers):
         return Billing.PLAN, False
-    if provider == "openrouter" and _is_free(provider, *models):
-        return Billing.FREE, False
+    answer, request = models
+    if provider == "openrouter":
+        # A fallback in `models` may be another model, which is billed
+        # (https://openrouter.ai/docs/guides/routing/model-fallbacks).
+        is_free = request == FREE_ROUTER or (answer or "").endswith(FREE_MODEL)
+        if not is_free and request is not None and request.endswith(FREE_MODEL):
+            # The answer may have the model's full name: qwen/qwen3-coder-480b-a35b-07-25.
+            is_free = answer is None or answer.startswith(request.removesuffix(FREE_MODEL))
+            is_free = is_free or not is_another(provider, request, answer)
+        if is_free:
+            return Billing.FREE, False
     return asked, False
-
-
-def _is_free(provider: str, answered: str | None, asked: str | None) -> bool:
-    """Whether a free variant answered: a fallback in `models` may be another model, which is billed
-    (https://openrouter.ai/docs/guides/routing/model-fallbacks)."""
-    if answered is not None and answered.endswith(FREE_MODEL):
-        return True
-    if asked == FREE_ROUTER:
-        return True
-    if asked is None or not asked.endswith(FREE_MODEL):
-        return False
-    # The answer may have the model's full name: qwen/qwen3-coder-480b-a35b-07-25.
-    is_same = answered is None or answered.startswith(asked.removesuffix(FREE_MODEL))
-    return is_same or not is_another(provider, asked, answered)

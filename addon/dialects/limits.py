@@ -165,6 +165,15 @@ def quotas_of(headers: Mapping[str, str], *, arrived_at: datetime) -> tuple[Quot
     return tuple(quotas.values())
 
 
+_EVENT_FIELDS = {
+    "used_percent": "used-percent",
+    "window_minutes": "window-minutes",
+    **dict.fromkeys(("reset_at", "resets_at"), "reset-at"),
+    **dict.fromkeys(("reset_after_seconds", "resets_in_seconds"), "reset-after-seconds"),
+}
+"""Members of a window in the event, and in Codex' own log, which spells the resets otherwise."""
+
+
 def quotas_of_event(event: object, *, arrived_at: datetime) -> tuple[Quota, ...]:
     """The quotas of a decoded `codex.rate_limits` event; none for any other value.
 
@@ -178,10 +187,11 @@ def quotas_of_event(event: object, *, arrived_at: datetime) -> tuple[Quota, ...]
     other = name.lower().removeprefix("codex").strip("_-") if isinstance(name, str) else ""
     prefix = f"x-codex-{other}-" if other else "x-codex-"
     headers = {
-        f"{prefix}{slot}-{field.replace('_', '-')}": str(decimal_of(window.get(field)))
+        f"{prefix}{slot}-{field}": str(decimal_of(window[member]))
         for slot in ("primary", "secondary")
         if isinstance(window := limits.get(slot), dict)
-        for field in ("used_percent", "window_minutes", "reset_at", "reset_after_seconds")
+        for member, field in _EVENT_FIELDS.items()
+        if window.get(member) is not None
     }
     return quotas_of(headers, arrived_at=arrived_at)
 
@@ -233,7 +243,7 @@ def _codex(slot: str, limit: str, fields: _Fields, now: datetime) -> Quota | Non
     used = _ppm(_number(fields.get("used-percent")), whole=Decimal(100))
     resets_at = _moment(fields.get("reset-at"), now)
     if resets_at is None:
-        resets_at = _later(_number(fields.get("reset-after-seconds")), now)
+        resets_at = _later(fields.get("reset-after-seconds"), now)
     if used is None or (not used and minutes is None and resets_at is None):
         return None  # codex-rs, too, takes a slot without a figure as absent
     name = window_label(minutes) if minutes else slot
@@ -285,7 +295,7 @@ def _rate(name: str, _limit: str, fields: _Fields, now: datetime) -> Quota | Non
         limit=limit,
         remaining=remaining,
         used_ppm=_ppm(Decimal(used), whole=Decimal(limit)) if limit and used is not None else None,
-        resets_at=_moment(reset, now) or _later(_seconds(reset), now),
+        resets_at=_moment(reset, now) or _later(reset, now),
     )
 
 
@@ -343,21 +353,13 @@ def _moment(text: str | None, now: datetime) -> datetime | None:
         return None
 
 
-def _later(seconds: Decimal | None, now: datetime) -> datetime | None:
+def _later(text: str | None, now: datetime) -> datetime | None:
+    """A reset after a duration: plain seconds, or units as in `1d2h6m0.5s` and `120ms`."""
+    seconds = _number(text)
+    if seconds is None and text and (match := _DURATION.fullmatch(text)):
+        parts = (Decimal(each or 0) for each in match.groups())
+        scales = (Decimal(86400), Decimal(3600), Decimal(60), Decimal(1), Decimal("0.001"))
+        seconds = sum((part * scale for part, scale in zip(parts, scales, strict=True)), Decimal(0))
     if seconds is None or seconds > AHEAD_MAX // timedelta(seconds=1):
         return None
     return now + timedelta(microseconds=int(seconds * 10**6))
-
-
-def _seconds(text: str | None) -> Decimal | None:
-    """A duration: plain seconds, or units as in `1d2h6m0.5s` and `120ms`."""
-    if not text:
-        return None
-    if (number := _number(text)) is not None:
-        return number
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        return None
-    parts = (Decimal(each or 0) for each in match.groups())
-    scales = (Decimal(86400), Decimal(3600), Decimal(60), Decimal(1), Decimal("0.001"))
-    return sum((part * scale for part, scale in zip(parts, scales, strict=True)), Decimal(0))
