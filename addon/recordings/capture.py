@@ -297,23 +297,19 @@ class CaptureFiles:
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
-            self._write(item)
-            del item  # the thread may wait here for hours and must not hold a body
-
-    def _write(self, item: tuple[CapturedExchange, Path]) -> None:
-        size = 0
-        try:
             exchange, path = item
-            size = exchange.capture.size
-            append(path, line_of(exchange))
-            self.failure = None
-        except Exception as error:  # noqa: BLE001  # one exchange must not end the thread
-            self.dropped += 1
-            known = (error.strerror or str(error)) if isinstance(error, OSError) else None
-            self.failure = f"captures cannot be written: {known or type(error).__name__}"
-            self._log("warning", f"{self.failure} ({self.folder}); {self.dropped} dropped so far")
-        finally:
-            self.budget.release(size)
+            try:
+                append(path, line_of(exchange))
+                self.failure = None
+            except Exception as error:  # noqa: BLE001  # one exchange must not end the thread
+                self.dropped += 1
+                known = (error.strerror or str(error)) if isinstance(error, OSError) else None
+                self.failure = f"captures cannot be written: {known or type(error).__name__}"
+                count = f"{self.dropped} dropped so far"
+                self._log("warning", f"{self.failure} ({self.folder}); {count}")
+            finally:
+                self.budget.release(exchange.capture.size)
+            del item, exchange  # the thread may wait here for hours and must not hold a body
 
 
 def file_for(folder: Path, *, node: str, now: datetime) -> Path:

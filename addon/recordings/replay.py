@@ -317,8 +317,15 @@ def replay_with(
 
     context = multiprocessing.get_context("spawn")
     counter = context.Value("q", 0)
+    # Each part goes to the process with the least bytes so far.
+    shares: list[list[ArchivePart]] = [[] for _ in range(jobs)]
+    loads = [0] * jobs
     local = [ArchiveFile.local(path) for path in files]
-    own, *others = _shares(parts_of(local, part_bytes=PART_BYTES, parts_max=jobs), jobs)
+    for part in parts_of(local, part_bytes=PART_BYTES, parts_max=jobs):
+        least = loads.index(min(loads))
+        shares[least].append(part)
+        loads[least] += part.size + 1
+    own, *others = filter(None, shares)
     waiting: set[Future[tuple[ReplayTally, list[tuple[str, str]]]]] = set()
 
     def show() -> None:
@@ -351,17 +358,6 @@ def replay_with(
             for level, line in lines:
                 log(level, line)
     return replay.tally
-
-
-def _shares(parts: Sequence[ArchivePart], jobs: int) -> list[list[ArchivePart]]:
-    """The share of each process: each part goes to the process with the least bytes so far."""
-    shares: list[list[ArchivePart]] = [[] for _ in range(jobs)]
-    loads = [0] * jobs
-    for part in parts:
-        least = loads.index(min(loads))
-        shares[least].append(part)
-        loads[least] += part.size + 1
-    return [share for share in shares if share]
 
 
 def _begin(counter: Synchronized[int]) -> None:
@@ -413,13 +409,12 @@ def opened(
     job: ReplayJob,
     *,
     log: Log,
-    node: str | None = None,
     advance: Advance = lambda _part, _read_bytes: None,
     has_companions: bool = True,
 ) -> Iterator[Replay]:
     """A replay into the ledger of a job, which is closed at the end of the block; then all is
-    committed or refused. `node`: the rows' node; None: this process."""
-    node = node or own_node()
+    committed or refused."""
+    node = f"replay/{os.getpid()}/{int(time.time())}"
     commits = Commits()
     ledger = recording.open_ledger(
         job.ledger_url,
@@ -459,8 +454,3 @@ def _price_of(job: ReplayJob) -> Price:
     if job.prices is not None:
         book()
     return lambda exchange, reading: book().price(exchange, reading)
-
-
-def own_node() -> str:
-    """The node of this process."""
-    return f"replay/{os.getpid()}/{int(time.time())}"

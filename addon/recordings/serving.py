@@ -68,10 +68,15 @@ class ServedAnswers:
             breaks_off = item.end is End.UPSTREAM_BROKE
             has_no_body = item.status in _WITHOUT_BODY or item.method == "HEAD"
             body = b"" if has_no_body else item.response_body
-            headers = (one for one in item.response_headers if one[0].lower() not in _HOP_BY_HOP)
+            headers = []
+            for one in item.response_headers:
+                if one[0].lower() not in _HOP_BY_HOP:
+                    with contextlib.suppress(h11.LocalProtocolError):  # of one that h11 refuses
+                        h11.Response(status_code=200, headers=[one])
+                        headers.append(one)
             answer = ServedAnswer(
                 status=item.status,
-                headers=tuple(filter(_is_sendable, headers)),
+                headers=tuple(headers),
                 # Cut answers are chunked, so that their end is missing for any declared length.
                 has_length=(has_length or has_no_body) and not breaks_off,
                 body=body,
@@ -209,14 +214,6 @@ class _Connection:
 
     def _write(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
         self._writer.write(self._http.send(event) or b"")
-
-
-def _is_sendable(field: tuple[bytes, bytes]) -> bool:
-    try:
-        h11.Response(status_code=200, headers=[field])
-    except h11.LocalProtocolError:
-        return False
-    return True
 
 
 def _path_of(path: str) -> str:

@@ -233,6 +233,10 @@ class ProxiedCommand:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        def start_watch(pid: int) -> None:
+            self._watch = child.Watch(pid, own_port=self._port)
+            self._watching = asyncio.get_running_loop().create_task(self._watch.run())
+
         command = self._call.command
         try:
             for bridge in self._bridges.values():
@@ -261,7 +265,7 @@ class ProxiedCommand:
                 node_hosts=hosts.javascript_pattern(self.policy.hosts),
             )
             self.exit_code = await child.run_command(
-                command, environment, inherits=self._folder.lock, on_start=self._start_watch
+                command, environment, inherits=self._folder.lock, on_start=start_watch
             )
             # Requests may have bypassed the recorder.
             assert self._watch is not None
@@ -287,10 +291,6 @@ class ProxiedCommand:
             for bridge in self._bridges.values():
                 bridge.close()
             ctx.master.shutdown()
-
-    def _start_watch(self, pid: int) -> None:
-        self._watch = child.Watch(pid, own_port=self._port)
-        self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 
 
 def _print(text: str) -> None:

@@ -300,11 +300,7 @@ def split_url(url: str) -> tuple[Origin, str]:
         raise RecordingError(f"the URL's host is unusable: {error}") from error
     name = parts.hostname or "masked.invalid"
     origin = Origin(scheme=_SCHEMES.get(scheme, scheme), host=name, port=port)
-    return origin, _NOT_IN_A_PATH.sub(_percent, path)
-
-
-def _percent(found: re.Match[str]) -> str:
-    return f"%{ord(found[0]):02X}"
+    return origin, _NOT_IN_A_PATH.sub(lambda found: f"%{ord(found[0]):02X}", path)
 
 
 def derived_id(
