@@ -3,7 +3,9 @@ merged."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ledger.text.figures import seconds_text
 
@@ -56,48 +58,46 @@ class MetricFiles:
     index: int
 
 
+_MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
+    **dict.fromkeys(("queued_rows", "dropped", "open_exchanges", "captures_dropped"), sum),
+    "shipper_alive": all,
+    "shipping_trouble": lambda troubles: troubles[0],
+    **dict.fromkeys(("waiting_to_ship", "oldest_waiting_seconds"), max),
+    **dict.fromkeys(("ledger_bytes", "wal_bytes"), max),
+    "disk_free_bytes": min,
+    "cap_shares": lambda shares: tuple(dict(sorted(chain.from_iterable(shares))).items()),
+}
+"""Field -> the workers' value of those that are known. Figures of each worker are added up. The
+workers share the ledger's file, the spool and the disk: there the largest size and the smallest
+free space count. Of each cap it is the largest share."""
+
+
 def merged(
     reports: Mapping[str, Health], *, missing: Iterable[str], dropped_before: int, restarts: int
 ) -> Health:
     """The merged health of all workers. `reports`: by the name of the worker; `missing`: which
-    workers do not run, and why; `dropped_before`: by workers that have ended.
-
-    Figures of each worker are added up. The workers share the ledger's file, the spool and the
-    disk: there the largest size and the smallest free space count.
-    """
+    workers do not run, and why; `dropped_before`: by workers that have ended."""
     healths = list(reports.values())
+    values = {
+        name: merge(known)
+        for name, merge in _MERGED.items()
+        if (known := [value for each in healths if (value := getattr(each, name)) is not None])
+    }
+    values["dropped"] = dropped_before + values.get("dropped", 0)
     troubles = [
         f"{name}: {health.writer_trouble}"
         for name, health in sorted(reports.items())
         if health.writer_trouble is not None
     ]
-    # Each worker knows what all of them have spent, up to its last look into the ledger.
-    shares: dict[str, float] = {}
-    for name, share in (pair for each in healths for pair in each.cap_shares):
-        shares[name] = max(share, shares.get(name, 0.0))
-    shippers = [each.shipper_alive for each in healths if each.shipper_alive is not None]
     return Health(
+        **values,
         writer_alive=bool(healths) and all(each.writer_alive for each in healths),
-        writer_trouble=troubles[0] if troubles else None,
-        queued_rows=sum(each.queued_rows for each in healths),
-        dropped=dropped_before + sum(each.dropped for each in healths),
-        open_exchanges=sum(each.open_exchanges for each in healths),
-        shipper_alive=all(shippers) if shippers else None,
-        shipping_trouble=next(
-            (each.shipping_trouble for each in healths if each.shipping_trouble), None
-        ),
-        waiting_to_ship=_known(max, [each.waiting_to_ship for each in healths]),
-        oldest_waiting_seconds=_known(max, [each.oldest_waiting_seconds for each in healths]),
-        ledger_bytes=_known(max, [each.ledger_bytes for each in healths]),
-        wal_bytes=_known(max, [each.wal_bytes for each in healths]),
-        disk_free_bytes=_known(min, [each.disk_free_bytes for each in healths]),
+        writer_trouble=next(iter(troubles), None),
         stopped_threads=tuple(
             f"{name}: {thread}"
             for name, health in sorted(reports.items())
             for thread in health.stopped_threads
         ),
-        cap_shares=tuple(sorted(shares.items())),
-        captures_dropped=_known(sum, [each.captures_dropped for each in healths]),
         workers=len(healths),
         missing_workers=tuple(missing),
         worker_restarts=restarts,
@@ -120,9 +120,3 @@ def problems(health: Health) -> list[str]:
         found.append(f"the disk of the ledger has {free:,} bytes left")
     found += health.missing_workers
     return found
-
-
-def _known[N: (int, float)](choose: Callable[[list[N]], N], values: Iterable[N | None]) -> N | None:
-    """The chosen one of the known values; None if none is known."""
-    known = [value for value in values if value is not None]
-    return choose(known) if known else None
