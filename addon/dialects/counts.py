@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from decimal import Decimal
 from typing import Any
 
@@ -55,14 +55,7 @@ class Counts:
 
     def first(self, *paths: str) -> int | None:
         """The first of these that is reported."""
-        reported = self._reported
-        for path in paths:
-            if path in reported:
-                count = count_of(reported[path])
-                if count is not None:
-                    return count
-                self._remark(path, "is no count")
-        return None
+        return self._first(paths, count_of, "is no count")
 
     def firsts(self, paths_of: Mapping[str, Collection[str]]) -> dict[str, int | None]:
         """By each name, the first of its paths that is reported."""
@@ -74,22 +67,23 @@ class Counts:
 
     def picousd(self, *paths: str) -> int | None:
         """The first of these amounts of USD that is reported."""
-        for path in paths:
-            if path in self._reported:
-                amount = picousd_of(self._reported[path])
-                if amount is not None:
-                    return amount
-                self._remark(path, "is no amount")
-        return None
+        return self._first(paths, picousd_of, "is no amount")
 
     def milliseconds(self, *paths: str) -> int | None:
         """The first of these durations, which the wire gives in seconds."""
+        return self._first(paths, _milliseconds_of, "is no duration")
+
+    def _first(
+        self, paths: Iterable[str], read: Callable[[Any], int | None], otherwise: str
+    ) -> int | None:
         for path in paths:
             if path in self._reported:
-                value = self._reported[path]
-                if type(value) in (int, float) and 0 <= value < 10**9:
-                    return int(Decimal(str(value)).scaleb(3).to_integral_value())
-                self._remark(path, "is no duration")
+                value = read(self._reported[path])
+                if value is not None:
+                    return value
+                remark = f"{path} {otherwise}: {str(self._reported[path])[:40]!r}"
+                if len(self._remarks) < _REMARKS_MAX:
+                    self._remarks[remark] = None
         return None
 
     def units(self, names: Mapping[str, str], *, within: str = "") -> dict[str, int]:
@@ -109,10 +103,11 @@ class Counts:
                 found[name] = count
         return found
 
-    def _remark(self, path: str, what: str) -> None:
-        remark = f"{path} {what}: {str(self._reported[path])[:40]!r}"
-        if len(self._remarks) < _REMARKS_MAX:
-            self._remarks[remark] = None
+
+def _milliseconds_of(seconds: Any) -> int | None:
+    if type(seconds) not in (int, float) or not 0 <= seconds < 10**9:
+        return None
+    return int(Decimal(str(seconds)).scaleb(3).to_integral_value())
 
 
 def _flatten(usage: Mapping[str, Any], prefix: str, reported: dict[str, Any], depth: int) -> None:

@@ -77,13 +77,6 @@ class ReplayTally(EntryCounts):
     """Readings that the ledger refused."""
     by_dialect: Counter[tuple[str, Outcome]] = field(default_factory=Counter)
 
-    def add_refused(self, exchange_id: str, where: str, error: str | None) -> None:
-        """Count an exchange that the ledger refused."""
-        self.refused += 1
-        if len(self.unreadable) < UNREADABLE_MAX:
-            why = f"exchange {exchange_id} is not in the ledger: {error}"
-            self.unreadable.append(Unreadable(where, why))
-
     def add(self, other: ReplayTally) -> None:
         """Add the counts of another process."""
         self.new += other.new
@@ -232,7 +225,10 @@ class Replay:
                 receipt, exchange = self._in_flight.popleft()
                 self._ids.discard(receipt.exchange_id)
                 if not receipt.committed:
-                    self.tally.add_refused(exchange.id, exchange.capture or "", receipt.error)
+                    self.tally.refused += 1
+                    if len(self.tally.unreadable) < UNREADABLE_MAX:
+                        why = f"exchange {exchange.id} is not in the ledger: {receipt.error}"
+                        self.tally.unreadable.append(Unreadable(exchange.capture or "", why))
                     continue
                 assert exchange.outcome is not None
                 self.tally.new += 1

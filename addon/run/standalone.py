@@ -97,16 +97,11 @@ def check_addresses(opts: options.Options, *, held: Container[str] = ()) -> None
             except (OSError, OverflowError) as error:
                 is_named = opts.has_changed("mode")
                 option = f"--mode {mode.full_spec.partition('@')[0]}@" if is_named else "--listen "
-                raise cannot_listen(address, error, f"{option}HOST:PORT") from None
-
-
-def cannot_listen(
-    address: Address, error: Exception, option: str = "--listen HOST:PORT"
-) -> LedgerError:
-    """The error of an address that is taken or does not exist."""
-    reason = getattr(error, "strerror", None) or str(error)
-    shown = shown_address(address)
-    return LedgerError(f"cannot listen on {shown}: {reason}; name another with {option}")
+                reason = getattr(error, "strerror", None) or str(error)
+                raise LedgerError(
+                    f"cannot listen on {shown_address(address)}: {reason}; "
+                    f"name another with {option}HOST:PORT"
+                ) from None
 
 
 def warnings(opts: options.Options) -> list[str]:

@@ -96,18 +96,17 @@ class Observed:
     @property
     def seconds_to_first_token(self) -> float | None:
         """None: no token came."""
-        if self.exchange.first_token_at is None:
-            return None
-        elapsed = self.exchange.first_token_at - self.exchange.opened_at
-        return max(0.0, elapsed.total_seconds())
+        return self._seconds_to(self.exchange.first_token_at)
 
     @property
     def seconds_to_first_chunk(self) -> float | None:
         """Of a stream; None: nothing of it came."""
-        if self.exchange.first_byte_at is None or not self.exchange.streamed:
+        return self._seconds_to(self.exchange.first_byte_at if self.exchange.streamed else None)
+
+    def _seconds_to(self, moment: datetime | None) -> float | None:
+        if moment is None:
             return None
-        elapsed = self.exchange.first_byte_at - self.exchange.opened_at
-        return max(0.0, elapsed.total_seconds())
+        return max(0.0, (moment - self.exchange.opened_at).total_seconds())
 
     @property
     def error_type(self) -> str | None:

@@ -50,11 +50,6 @@ class Proxy:
         return self.host, self.port
 
     @property
-    def is_socks(self) -> bool:
-        """Whether it is spoken to in SOCKS5, not in HTTP."""
-        return self.scheme in SOCKS
-
-    @property
     def url(self) -> str:
         """Without credentials, as mitmproxy's upstream mode takes it, and as errors show it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -86,8 +81,8 @@ class Outbound:
     @property
     def socks(self) -> tuple[Proxy, ...]:
         """The SOCKS proxies among them, each once."""
-        found = [each for each in (self.https, self.http) if each is not None and each.is_socks]
-        return tuple(dict.fromkeys(found))
+        found = dict.fromkeys(each for each in (self.https, self.http) if each is not None)
+        return tuple(each for each in found if each.scheme in SOCKS)
 
     @property
     def any_proxy(self) -> Proxy | None:

@@ -28,6 +28,7 @@ import msgspec
 from mitmproxy import ctx, http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.connection import Client
+from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 from addon.proxy.recorder import Recorder
 from addon.run.master import RecordingMaster, run_master
@@ -163,7 +164,7 @@ class WorkerAddon:
             response.headers["connection"] = "close"
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Its answer is complete, but may still wait for a commit (`_close_idle`)."""
+        """Its answer is complete, but may still wait for a commit (`_is_busy`)."""
         if flow.websocket is None:
             self.error(flow)
 
@@ -231,10 +232,12 @@ class WorkerAddon:
                 # mitmproxy's clock of activity is the wall clock.
                 silent_since = max(handler.timeout_watchdog.last_activity, began)
                 io = handler.transports.get(handler.client)
-                # `blocker`: a hook is running for this connection, such as the wait for a commit.
-                is_busy = self._busy.get(handler.client.id) or handler.timeout_watchdog.blocker > 0
-                is_idle = not is_busy and time.time() - silent_since > IDLE_SECONDS_MAX
-                if is_idle and io is not None and io.handler:
+                is_idle = time.time() - silent_since > IDLE_SECONDS_MAX
+                if is_idle and not self._is_busy(handler) and io is not None and io.handler:
                     io.handler.cancel("the worker retires")  # as its timeout would
             await asyncio.sleep(POLL_SECONDS)
         ctx.master.shutdown()
+
+    def _is_busy(self, handler: ProxyConnectionHandler) -> bool:
+        # `blocker`: a hook is running for this connection, such as the wait for a commit.
+        return bool(self._busy.get(handler.client.id)) or handler.timeout_watchdog.blocker > 0

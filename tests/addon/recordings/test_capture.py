@@ -372,7 +372,7 @@ def test_a_thread_that_cannot_go_on_is_a_problem(tmp_path: Path, monkeypatch, ca
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     writing = files(tmp_path)
     assert writing.problems() == ()
-    monkeypatch.setattr(CaptureFiles, "_write", lambda *_: 1 / 0)
+    monkeypatch.setattr(MemoryBudget, "release", lambda *_: 1 / 0)
     for _ in range(supervision.FAILURES_AT_END_MAX + 2):
         writing.write(captured(writing.begin()))
     writing.close(30)
