@@ -172,24 +172,14 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[RecordedEn
 def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     line = _DECODER.decode(text.read())
     request, response = line.request, line.response
-    url = request.url
-    if REDACTED in url:  # without the query parameters that were redacted
-        before, mark, query = url.partition("?")
-        kept = [pair for pair in query.split("&") if not pair.endswith(REDACTED)]
-        url = f"{before}{mark if kept else ''}{'&'.join(kept)}"
-    origin, path = split_url(url)
+    origin, path = split_url(_unredacted(request.url))
     headers = _fields(response.headers)
     is_exact = bool(response.encoded) or not header(headers, b"content-encoding")
     if not response.encoded:
         # The body was decoded before it was recorded, but the header still names the encoding.
         headers = without(headers, b"content-encoding")
     started_at = known_moment(line.started_at)
-    opened_at = started_at or written_at
-    if started_at is None and (date := header(headers, b"date")):
-        from email.utils import parsedate_to_datetime  # only lines without their start need it
-
-        with suppress(ValueError, OverflowError):
-            opened_at = known_moment(parsedate_to_datetime(date).isoformat()) or written_at
+    opened_at = started_at or _date_of(headers) or written_at
     cuts = tuple(response.chunks or ())
     raw = bytes(request.body)
     body = b"" if raw == b"null" else raw
@@ -197,20 +187,7 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         body = request.body_b64
     elif raw.startswith(b'"'):
         body = _JSON_TEXT.decode(raw).encode()
-    messages = None
-    if line.websocket is not None:
-        try:
-            messages = tuple(
-                Message(
-                    from_client=side == "client",
-                    is_text=kind == "text",
-                    content=content,
-                    at=opened_at + timedelta(microseconds=after),
-                )
-                for side, kind, after, content in line.websocket.messages
-            )
-        except OverflowError as error:
-            raise RecordingError("websocket: a time is more than a clock can hold") from error
+    messages = _messages(line.websocket, opened_at)
     exchange_id = "" if line.id is None else str(line.id)
     if len(exchange_id) > ID_LENGTH_MAX:
         raise RecordingError(
@@ -264,6 +241,23 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     )
 
 
+def _messages(websocket: _WebSocket | None, opened_at: datetime) -> tuple[Message, ...] | None:
+    if websocket is None:
+        return None
+    try:
+        return tuple(
+            Message(
+                from_client=side == "client",
+                is_text=kind == "text",
+                content=content,
+                at=opened_at + timedelta(microseconds=after),
+            )
+            for side, kind, after, content in websocket.messages
+        )
+    except OverflowError as error:
+        raise RecordingError("websocket: a time is more than a clock can hold") from error
+
+
 def _fields(headers: Mapping[str, _Header] | None) -> Fields:
     """The recorded headers; redacted ones are treated as not sent."""
     return text_fields_of(
@@ -278,6 +272,28 @@ def _fields(headers: Mapping[str, _Header] | None) -> Fields:
 
 def _redacted(headers: Mapping[str, _Header] | None) -> frozenset[str]:
     return frozenset(name.lower() for name, value in (headers or {}).items() if value == REDACTED)
+
+
+def _unredacted(url: str) -> str:
+    """The URL without the query parameters that were redacted."""
+    if REDACTED not in url:
+        return url
+    path, mark, query = url.partition("?")
+    kept = [pair for pair in query.split("&") if not pair.endswith(REDACTED)]
+    return f"{path}{mark if kept else ''}{'&'.join(kept)}"
+
+
+def _date_of(headers: Fields) -> datetime | None:
+    text = header(headers, b"date")
+    if not text:
+        return None
+    # Only lines without their start need it.
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return known_moment(parsedate_to_datetime(text).isoformat())
+    except (ValueError, OverflowError):
+        return None
 
 
 # The lines of a plain or gzipped file, one at a time and bounded.

@@ -228,12 +228,16 @@ class Watch:
             for words in map(str.split, lines):
                 if len(words) < 10 or words[3] not in (_ESTABLISHED, _CONNECTING):
                     continue
-                host, port = _address(words[2])
-                is_local = ipaddress.ip_address(host).is_loopback
-                if words[9] in self._counted or (is_local and port == self._own_port):
+                # An address is written as 32-bit words in the machine's byte order.
+                written, _, hexadecimal = words[2].partition(":")
+                raw, port = bytes.fromhex(written), int(hexadecimal, 16)
+                packed = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+                address = ipaddress.ip_address(packed)
+                address = getattr(address, "ipv4_mapped", None) or address
+                if words[9] in self._counted or (address.is_loopback and port == self._own_port):
                     continue
-                if port == 443 or (is_local and port < LOCAL_PORT_MAX):
-                    candidates[words[9]] = (host, port)
+                if port == 443 or (address.is_loopback and port < LOCAL_PORT_MAX):
+                    candidates[words[9]] = (str(address), port)
         if not candidates:
             return
         # The sockets that the tree of processes has open.
@@ -296,13 +300,3 @@ def warnings(seen: Mapping[Address, int], names: Mapping[str, str]) -> list[str]
             f"--set tee_hosts={shown}:{port} -- COMMAND"
         )
     return lines
-
-
-def _address(text: str) -> Address:
-    """An address as /proc/net/tcp writes it: 32-bit words in the machine's byte order."""
-    host, _, port = text.partition(":")
-    raw = bytes.fromhex(host)
-    packed = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-    address = ipaddress.ip_address(packed)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address), int(port, 16)
