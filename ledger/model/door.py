@@ -202,8 +202,8 @@ def _gates_of(record: type) -> _Gates:
 
 
 def _values_of(names: Collection[str]) -> Callable[[Any], tuple[Any, ...]] | None:
-    # Of one name alone, `attrgetter` returns no tuple.
-    return attrgetter(*names, *names) if names else None
+    # The first is read twice: of one name alone, `attrgetter` returns no tuple.
+    return attrgetter(next(iter(names)), *names) if names else None
 
 
 def _changes(record: Any) -> dict[str, Any]:
