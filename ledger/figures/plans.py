@@ -285,8 +285,9 @@ def _next_request(
     r = requests.c
     provider, account, key = holder
     asked = within(replace(scope, since=since or scope.since), r.opened_at)
-    asked += [r.provider == provider, sa.func.coalesce(r.account, "") == account]
+    # Compared as they are, so that the index on keys finds each.
+    asked += [r.provider == provider, r.account == (account or None)]
     if not account:
-        asked.append(sa.func.coalesce(r.key_fingerprint, "") == key)
+        asked.append(r.key_fingerprint == (key or None))
     found: datetime | None = connection.scalar(sa.select(sa.func.min(r.opened_at)).where(*asked))
     return found
