@@ -139,10 +139,11 @@ def limit_values(
                 continue
             since = windows[0][0].observed_at - timedelta(minutes=last.window_minutes or 0)
             beside = limits.requests_beside(connection, last, since)
-            kinds = _kinds(connection, last, beside[0].spent.at) if beside else {}
+            first = datetime.fromtimestamp(beside[0].arrived_at, UTC) if beside else since
+            kinds = _kinds(connection, last, first) if beside else {}
             uses = tuple(
-                each.use._replace(usd_of_kind=kinds.get(each.spent.exchange_id, limits.NO_AMOUNTS))
-                for each in beside
+                use._replace(usd_of_kind=kinds.get(use.exchange_id, limits.NO_AMOUNTS))
+                for use in beside
             )
             label = limits.label_of(last.window, last.window_minutes)
             found.append(

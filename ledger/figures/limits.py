@@ -60,20 +60,6 @@ class QuotaFigure(NamedTuple):
     """The exchange whose answer stated it."""
 
 
-class Spent(NamedTuple):
-    """A request that may have used some of a limit."""
-
-    at: datetime
-    """When its answer arrived."""
-    session: str | None
-    value_picousd: int
-    """At list prices; 0: not known."""
-    exchange_id: str
-    is_answered: bool
-    """Whether its answer was no error, so that it stated the limit."""
-    model: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """One limit now. None: not stated, or not known."""
@@ -224,15 +210,15 @@ def _limit(
     if are_shared and last.kind == "plan" and not is_reset and len(figures) > 1:
         recent = rows[-RECENT:][0].observed_at
         begin, end = figures[0].observed_at, figures[-1].observed_at
-        requests_of = requests_beside(connection, last, min(recent, begin))
-        spent = [each.spent for each in requests_of if begin < each.spent.at <= end]
+        uses = requests_beside(connection, last, min(recent, begin))
+        its = [use for use in uses if begin.timestamp() < use.arrived_at <= end.timestamp()]
         estimate = percent_value.estimate(
             percents_of(windows, last.window_minutes)[-RECENT:],
-            [each.use for each in requests_of if each.spent.at >= recent],
+            [use for use in uses if use.arrived_at >= recent.timestamp()],
         )
-        bought = bought_ppm(estimate, spent)
+        bought = bought_ppm(estimate, its)
         full = full_at(figures, last.resets_at, now, recorded_ppm=sum(bought.values()))
-        shared = bought_shares(figures, bought) if bought else shares(figures, spent)
+        shared = bought_shares(figures, bought) if bought else shares(figures, its)
     return Limit(
         provider=last.provider,
         holder=last.holder,
@@ -327,31 +313,15 @@ def full_at(
     return now + wait
 
 
-def shares(figures: Sequence[QuotaFigure], spent: Sequence[Spent]) -> dict[str | None, int]:
+def shares(figures: Sequence[QuotaFigure], uses: Sequence[Use]) -> dict[str | None, int]:
     """The sessions' shares in millionths of the limit, the largest first.
 
-    `spent` has the requests that were answered from the first figure to the last. An answer without
-    a row of its own found the figure as it was: requests up to it have no part in a later change.
+    `uses`: the requests that were answered from the first figure to the last. An answer without a
+    row of its own found the figure as it was: requests up to it have no part in a later change.
     A figure that falls a little, as answers overtake each other, counts as the lower one, but none
     as less than the first. What a division leaves over goes to the largest share.
     """
-    rises = _rises(figures)
-    found: dict[str | None, int] = defaultdict(int)
-    weights: dict[str | None, int] = defaultdict(int)
-    for each in spent:
-        weights[each.session] += each.value_picousd
-        change = rises.get(each.exchange_id, 0)
-        if change:
-            for session, part in _parts(change, weights, each.session).items():
-                found[session] += part
-        if change or each.is_answered:
-            weights.clear()
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0] or ""))
-    return {session: share for session, share in ranked if share}
-
-
-def _rises(figures: Sequence[QuotaFigure]) -> dict[str, int]:
-    """By how much each answer raised the figure above the first, without what fell again later."""
+    # By how much each answer raised the figure above the first, without what fell again later.
     least = (figures[0].used_ppm or 0) if figures else 0
     lowest: list[int] = []
     for each in reversed(figures):
@@ -359,30 +329,35 @@ def _rises(figures: Sequence[QuotaFigure]) -> dict[str, int]:
         lowest.append(min(used, lowest[-1]) if lowest else used)
     lowest.reverse()
     steps = zip(figures[1:], lowest, lowest[1:], strict=False)
-    return {each.exchange_id: now - before for each, before, now in steps}
+    rises = {each.exchange_id: now - before for each, before, now in steps}
+    found: dict[str | None, int] = defaultdict(int)
+    weights: dict[str | None, int] = defaultdict(int)
+    for use in uses:
+        weights[use.session] += use.value_picousd
+        change = rises.get(use.exchange_id, 0)
+        whole = sum(weights.values())
+        if change and whole:
+            largest = max(weights, key=lambda session: (weights[session], session or ""))
+            found[largest] += change
+            for session, value in weights.items():
+                found[session] += change * value // whole
+                found[largest] -= change * value // whole
+        elif change:  # nothing that it used has a price
+            found[use.session] += change
+        if change or use.is_answered:
+            weights.clear()
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0] or ""))
+    return {session: share for session, share in ranked if share}
 
 
-def _parts(
-    change: int, weights: Mapping[str | None, int], session: str | None
-) -> dict[str | None, int]:
-    """A change shared by list value; without any, it belongs to the session that stated it."""
-    whole = sum(weights.values())
-    if not whole:
-        return {session: change}
-    parts = {each: change * value // whole for each, value in weights.items()}
-    largest = max(weights, key=lambda each: (weights[each], each or ""))
-    parts[largest] += change - sum(parts.values())
-    return parts
-
-
-def bought_ppm(estimate: percent_value.Estimate, spent: Sequence[Spent]) -> dict[str | None, int]:
+def bought_ppm(estimate: percent_value.Estimate, uses: Sequence[Use]) -> dict[str | None, int]:
     """What the requests of each session bought, in millionths of the limit; empty: not known."""
     found: dict[str | None, float] = defaultdict(float)
-    for each in spent:
-        value = estimate.models.get(each.model, estimate.value).usd or estimate.value.usd
+    for use in uses:
+        value = estimate.models.get(use.model, estimate.value).usd or estimate.value.usd
         if value is None:
             return {}
-        found[each.session] += each.value_picousd / PICOUSD_PER_USD / value * PERCENT
+        found[use.session] += use.value_picousd / PICOUSD_PER_USD / value * PERCENT
     return {session: round(part) for session, part in found.items()}
 
 
@@ -397,14 +372,7 @@ def bought_shares(
     return {session: part for session, part in ranked if part > 0}
 
 
-class Beside(NamedTuple):
-    """A request beside the figures of a limit."""
-
-    spent: Spent
-    use: Use
-
-
-def requests_beside(connection: Connection, last: Any, since: datetime) -> list[Beside]:
+def requests_beside(connection: Connection, last: Any, since: datetime) -> list[Use]:
     """The requests of a limit's holder that arrived from then until its last figure, the earliest
     first; without their list value by kind of token."""
     r = requests.c
@@ -436,19 +404,20 @@ def requests_beside(connection: Connection, last: Any, since: datetime) -> list[
         is_answered = status is not None and status < ERROR_STATUS_MIN
         # An error uses nothing, and a free request neither.
         is_used = value is not None or (row.billing != "free" and (status is None or is_answered))
-        spent = Spent(
-            row.arrived, row.session_id, int(value or 0), row.id, is_answered, row.model or ""
+        found.append(
+            Use(
+                arrived_at=row.arrived.timestamp(),
+                ended_at=row.ended.timestamp(),
+                model=row.model or "",
+                usd=int(value or 0) / PICOUSD_PER_USD if value is not None or not is_used else None,
+                usd_of_kind=NO_AMOUNTS,
+                tokens=tuple(row)[-len(tokens) :],
+                is_answered=is_answered,
+                exchange_id=row.id,
+                session=row.session_id,
+                value_picousd=int(value or 0),
+            )
         )
-        use = Use(
-            arrived_at=row.arrived.timestamp(),
-            ended_at=row.ended.timestamp(),
-            model=row.model or "",
-            usd=int(value or 0) / PICOUSD_PER_USD if value is not None or not is_used else None,
-            usd_of_kind=NO_AMOUNTS,
-            tokens=tuple(row)[-len(tokens) :],
-            is_answered=is_answered,
-        )
-        found.append(Beside(spent, use))
     return found
 
 

@@ -88,7 +88,11 @@ class Use(NamedTuple):
     tokens: tuple[int | None, ...]
     """By KINDS, cached tokens within `input`; None: not reported."""
     is_answered: bool
-    """Its answer stated the figure, if only as it was."""
+    """Its answer stated the figure, if only as it was: it was no error."""
+    exchange_id: str = ""
+    session: str | None = None
+    value_picousd: int = 0
+    """`usd`, exactly; 0: not known."""
 
 
 class Span(NamedTuple):

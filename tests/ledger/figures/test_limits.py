@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from ledger.figures import activity, limits
-from ledger.figures.limits import QuotaFigure, Spent
+from ledger.figures.limits import QuotaFigure
+from ledger.figures.percent_value import Use
 from ledger.model.exchange import PPM, Quota, QuotaKind, UsageSource, window_label
 from ledger.model.usage import Usage
 from ledger.pages import html_file
@@ -276,12 +277,12 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets)
     figures = [QuotaFigure(at[n], ppm, reset, str(n)) for n, (ppm, _, _) in enumerate(drawn)]
     window = limits.windows_of(figures)[-1]
     begin = len(figures) - len(window)
-    spent = [
-        Spent(at[n], session, value, str(n), n not in refused)
+    uses = [
+        Use(0.0, 0.0, "m", None, (), (), n not in refused, str(n), session, value)
         for n, (_, session, value) in enumerate(drawn)
         if n > begin
     ]
-    found = limits.shares(window, spent)
+    found = limits.shares(window, uses)
     used = [each.used_ppm or 0 for each in window]
     assert sum(found.values()) == max(used[-1] - used[0], 0)
     assert all(share > 0 for share in found.values())
