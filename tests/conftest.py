@@ -5,6 +5,7 @@ property `line`: a section and a line of it.
 """
 
 import asyncio
+import functools
 import gc
 import importlib
 import inspect
@@ -88,11 +89,15 @@ def say_at_end(record_property: Callable[[str, object], None]) -> Say:
 
 
 def pytest_collection_finish() -> None:
-    """Compile a statement once, not once for each test: a seventh of the tests' CPU time."""
+    """Compile a statement once, not once for each test: a seventh of the tests' CPU time. And build
+    the commands of an application once, not at each call: a tenth of it."""
     if "sqlalchemy" in sys.modules:
         from tests import shared_dialects
 
         shared_dialects.register()
+    if "typer.testing" in sys.modules:
+        main, testing = (sys.modules[f"typer.{name}"] for name in ("main", "testing"))
+        main.get_command = testing._get_command = functools.cache(main.get_command)  # type: ignore[attr-defined]
 
 
 NOT_UNIT_FOLDERS = {"proxy", "bench", "soak", "clients"}

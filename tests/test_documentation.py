@@ -11,18 +11,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from addon import cli
 from addon.run.call.arguments import parse
 from ledger.store import db
 from tests import reference
+from tests.app import APP
+from tests.named import for_each
 
 TEXTS = {page: page.read_text() for page in reference.PAGES}
 DOCUMENTATION = "\n".join(TEXTS.values())
 README_BYTES_MAX = 12 * 1024
 """It says what, why, and the first steps; everything else lies in `docs/`."""
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENTATION, re.MULTILINE | re.DOTALL)
-APPLICATION = cli.application()
-COMMAND = typer.main.get_command(APPLICATION)
+COMMAND = typer.main.get_command(APP)
 
 
 def commands(group=COMMAND, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -48,16 +48,16 @@ def shown() -> list[list[str]]:
     return [call[call.index("tokentee") + 1 :] for call in calls if "tokentee" in call]
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
+@for_each("words", commands(), ids=" ".join)
 def test_every_command_has_help_and_is_documented(words: tuple[str, ...]):
-    done = CliRunner().invoke(APPLICATION, [*words, "--help"])
+    done = CliRunner().invoke(APP, [*words, "--help"])
     assert done.exit_code == 0, done.output
     text = re.sub(r"\s+", " ", done.output)
     assert len(text) > 100, text
     assert "tokentee " + " ".join(words) in DOCUMENTATION
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
+@for_each("words", commands(), ids=" ".join)
 def test_a_command_that_takes_a_period_takes_the_zone_of_its_days(words: tuple[str, ...]):
     command: Any = COMMAND
     for word in words:
@@ -67,7 +67,7 @@ def test_a_command_that_takes_a_period_takes_the_zone_of_its_days(words: tuple[s
         assert "--since" not in known or "--timezone" in known
 
 
-@pytest.mark.parametrize("words", shown(), ids=" ".join)
+@for_each("words", shown(), ids=" ".join)
 def test_every_call_that_is_shown_is_one(words: list[str]):
     """That it parses: its command is there, and so is every option."""
     if words[0] == "run":  # takes mitmdump's options, and refuses others
@@ -82,7 +82,7 @@ def test_every_call_that_is_shown_is_one(words: list[str]):
     assert asked <= known
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+@for_each("page", TEXTS, ids=lambda page: page.name)
 def test_a_page_has_what_the_code_has(page: Path):
     """`uv run python -m tests.reference` writes it."""
     assert reference.applied(TEXTS[page]) == TEXTS[page]
@@ -93,7 +93,7 @@ def test_every_made_part_stands_on_one_page():
         assert DOCUMENTATION.count(f"<!-- {name} -->") == 1, name
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+@for_each("page", TEXTS, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path):
     targets = re.findall(r"\]\(([^)\s]+)\)", TEXTS[page])
     files = [each.partition("#")[0] for each in targets if "://" not in each]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.named import for_each
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted([*ROOT.glob("addon/**/*.py"), *ROOT.glob("ledger/**/*.py")])
@@ -443,7 +443,7 @@ def effects_of(path: Path, kinds: dict[str, str]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"calls {called}"
 
 
-@pytest.mark.parametrize("folder", ["addon", "ledger", "migrations", "tests"])
+@for_each("folder", ["addon", "ledger", "migrations", "tests"])
 def test_a_source_cites_what_its_reader_can_find(folder: str):
     paths = [path for path in (ROOT / folder).rglob("*.py") if path != Path(__file__)]
     assert paths
@@ -483,7 +483,7 @@ def used_by(room: str) -> str:
     return "; ".join(filter(None, parts)) or "nothing of ours"
 
 
-@pytest.mark.parametrize("room", sorted({*ARROWS} - {*HALVES}))
+@for_each("room", sorted({*ARROWS} - {*HALVES}))
 def test_what_a_room_says_that_it_uses_is_what_it_imports(room: str):
     docstring = ast.get_docstring(parsed(ROOT / room.replace(".", "/") / "__init__.py")) or ""
     found = re.search(r"^Uses: (.*?)\.$", docstring, re.MULTILINE | re.DOTALL)
@@ -491,7 +491,7 @@ def test_what_a_room_says_that_it_uses_is_what_it_imports(room: str):
     assert " ".join(found[1].split()) == used_by(room)
 
 
-@pytest.mark.parametrize("room", sorted(ARROWS))
+@for_each("room", sorted(ARROWS))
 def test_a_room_states_what_it_uses(room: str):
     docstring = ast.get_docstring(
         ast.parse((ROOT / room.replace(".", "/") / "__init__.py").read_text())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.named import for_each
+
 ROOT = Path(__file__).parents[1]
 BUILDING = ROOT / ".build" / "wheel.py"
 BODY = b'data: {"id":"c-1","object":"chat.completion.chunk","model":"gpt-4o","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\ndata: [DONE]\n\n'
@@ -27,8 +29,8 @@ def building():
     return module
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         ("from ledger.model import money\n", "from tokentee.ledger.model import money\n"),
         ("from addon import cli\n", "from tokentee.addon import cli\n"),

@@ -20,6 +20,7 @@ from ledger import cli as ledger_cli
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from tests.bench import recordings
+from tests.named import for_each
 
 
 def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str):
@@ -90,7 +91,7 @@ def test_completion_knows_every_command(monkeypatch, capsys):
     assert {"report", "replay", "reprice", "reconcile", "rebuild"} <= set(out.split())
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
+@for_each("command", cli.COMMANDS, ids=lambda command: command.name)
 def test_every_row_names_a_command(command: ledger_cli.Command):
     app = cli.application([command])
     assert isinstance(app, typer.Typer)
@@ -116,7 +117,7 @@ def helps(command: typer._click.Command, words: tuple[str, ...]):
         yield from helps(each, (*words, name))
 
 
-@pytest.mark.parametrize("name", [name for name in cli.BY_NAME if name != "run"])
+@for_each("name", [name for name in cli.BY_NAME if name != "run"])
 def test_help_names_each_value_by_what_it_is(name: str):
     """FILE, NAME, PORT; Typer's own words are `<path>`, `<str>` and `{paths}`."""
     app = typer.main.get_command(cli.application([cli.BY_NAME[name]]))

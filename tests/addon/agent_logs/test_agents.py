@@ -24,6 +24,7 @@ from tests.addon.agent_logs.logs import (
     write_home,
 )
 from tests.addon.telemetry.made import NOON
+from tests.named import for_each
 
 
 def calls(agent, *lines):
@@ -126,8 +127,8 @@ def test_a_message_of_opencode_that_is_a_file():
     assert call.usage_source == "partial"
 
 
-@pytest.mark.parametrize(
-    ("response_id", "model", "provider"),
+@for_each(
+    "response_id, model, provider",
     [
         ("msg_01AbC", HAIKU, "anthropic"),
         ("msg_vrtx_01AbC", HAIKU, "gcp.vertex_ai"),
@@ -146,8 +147,8 @@ def test_who_really_served_an_answer_of_claude_code(response_id, model, provider
     assert (json.loads(reading.usage_json).get("beside:region") == "unknown") == has_regions
 
 
-@pytest.mark.parametrize(
-    ("word", "provider"),
+@for_each(
+    "word, provider",
     [("openai", "openai"), ("azure", "azure.ai.openai"), ("oss", "localhost"), ("mine", "unknown")],
 )
 def test_who_served_codex(word, provider):
@@ -207,7 +208,7 @@ def test_a_subagent_is_a_session_of_its_own():
     assert (call.session_id, call.parent_session_id) == (SESSION, SESSION)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         claude(message_more={"model": "<synthetic>"}),
@@ -252,8 +253,8 @@ def test_a_count_and_its_record_in_any_order_and_repeated():
         assert call.exchange_id == calls("codex", *head, count)[0].exchange_id
 
 
-@pytest.mark.parametrize(
-    ("more", "parent"),
+@for_each(
+    "more, parent",
     [
         ({"forked_from_id": "p1"}, "p1"),
         ({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p2"}}}}, "p2"),
@@ -279,8 +280,8 @@ def test_what_the_log_of_codex_does_not_tell():
     assert calls("codex", {"type": "session_meta", "payload": 1}) == []
 
 
-@pytest.mark.parametrize(
-    ("limits", "stated"),
+@for_each(
+    "limits, stated",
     [
         (
             {
@@ -320,8 +321,8 @@ def test_a_session_of_gemini_cli_line_by_line_and_saved_again():
     assert (call.project, call.tool_calls) == ("app", 0)
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
+@for_each(
+    "path, name",
     [
         ("/home/ada/app", "app"),
         ("C:\\work\\app\\", "app"),
@@ -335,8 +336,8 @@ def test_folders(path, name):
     assert folder_name(path) == name
 
 
-@pytest.mark.parametrize(
-    ("stated", "text"),
+@for_each(
+    "stated, text",
     [
         ("2026-11-02T13:00:00+01:00", "2026-11-02T12:00:00+00:00"),
         (1_793_620_800, "2026-11-02T12:00:00+00:00"),

@@ -35,6 +35,7 @@ from ledger.pricing.price_lines import Rate, Sheet
 from ledger.pricing.prices import PriceBook
 from tests.addon.test_corpus import CORPUS, exchanges, metered
 from tests.ledger.written import opened, reading
+from tests.named import for_each
 
 CHAT = routes.DIALECTS["openai.chat"]
 MESSAGES = routes.DIALECTS["anthropic.messages"]
@@ -102,8 +103,8 @@ def test_no_exchange_of_the_corpus_used_more_than_its_hold():
     assert {"openai.chat", "openai.responses", "anthropic.messages"} <= bounded.keys()
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body", "output", "answers"),
+@for_each(
+    "dialect, body, output, answers",
     [
         (CHAT, {"max_tokens": 10}, 10, 1),
         (CHAT, {"max_completion_tokens": 20, "max_tokens": 10, "n": 3}, 20, 3),
@@ -125,8 +126,8 @@ def test_each_dialect_says_its_output_in_its_own_words(dialect, body, output, an
     assert (found.output_tokens, found.answers, found.unbounded) == (output, answers, "")
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body", "pictures", "is_whole"),
+@for_each(
+    "dialect, body, pictures, is_whole",
     [
         (CHAT, {"messages": text('{"image_url": 1}')}, 0, True),
         (CHAT, {"messages": text([{"type": "image_url", "image_url": {"url": "x"}}])}, 1, True),  # type: ignore[arg-type]
@@ -155,8 +156,8 @@ def test_a_request_of_very_many_values_may_have_any(monkeypatch):
     assert not limits_of(CHAT, messages=[*many, {"url": 1}]).is_whole
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body", "searches", "why"),
+@for_each(
+    "dialect, body, searches, why",
     [
         (CHAT, {"tools": [{"type": "function", "function": {}}]}, 0, ""),
         (CHAT, {"web_search_options": {"search_context_size": "low"}}, 0, "web_search_options"),
@@ -252,8 +253,8 @@ def test_the_dearest_price_that_can_apply_counts():
     assert most(long, 401, 0)[0] == 401 * 30
 
 
-@pytest.mark.parametrize(
-    ("sheet", "why"),
+@for_each(
+    "sheet, why",
     [
         (Sheet({}, "no price for 'x'"), "no price for 'x'"),
         (Sheet({}, ""), "no price of uncached_input is known"),
@@ -298,8 +299,8 @@ def test_what_is_free_holds_nothing_and_a_plan_is_not_billed():
     assert hold_of(limits, (10, 20, ""), [plain], is_covered=False) == ((50, 50, 30, 1), "")
 
 
-@pytest.mark.parametrize(
-    ("name", "context"),
+@for_each(
+    "name, context",
     [
         ("claude-sonnet-4-6", 1_000_000),
         ("us.anthropic.claude-haiku-4-5-20251001-v1:0", 200_000),

@@ -7,7 +7,6 @@ import random
 from typing import Any
 
 import orjson
-import pytest
 from msgspec.structs import replace
 
 from addon.caps import turns as module
@@ -19,6 +18,7 @@ from addon.framing.long_json import without_pauses
 from addon.metering.segments import read_in_steps
 from ledger.model.usage import Usage
 from tests.ledger.written import opened
+from tests.named import for_each
 
 CHAT = routes.DIALECTS["openai.chat"]
 MESSAGES = routes.DIALECTS["anthropic.messages"]
@@ -76,7 +76,7 @@ def test_breakpoints_move_and_a_note_in_the_system_prompt_changes():
     assert input_after(BASE, marked) == 1_000 + 30 + 2 * 64 + 304 + 2 * 64
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         {"messages": [user("u" * 4_999), assistant("a")]},
@@ -111,7 +111,7 @@ def test_a_new_picture_counts_its_maximum_and_one_that_was_there_nothing():
     assert said(MESSAGES, with_one).input_bytes < 1_000
 
 
-@pytest.mark.parametrize(
+@for_each(
     "part",
     [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 40_000}},
@@ -124,8 +124,8 @@ def test_the_bytes_of_a_picture_are_no_text(part):
     assert said(CHAT, {"messages": [user([{"type": "image", "source": {"data": 1}}])]}).turn is None
 
 
-@pytest.mark.parametrize(
-    ("provider", "more", "is_remembered"),
+@for_each(
+    "provider, more, is_remembered",
     [
         ("anthropic", {}, True),
         ("ollama", {}, False),
@@ -174,7 +174,7 @@ def test_reasoning_that_the_provider_keeps_took_no_more_than_the_answers():
     assert said(RESPONSES, {"model": "gpt-5", "input": [user("Hi"), shown]}).is_whole
 
 
-@pytest.mark.parametrize(
+@for_each(
     "item", [{"type": "item_reference", "id": "msg_1"}, {"id": "msg_1"}], ids=["typed", "bare"]
 )
 def test_an_item_that_the_provider_keeps_is_not_in_the_request(item):
@@ -292,7 +292,7 @@ def talk(seed: int, dialect: Any) -> tuple[int, int]:
     return length, bounded
 
 
-@pytest.mark.parametrize("dialect", [MESSAGES, CHAT], ids=lambda dialect: dialect.name)
+@for_each("dialect", [MESSAGES, CHAT], ids=lambda dialect: dialect.name)
 def test_no_request_of_a_conversation_takes_more_than_its_bound(dialect):
     counts = [talk(seed, dialect) for seed in range(60)]
     requests, bounded = map(sum, zip(*counts, strict=True))

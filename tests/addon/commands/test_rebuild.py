@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import application
 from addon.metering.settlement import METER_VERSION
 from ledger.maintenance.checking import FAULTS_SHOWN_MAX
 from ledger.maintenance.promises import PROMISES
@@ -30,13 +29,12 @@ from tests.addon.recorded_exchanges import (
     reading,
     recording,
 )
+from tests.app import APP
 from tests.ledger.written import put, row, rows
 from tests.named import named
 from tests.proxy import rows as rows_outside
 from tests.proxy.pair import OPENAI, new_tag, pair
 from tests.proxy.pair import exchange as pass_one
-
-app = application()
 
 
 @pytest.fixture
@@ -68,7 +66,7 @@ def book_misread(book):
 
 
 def invoked(command, *words):
-    done = CliRunner().invoke(app, [command, *map(str, words)])
+    done = CliRunner().invoke(APP, [command, *map(str, words)])
     if isinstance(done.exception, LedgerError):
         raise done.exception
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -241,7 +239,7 @@ def test_what_the_database_refuses_is_said(engine, book_misread, rebuild, tmp_pa
 
 
 def test_wrong_calls_of_rebuild(rebuild, tmp_path):
-    assert CliRunner().invoke(app, ["rebuild"]).exit_code == 2
+    assert CliRunner().invoke(APP, ["rebuild"]).exit_code == 2
     with pytest.raises(LedgerError, match="no such file"):
         rebuild(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -434,7 +432,7 @@ def test_wrong_calls_of_verify(verify, tmp_path):
         verify(tmp_path / "nowhere")
     with pytest.raises(LedgerError, match="not a date or period"):
         verify("--since", "whenever")
-    assert CliRunner().invoke(app, ["verify", "--unheard-of"]).exit_code == 2
+    assert CliRunner().invoke(APP, ["verify", "--unheard-of"]).exit_code == 2
 
 
 @pytest.mark.proxy
@@ -452,6 +450,6 @@ def test_what_a_proxy_recorded_holds(verify, tmp_path):
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
     assert "those of the 2 recorded answers" in done.stderr
     assert "read differently" not in done.stderr
-    done = CliRunner().invoke(app, ["rebuild", str(folder), "--ledger", url])
+    done = CliRunner().invoke(APP, ["rebuild", str(folder), "--ledger", url])
     assert done.exit_code == 0
     assert "0 exchanges are read differently now, 2 as they are booked" in done.stderr

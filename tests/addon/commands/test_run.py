@@ -9,6 +9,7 @@ from addon.commands import run as module
 from addon.commands.run import run
 from addon.run.call.arguments import parse
 from ledger.model.errors import WrongCallError
+from tests.named import for_each
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +83,8 @@ def test_workers_are_run_for_a_proxy_alone(monkeypatch: pytest.MonkeyPatch):
     assert run(["--workers", "2"]) == (2, 2)  # type: ignore[comparison-overlap]
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
+@for_each(
+    "words, why",
     [
         ("--unpriced maybe --max-usd 5 -- true", "'maybe' is neither refuse nor pass"),
         ("--unpriced pass -- true", "--unpriced is for a cap"),

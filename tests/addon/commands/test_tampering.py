@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from addon.cli import application
 from addon.commands.verify import _REPRODUCIBLE, CAPTURED, compared
 from addon.recordings.matching import MatchCounts, pairs
 from ledger.maintenance import corrections, reprice, rollup
@@ -39,11 +38,11 @@ from tests.addon.recorded_exchanges import (
     reading,
     recording,
 )
+from tests.app import APP
 from tests.ledger.written import put
 
 pytestmark = pytest.mark.large
 
-app = application()
 LATER = datetime(2027, 3, 1, tzinfo=UTC)
 FAILED = b'{"error":{"type":"invalid_request_error","code":"bad","message":"no such model"}}'
 
@@ -241,7 +240,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     )
     for command in ("replay", "rebuild"):
         words = [command, str(lines), "--ledger", ledger, "--prices", str(prices)]
-        done = CliRunner().invoke(app, words)
+        done = CliRunner().invoke(APP, words)
         assert done.exit_code == 0, done.stderr
     book = PriceBook.load(str(dearer))
     assert reprice.apply(engine, book, Scope(), now=LATER, reason="dearer") > 0

@@ -18,13 +18,13 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from addon.cli import application
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
 from ledger.maintenance import rollup
 from ledger.store import db
 from ledger.sync import merging
+from tests.app import APP
 
 pytestmark = pytest.mark.large
 
@@ -257,7 +257,7 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rebuilt]:
 
 
 def run(*words: str) -> Any:
-    done = CliRunner().invoke(application(), [*words])
+    done = CliRunner().invoke(APP, [*words])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 

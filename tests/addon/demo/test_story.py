@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from addon.demo.scenes import ORDINARY, Scene, scenes
 from addon.demo.story import mistakes_in
+from tests.named import for_each
 
 SCENES = scenes()
 
@@ -21,8 +20,8 @@ def test_a_right_ledger_has_no_mistakes():
     assert mistakes_in(SCENES, bodies, [row_of(scene) for scene in SCENES]) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
+@for_each(
+    "changes, expected",
     [
         ({"input_tokens": 43}, "input_tokens is 43, sent was 1850"),
         ({"output_tokens": None}, "output_tokens is None, sent was 212"),

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 import yaml
 from typer.testing import CliRunner
 
-from addon.cli import application
 from addon.deploy import kinds
 from addon.deploy.kinds import (
     DASHBOARDS,
@@ -30,7 +29,9 @@ from ledger.model.exchange import Outcome, UsageSource
 from ledger.store import db
 from ledger.store.scope import requests
 from tests.addon.telemetry.made import one, reading
+from tests.app import APP
 from tests.ledger.written import NOON, put, settled, whole
+from tests.named import for_each
 
 
 def texts(kind, folder):
@@ -159,7 +160,7 @@ def test_an_image_is_made_from_a_wheel_that_is_given(tmp_path):
     wheel.write_bytes(b"a wheel")
     runner, to = CliRunner(), tmp_path / "to"
     call = ["deploy", "compose", "--to", str(to), "--wheel"]
-    assert runner.invoke(application(), [*call, str(wheel)]).exit_code == 0
+    assert runner.invoke(APP, [*call, str(wheel)]).exit_code == 0
     assert (to / wheel.name).read_bytes() == b"a wheel"
     text = (to / "Dockerfile").read_text()
     assert f"COPY {wheel.name} /tmp/{wheel.name}\nRUN pip install" in text
@@ -168,9 +169,9 @@ def test_an_image_is_made_from_a_wheel_that_is_given(tmp_path):
         ("tokentee-9.9.9-py3-none-any.whl", "is not a file"),
         ("other.whl", "is not the name"),
     ]:
-        refused = runner.invoke(application(), [*call, str(tmp_path / name)])
+        refused = runner.invoke(APP, [*call, str(tmp_path / name)])
         assert said in str(refused.exception)
-    refused = runner.invoke(application(), ["deploy", "systemd", "--wheel", str(wheel)])
+    refused = runner.invoke(APP, ["deploy", "systemd", "--wheel", str(wheel)])
     assert "docker, compose" in str(refused.exception)
 
 
@@ -190,7 +191,7 @@ def test_a_program_that_the_unit_hides_is_installed_where_it_is_seen(folder, tmp
     assert all(line in unit for line in settings.values())
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
+@for_each("name", DASHBOARDS)
 def test_panels_do_not_overlap_and_fit_the_grid(name):
     cells = set()
     for panel in json.loads(dashboard(name))["panels"]:

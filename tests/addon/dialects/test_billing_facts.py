@@ -14,6 +14,7 @@ from ledger.pricing import rules
 from ledger.pricing.prices import PriceBook
 from tests.addon import feeding
 from tests.ledger.priced import amounts, cost, exchange, reading
+from tests.named import for_each
 
 
 def metered(dialect, body, *, headers=None, content_type="application/json", **more):
@@ -38,8 +39,8 @@ def test_gemini_grounding_counts_queries_images_and_the_prompt_that_maps_grounde
     assert units == {"web_searches": 2, "image_searches": 1, "maps_prompts": 1}
 
 
-@pytest.mark.parametrize(
-    ("dialect", "header", "body"),
+@for_each(
+    "dialect, header, body",
     [
         (
             "gemini.generate_content",
@@ -67,8 +68,8 @@ def test_the_requested_tier_counts_if_the_answer_names_none():
         assert meter.facts.service_tier == tier
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "headers"),
+@for_each(
+    "path, body, headers",
     [
         ("/v1/chat/completions", {"service_tier": "flex"}, {}),
         ("/v1beta/models/gemini-3.5-flash:generateContent", {"serviceTier": "flex"}, {}),
@@ -87,8 +88,8 @@ def test_the_places_of_a_requested_tier(path, body, headers):
 CLAUDE = {"type": "message", "model": "claude-opus-5-5", "usage": {"input_tokens": 1}}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "headers", "found"),
+@for_each(
+    "path, body, headers, found",
     [
         ("/v1/messages", {"inference_geo": "us"}, {}, {"inference_geo": "us"}),
         ("/v1/messages", {"speed": "fast"}, {}, {"speed": "fast"}),
@@ -191,15 +192,13 @@ def test_every_unit_of_a_format_has_the_name_of_its_price():
     assert cost(PriceBook().price(about, replace(reading(), usage=found))) == 3 * 4_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("traffic", "tier"), [(1, "ON_DEMAND"), (2, "PROVISIONED_THROUGHPUT"), (9, "9"), (0, None)]
-)
+@for_each("traffic, tier", [(1, "ON_DEMAND"), (2, "PROVISIONED_THROUGHPUT"), (9, "9"), (0, None)])
 def test_enums_of_vertex_may_be_numbers(traffic, tier):
     body = {"candidates": [], "usageMetadata": {"promptTokenCount": 5, "trafficType": traffic}}
     assert metered("gemini.generate_content", body).facts.service_tier == tier
 
 
-@pytest.mark.parametrize(("provider", "units"), [("zai", {"web_searches": 1}), ("openai", {})])
+@for_each("provider, units", [("zai", {"web_searches": 1}), ("openai", {})])
 def test_a_search_that_stands_beside_the_usage(provider, units):
     body = {"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1}}
     found = metered("openai.chat", body | {"web_search": [{"link": "l"}]}, provider=provider)
@@ -228,8 +227,8 @@ def test_tokens_that_are_kept_for_twelve_hours():
     assert (usage.cache_write_tokens, usage.tool_units) == (60, {"cache_write_12h_tokens": 40})
 
 
-@pytest.mark.parametrize(
-    ("kind", "unit"),
+@for_each(
+    "kind, unit",
     [
         ("web_search", "web_searches"),
         ("web_search_preview", "web_search_previews"),
@@ -268,9 +267,7 @@ def test_the_image_tool_is_billed_by_the_tokens_of_its_own_model():
     assert amounts(charges)["image_generation.output"][2] == 1056 * 40_000_000
 
 
-@pytest.mark.parametrize(
-    ("provider", "billed"), [("vercel", 70), ("perplexity", 70), ("openai", 50)]
-)
+@for_each("provider, billed", [("vercel", 70), ("perplexity", 70), ("openai", 50)])
 def test_reasoning_that_is_billed_beside_the_completion(provider, billed):
     body = {
         "choices": [{"finish_reason": "stop", "message": {"content": "x"}}],
@@ -296,7 +293,7 @@ def test_a_sum_of_completion_and_reasoning_beyond_any_count_is_not_billed():
     assert (read.output_tokens, read.tool_units) == (most, {})
 
 
-@pytest.mark.parametrize("response", ["lost", {"chat_get_completion": "lost"}, {}, None])
+@for_each("response", ["lost", {"chat_get_completion": "lost"}, {}, None])
 def test_a_page_of_batch_results_without_an_answer_gives_no_figures(response):
     results = [{"batch_request_id": "a", "batch_result": {"response": response}}]
     usage = metered("xai.batch_results", {"results": results}).usage()
@@ -387,7 +384,7 @@ def by_modality(key, **tokens):
     return [{"modality": modality, key: count} for modality, count in tokens.items()]
 
 
-@pytest.mark.parametrize("dialect", ["gemini.generate_content", "gemini.interactions"])
+@for_each("dialect", ["gemini.generate_content", "gemini.interactions"])
 def test_every_modality_is_counted_apart(dialect):
     """An image costs ten times as much as text (https://ai.google.dev/gemini-api/docs/pricing); one
     of a kind that no list names yet has no price, and is not priced as text."""

@@ -36,6 +36,7 @@ from ledger.model.usage import NO_USAGE, Usage
 from ledger.pricing.rules import published
 from tests.addon.feeding import Answer, cuts_of, pieces
 from tests.addon.framing.test_eventstream import header, message
+from tests.named import for_each
 
 DATA = Path(__file__).parents[2] / "data"
 CASES = sorted(folder for folder in DATA.glob("*/*") if folder.is_dir())
@@ -103,7 +104,7 @@ def picture(meter: Answer) -> tuple[Any, ...]:
     return (*said, meter.estimated_output_tokens())
 
 
-@pytest.mark.parametrize("case", named(CASES))
+@for_each("case", named(CASES))
 def test_the_case_reads_as_worked_out_by_hand(case: Path) -> None:
     route, request, expected, _, body = load(case)
     assert route.dialect.name == case.parent.name
@@ -154,7 +155,7 @@ def assert_usage(usage: Usage, expected: dict[str, Any]) -> None:
         assert_usage(one.usage, wanted)
 
 
-@pytest.mark.parametrize("case", named(CASES))
+@for_each("case", named(CASES))
 def test_cuts_mean_nothing(case: Path) -> None:
     body = load(case)[-1]
     whole = picture(metered(case, [body]))
@@ -212,7 +213,7 @@ TEXT_CASES = [
 KEYS_OF_FACTS = ("response_id", "response_model", "finish_reason", "error_type", "ended", "usage")
 
 
-@pytest.mark.parametrize("case", named(TEXT_CASES))
+@for_each("case", named(TEXT_CASES))
 def test_figures_are_read_among_any_number_of_other_keys(
     case: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,7 +343,7 @@ def units_of(meter: Answer) -> str:
     return " ".join(name for each in every for name in each.tool_units)
 
 
-@pytest.mark.parametrize("case", named(WITH_USAGE))
+@for_each("case", named(WITH_USAGE))
 def test_what_no_rule_knows_reaches_the_ledger(case: Any) -> None:
     """A new unit is a unit of the reading, a new region mode a billing field, a new tier the tier."""
     for form, more in UNITS.items():
@@ -354,7 +355,7 @@ def test_what_no_rule_knows_reaches_the_ledger(case: Any) -> None:
         assert with_more(case, more).facts.service_tier in (TIER, BATCH), form
 
 
-@pytest.mark.parametrize("case", named(CASES))
+@for_each("case", named(CASES))
 def test_no_text_or_number_is_trusted_to_be_one(case: Any) -> None:
     """What is looked up in a table of ours may be a list on the wire."""
     frames = parsed(case)

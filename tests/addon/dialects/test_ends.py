@@ -11,6 +11,7 @@ from addon.metering.requests.messages import End
 from addon.metering.settlement import outcome_of
 from ledger.model.exchange import Outcome
 from tests.addon.feeding import metered
+from tests.named import for_each
 
 MARK = {
     "bedrock.converse",
@@ -54,8 +55,8 @@ def test_what_each_dialect_ends_with() -> None:
     assert by_ending[Ending.FINISH] == set(routes.DIALECTS) - MARK - CLOSE - UNSURE
 
 
-@pytest.mark.parametrize(
-    ("facts", "is_whole"),
+@for_each(
+    "facts, is_whole",
     [
         pytest.param(Facts(), False, id="nothing-said"),
         pytest.param(Facts(finish_reason="stop"), True, id="finish-reason"),
@@ -81,8 +82,8 @@ FINISH = (
 )
 
 
-@pytest.mark.parametrize(
-    ("body", "outcome"),
+@for_each(
+    "body, outcome",
     [
         pytest.param(FRAME * 3, Outcome.COMPLETE, id="closed-between-frames"),
         pytest.param(FRAME * 3 + FRAME[:40], Outcome.UPSTREAM_CUT, id="inside-a-frame"),
@@ -161,8 +162,8 @@ GEMINI = (
 )
 
 
-@pytest.mark.parametrize(
-    ("end", "outcome"),
+@for_each(
+    "end, outcome",
     [
         (End.FINISHED, Outcome.COMPLETE),
         (End.UPSTREAM_BROKE, Outcome.UPSTREAM_CUT),

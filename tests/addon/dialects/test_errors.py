@@ -22,12 +22,13 @@ from addon.dialects.errors import (
 from addon.dialects.facts import AnswerContext, AnswerError, Facts, name_of, token_of
 from addon.dialects.routes import DIALECTS
 from tests.addon.feeding import JSON, metered
+from tests.named import for_each
 
 WITH_TEXT = AnswerContext(keeps_error_text=True)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "code", "message"),
+@for_each(
+    "body, kind, code, message",
     [
         pytest.param({"error": {"type": "t", "code": "c", "message": "m"}}, "t", "c", "m", id="openai"),
         pytest.param({"type": "error", "error": {"type": "t", "message": "m"}}, "t", None, "m", id="anthropic"),
@@ -63,8 +64,8 @@ def test_the_type_may_stand_in_a_header() -> None:
     assert facts.error == AnswerError("ThrottlingException")
 
 
-@pytest.mark.parametrize(
-    ("message", "code"),
+@for_each(
+    "message, code",
     [
         ("prompt is too long: 210000 tokens > 200000 maximum", "prompt_too_long"),
         (
@@ -155,7 +156,7 @@ def test_a_text_that_is_wanted_is_bounded_and_without_keys() -> None:
     assert facts.error == AnswerError()
 
 
-@pytest.mark.parametrize("before", range(MESSAGE_LENGTH_MAX - 28, MESSAGE_LENGTH_MAX))
+@for_each("before", range(MESSAGE_LENGTH_MAX - 28, MESSAGE_LENGTH_MAX))
 def test_no_key_is_cut_instead_of_masked(before: int) -> None:
     facts = Facts(of=AnswerContext(keeps_error_text=True))
     record_error(facts, " " * before + "sk-proj-abcdefghijklmnop1234")
@@ -173,8 +174,8 @@ def test_an_error_that_is_no_json() -> None:
     assert page.error == AnswerError()
 
 
-@pytest.mark.parametrize(
-    ("cause", "code"),
+@for_each(
+    "cause, code",
     [
         ("server disconnected", "connection_cut"),
         ("[Errno 111] Connect call failed ('127.0.0.1', 9)", "connection_refused"),
@@ -204,7 +205,7 @@ OF_OPENAI = ("cloudflare", "sap", "xai", "perplexity")
 """They carry its format in one of their own."""
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@for_each("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_a_refusal_of_ours_is_worded_as_its_dialect_words_errors(dialect: Dialect) -> None:
     family = dialect.name.partition(".")[0]
     plain = {"error": {"message": "m", "type": "tokentee_cap", "code": "nightly"}}
@@ -245,15 +246,15 @@ STREAMS = sorted(
 )
 
 
-@pytest.mark.parametrize("name", sorted(DIALECTS))
+@for_each("name", sorted(DIALECTS))
 def test_an_error_inside_a_document_with_status_200(name: str):
     error = metered(DIALECTS[name], json.dumps(OVERLOADED).encode(), JSON).facts.error
     is_batch = DIALECTS[name].operation == "batch"  # one request of it has failed
     assert error == (None if is_batch else AnswerError("overloaded_error", "overloaded"))
 
 
-@pytest.mark.parametrize("texts", [0, 200])
-@pytest.mark.parametrize("name", STREAMS)
+@for_each("texts", [0, 200])
+@for_each("name", STREAMS)
 def test_an_error_inside_a_stream(name: str, texts: int):
     frames = [{"choices": [{"delta": {"content": "word"}}], "n": 1}] * texts + [OVERLOADED]
     stream = b"".join(b"data: %s\n\n" % json.dumps(frame).encode() for frame in frames)

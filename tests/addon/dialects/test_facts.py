@@ -18,6 +18,7 @@ from addon.dialects.openai import responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import mistral
 from addon.dialects.vendors.anthropic import read
+from tests.named import for_each
 
 
 def test_the_first_id_stays_and_another_makes_it_unstable() -> None:
@@ -91,8 +92,8 @@ def test_an_empty_finish_reason_is_said_by_a_document_alone():
     assert document.finish_reason == "stop"
 
 
-@pytest.mark.parametrize(
-    ("diagnostics", "word"),
+@for_each(
+    "diagnostics, word",
     [
         ({"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}, "tools"),
         ({"cache_miss_reason": {"type": "unavailable"}}, "unavailable"),
@@ -111,8 +112,8 @@ def test_the_cause_of_a_cache_miss(diagnostics, word):
         assert (facts.rare.cache_diagnosis is None) is (word is None)
 
 
-@pytest.mark.parametrize(
-    ("diagnostics", "word"),
+@for_each(
+    "diagnostics, word",
     [
         (
             {"type": "cache_miss", "reason": "tools_changed", "cache_missed_tokens": 9},
@@ -129,7 +130,7 @@ def test_the_cause_of_a_cache_miss_in_a_response(diagnostics, word):
     assert facts.rare.cache_diagnosis == word
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@for_each("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_a_harmless_form_begins_with_its_needle(dialect: Dialect):
     """It would be subtracted from needles that stand elsewhere."""
     for mark in (*dialect.marks, *dialect.call_marks):
@@ -142,9 +143,9 @@ FREE = "a text for nobody else"
 SECRET = "sk-test-0123456789abcdef"
 
 
-@pytest.mark.parametrize("bad", [FREE, SECRET, f"x-{SECRET}-y", "t" * 257, "<b>", {"a": 1}])
-@pytest.mark.parametrize(
-    ("field", "record"),
+@for_each("bad", [FREE, SECRET, f"x-{SECRET}-y", "t" * 257, "<b>", {"a": 1}])
+@for_each(
+    "field, record",
     [
         ("response_id", Facts.record_id),
         ("response_model", Facts.record_model),
@@ -224,8 +225,8 @@ def test_a_plain_usage_object_stays_the_same_and_a_deep_one_is_cut():
 MARK = Mark(b'"usage"', (b'"usage":null', b'"usage": null'))
 
 
-@pytest.mark.parametrize(
-    ("run", "places"),
+@for_each(
+    "run, places",
     [
         pytest.param(b"", [], id="empty"),
         pytest.param(b'"usage":null "usage": null', [], id="harmless"),
@@ -367,7 +368,7 @@ def test_a_response_that_is_a_document_is_read_as_the_one_that_an_event_holds() 
     assert event.ended
 
 
-@pytest.mark.parametrize("value", [None, ""])
+@for_each("value", [None, ""])
 def test_a_field_beside_the_usage_that_says_nothing_is_none(value: object) -> None:
     facts = Facts()
     facts.record_beside("speed", value)

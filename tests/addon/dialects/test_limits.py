@@ -29,6 +29,7 @@ from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
 from addon.metering.settlement import Settled
 from ledger.model.exchange import Quota, QuotaKind
 from tests.addon.metering.opened import REQUEST, opened, tapped
+from tests.named import for_each
 
 NOW = datetime(2026, 9, 30, 20, 0, tzinfo=UTC)
 EPOCH = 1790798400
@@ -230,7 +231,7 @@ SETS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("headers", "expected"), SETS)
+@for_each("headers, expected", SETS)
 def test_header_sets_of_providers(headers: dict[str, str], expected: set[Quota]) -> None:
     found = quotas_of(headers, arrived_at=NOW)
     assert len(found) == len(expected)
@@ -286,7 +287,7 @@ def test_no_event_is_an_error(limits: object, name: object) -> None:
     assert quotas_of_event(limits, arrived_at=NOW) == ()
 
 
-@pytest.mark.parametrize("limits", [None, [], "5h"])
+@for_each("limits", [None, [], "5h"])
 def test_what_is_no_event_of_limits_states_none(limits: object) -> None:
     event = {"type": "codex.rate_limits", "rate_limits": limits}
     assert quotas_of_event(event, arrived_at=NOW) == ()
@@ -302,7 +303,7 @@ def test_a_window_of_minutes_is_named_by_them() -> None:
     assert (found.window, found.window_minutes, found.used_ppm) == ("90m", 90, 250_000)
 
 
-@pytest.mark.parametrize("reset", ["", "soon", "9" * 2_000])
+@for_each("reset", ["", "soon", "9" * 2_000])
 def test_a_claim_without_a_usable_reset_keeps_its_status(reset: str) -> None:
     headers = {
         f"{UNIFIED}representative-claim": "five_hour",
@@ -317,7 +318,7 @@ def test_a_claim_without_a_usable_reset_keeps_its_status(reset: str) -> None:
     assert found["requests"] == rate("requests", 10, 4, used_ppm=600_000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "bad",
     ["", "abc", "-5", "NaN", "Infinity", "1e9", "1_0", "\u0665", "0x10", "1.2.3", str(2**64),
      "9" * 300],
@@ -332,7 +333,7 @@ def test_a_figure_that_is_no_number_is_not_known(bad: str) -> None:
     assert quotas_of(headers, arrived_at=NOW) == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "reset",
     ["0", str(EPOCH - 1), "253402300799", "2020-01-01T00:00:00Z", "9999-12-31T23:59:59Z",
      "99999999h", "-5s", "5 m", "soon", "9" * 20],
@@ -378,8 +379,8 @@ def _assert_bounded(quotas: tuple[Quota, ...]) -> None:
         assert len(quota.window_name) <= 64
 
 
-@pytest.mark.parametrize(
-    ("headers", "expected"),
+@for_each(
+    "headers, expected",
     [
         ({"retry-after": "30"}, 30_000),
         ({"retry-after": "0"}, 0),
@@ -442,7 +443,7 @@ def test_the_event_of_a_stream_is_newer_than_its_headers():
     assert used(answered(asked(), stream, **HEADERS)) == {"5h": 440_000}
 
 
-@pytest.mark.parametrize(("status", "wait"), [(429, 1_500), (529, 1_500), (200, None)])
+@for_each("status, wait", [(429, 1_500), (529, 1_500), (200, None)])
 def test_the_wait_that_an_error_asks_for(status, wait):
     assert answered(asked(), "{}", status, **{"retry-after": "1.5"}).retry_after_ms == wait
 
@@ -500,8 +501,8 @@ def test_an_event_replaces_only_its_own_window():
     assert {each.window: each.used_ppm for each in found.quotas} == {"5h": 420_000, "7d": 30_000}
 
 
-@pytest.mark.parametrize(
-    ("more", "field", "at_the_bound", "beyond", "value"),
+@for_each(
+    "more, field, at_the_bound, beyond, value",
     [
         ({}, "used-percent", "100000", "100000.1", ("used_ppm", USED_PPM_MAX)),
         ({}, "used-percent", "5".ljust(256), "5".ljust(257), ("used_ppm", 50_000)),
@@ -519,7 +520,7 @@ def test_figures_are_believed_up_to_their_bounds(more, field, at_the_bound, beyo
     assert stated(beyond) in ([], [None])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         {"x-quota-snapshot-chat": "ent=300&rem=100"},
@@ -530,8 +531,8 @@ def test_all_of_a_quota_may_be_left(headers: dict[str, str]):
     assert [quota.used_ppm for quota in quotas_of(headers, arrived_at=NOW)] == [0]
 
 
-@pytest.mark.parametrize(
-    ("status", "wait", "milliseconds"),
+@for_each(
+    "status, wait, milliseconds",
     [
         (399, "5", None),
         (400, "5", 5_000),

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.facts import Facts
 from addon.dialects.vendors import anthropic, gemini
+from tests.named import for_each
 
 NO_CALLS = {
     "a run or an order that is changed or cancelled; its figures are read where it is fetched": (
@@ -105,7 +105,7 @@ def test_a_query_is_billed_once_and_an_empty_one_never(queries: list[str]) -> No
     assert facts.rare.units == ({"web_searches": count, "image_searches": count} if count else {})
 
 
-@pytest.mark.parametrize("queries", [None, 5, {"a": 1}, [["a"], {"b": 2}, None]])
+@for_each("queries", [None, 5, {"a": 1}, [["a"], {"b": 2}, None]])
 def test_queries_of_any_type_are_read(queries: Any) -> None:
     facts = Facts(is_document=True)
     gemini.read(facts, "", {"candidates": [{"groundingMetadata": {"webSearchQueries": queries}}]})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from addon.dialects import routes
 from addon.dialects.request import RequestFacts, read_request
 from tests.addon.linear import assert_linear
+from tests.named import for_each
 
 
 def said(path: str, body: dict[str, Any]) -> RequestFacts:
@@ -23,8 +24,8 @@ CHAT = "/v1/chat/completions"
 ROUTE = routes.Route(dialect=routes.DIALECTS["openai.chat"])
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
+@for_each(
+    "options, expected",
     [
         pytest.param({}, None, id="not-said"),
         pytest.param({"stream_options": None}, None, id="null"),
@@ -44,8 +45,8 @@ def test_dialects_that_cannot_be_asked_are_not() -> None:
     assert said("/v1/messages", body).usage_asked is None
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "expected"),
+@for_each(
+    "path, body, expected",
     [
         (CHAT, {"stream": True}, True),
         (CHAT, {"stream": False}, False),
@@ -62,8 +63,8 @@ def test_whether_a_stream_is_asked_for(path: str, body: dict[str, Any], expected
     assert said(path, body).streamed is expected
 
 
-@pytest.mark.parametrize(
-    ("body", "user", "session"),
+@for_each(
+    "body, user, session",
     [
         pytest.param({"user": "u"}, "u", None, id="user"),
         pytest.param({"safety_identifier": "s"}, "s", None, id="safety-identifier"),
@@ -121,7 +122,7 @@ def test_the_short_fields_of_a_form() -> None:
     assert (facts.model, facts.streamed) == ("gpt-4o-transcribe", True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "unit",
     [
         b'name="model"\r\n',
@@ -157,8 +158,8 @@ def test_the_model_may_stand_in_a_header() -> None:
     assert read_request(route, body).model is None
 
 
-@pytest.mark.parametrize(
-    ("host", "path", "body", "units"),
+@for_each(
+    "host, path, body, units",
     [
         ("api.x.ai", "/v1/tts", {"text": "hello", "voice_id": "eve"}, {"input_characters": 5}),
         ("api.openai.com", "/v1/audio/speech", {"input": "Gr\u00fc\u00df dich"}, {"input_characters": 9}),
@@ -171,8 +172,8 @@ def test_speech_is_measured_by_its_text(host: str, path: str, body: dict[str, An
     assert read_request(route, json.dumps(body, ensure_ascii=False).encode()).units == units
 
 
-@pytest.mark.parametrize(
-    ("host", "path", "body"),
+@for_each(
+    "host, path, body",
     [
         ("hunyuan.tencentcloudapi.com", "/", {"Stream": True}),
         ("api.dify.ai", "/v1/chat-messages", {"response_mode": "streaming"}),
@@ -202,7 +203,7 @@ PART = {"type": "tool_result", "content": [{"type": "text", "text": "x", "more":
 MESSAGE = {"role": "user", "content": [PART, PART]}
 
 
-@pytest.mark.parametrize("count", [3_000, 30_000])
+@for_each("count", [3_000, 30_000])
 def test_a_conversation_of_many_parts_is_read_at_its_outside(count: int) -> None:
     """The model comes behind the messages, as OpenAI's library writes it."""
     body = {
@@ -239,7 +240,7 @@ def test_a_body_of_brackets_has_no_facts_and_takes_bounded_time() -> None:
     assert time.thread_time() - began < 1
 
 
-@pytest.mark.parametrize(("records", "queries"), [(0, 1), (1, 1), (100, 1), (101, 2)])
+@for_each("records, queries", [(0, 1), (1, 1), (100, 1), (101, 2)])
 def test_ranking_is_billed_by_the_hundred_records(records: int, queries: int) -> None:
     path = "/v1/projects/p/locations/global/rankingConfigs/default_ranking_config:rank"
     route = routes.match("POST", "discoveryengine.googleapis.com", path)

@@ -4,14 +4,13 @@ import ast
 import time
 from pathlib import Path
 
-import pytest
-
 from addon.dialects import routes
 from addon.dialects.routes import PATH_LENGTH_MAX, last_word, template_of
+from tests.named import for_each
 
 
-@pytest.mark.parametrize(
-    ("host", "path", "dialect", "model", "streamed"),
+@for_each(
+    "host, path, dialect, model, streamed",
     [
         ("api.openai.com", "/v1/chat/completions", "openai.chat", None, None),
         ("api.openai.com", "/v1/chat/completions/", "openai.chat", None, None),
@@ -74,8 +73,8 @@ def test_where_a_path_leads(
     assert (route.dialect.name, route.path_model, route.path_streamed) == (dialect, model, streamed)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
+@for_each(
+    "method, path",
     [
         ("GET", "/v1/models"),
         ("GET", "/v1/chat/completions"),
@@ -108,8 +107,8 @@ def test_a_background_response_is_read_when_it_is_fetched() -> None:
     assert route.dialect.name == "openai.responses"
 
 
-@pytest.mark.parametrize(
-    ("path", "dialect"),
+@for_each(
+    "path, dialect",
     [
         ("/v1/realtime", "openai.realtime"),
         ("/openai/realtime", "openai.realtime"),
@@ -133,8 +132,8 @@ def test_every_dialect_is_known_by_its_name() -> None:
     assert routes.DIALECTS["unknown"] is routes.UNKNOWN.dialect
 
 
-@pytest.mark.parametrize(
-    ("template", "path", "model"),
+@for_each(
+    "template, path, model",
     [
         ("/chat/completions", "/chat/completions", ""),
         ("/chat/completions", "/v1/chat/completions", ""),
@@ -187,7 +186,7 @@ def test_a_hostile_path_costs_no_more_than_its_length() -> None:
     assert time.process_time() - started < 2.0  # 500 matches; 20 µs each when idle
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/V1/Chat/Completions",
@@ -210,7 +209,7 @@ OF_NO_ANSWER = {"declined"}
 """A field that the ledger has beside a usage object."""
 
 
-@pytest.mark.parametrize(
+@for_each(
     "module",
     [
         path

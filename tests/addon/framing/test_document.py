@@ -16,7 +16,7 @@ from addon.framing.sse import SSE
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
 from tests.addon.framing.test_eventstream import event
 from tests.addon.linear import assert_linear
-from tests.named import named
+from tests.named import for_each, named
 
 
 def test_a_body_is_one_frame_when_it_ends() -> None:
@@ -27,7 +27,7 @@ def test_a_body_is_one_frame_when_it_ends() -> None:
     assert frame_every_way(Document, b' {"a":\n 1}\n').frames == [Frame("", b' {"a":\n 1}\n')]
 
 
-@pytest.mark.parametrize("body", [b"", b"\n \r\n"])
+@for_each("body", [b"", b"\n \r\n"])
 def test_nothing_is_no_frame(body: bytes) -> None:
     assert frame_every_way(Document, body).frames == []
     assert Document().count(body) == 0
@@ -120,8 +120,8 @@ def test_lines_are_frames() -> None:
     assert framed.blocks == [b'{"a":1}\n', b'{"b":2}\r\n', b"\n", b'  {"c":3}\n', b'{"d":4}']
 
 
-@pytest.mark.parametrize(
-    ("framing", "body", "frames"),
+@for_each(
+    "framing, body, frames",
     [
         pytest.param(NDJSON, b'{"a":\r1}\n', [b'{"a":\r1}'], id="a cr inside a line is blank"),
         # Feature extraction answers with numbers, or lists of them.
@@ -169,9 +169,7 @@ def test_elements_are_frames() -> None:
     assert framed.blocks == [b'[{"a": [1, {"b": 2}]}', b'\n,\r\n{"c": "]},{"}', b"\n]\n"]
 
 
-@pytest.mark.parametrize(
-    "text", [r"quote \" in it", r"backslash \\", r"both \\\" ends \\", r"\u007d", "…"]
-)
+@for_each("text", [r"quote \" in it", r"backslash \\", r"both \\\" ends \\", r"\u007d", "…"])
 def test_strings_end_at_their_own_quote(text: str) -> None:
     element = f'{{"t":"{text}"}}'.encode()
     framed = frame_every_way(JsonArray, b"[" + element + b"," + element + b"]")
@@ -235,8 +233,8 @@ def test_arrays_of_objects_in_any_cut(elements: list[dict[str, str]], data: st.D
 SSE_BODY = b'data: {"id":1}\n\n'
 
 
-@pytest.mark.parametrize(
-    ("content_type", "begun", "expected"),
+@for_each(
+    "content_type, begun, expected",
     named(
         {
             "sse": ("text/event-stream", SSE_BODY, SSE),
@@ -266,7 +264,7 @@ def test_what_a_body_is(content_type: str, begun: bytes, expected: type) -> None
     assert type(framing_of(content_type, begun, is_over=False)) is expected
 
 
-@pytest.mark.parametrize("begun", [b"", b"\n\n", b"data", b"\x00\x00\x00\x10"])
+@for_each("begun", [b"", b"\n\n", b"data", b"\x00\x00\x00\x10"])
 def test_more_is_waited_for_where_it_cannot_be_told(begun: bytes) -> None:
     assert framing_of("text/event-stream", begun, is_over=False) is None
 

@@ -12,6 +12,7 @@ from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Frame
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
 from tests.addon.linear import assert_linear
+from tests.named import for_each
 
 
 def header(name: str, value: str) -> bytes:
@@ -150,7 +151,7 @@ def test_no_bytes_raise(body: bytes) -> None:
     frame(EventStream, [body])
 
 
-@pytest.mark.parametrize("at", range(12, 60))
+@for_each("at", range(12, 60))
 def test_a_flipped_bit_anywhere_never_reads_wrong(at: int) -> None:
     body = bytearray(event("chunk", b'{"usage":{"inputTokens":10}}'))
     body[at] ^= 0x10
@@ -182,7 +183,7 @@ def test_of_many_headers_the_first_are_read() -> None:
     assert frame(EventStream, [body]).frames == [Frame("", b"{}")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "unit",
     [
         pytest.param(bytes(8), id="zeros"),

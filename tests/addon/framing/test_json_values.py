@@ -16,10 +16,11 @@ from addon.framing.json_values import (
     repaired,
     strict_loads,
 )
+from tests.named import for_each
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@for_each(
+    "text, value",
     [
         (b'{"a":"\xff"}', {"a": "\ufffd"}),
         (b'{"a":"x\x01"}', {"a": "x\x01"}),
@@ -35,8 +36,8 @@ def test_damaged_json_is_read_where_it_is_certain(text: bytes, value: Any) -> No
     assert repaired(text) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         (b'{"a":"x', True),
         (b'{"a":[1', True),
@@ -49,8 +50,8 @@ def test_whether_json_ends_before_its_end(text: bytes, expected: bool) -> None:
     assert is_cut(text) is expected
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
+@for_each(
+    "data, expected",
     [
         pytest.param(b'{"a":1}', {"a": 1}, id="object"),
         pytest.param(b"[1]", None, id="array"),
@@ -72,8 +73,8 @@ def test_what_comes_through(data: bytes, expected: object) -> None:
     assert loads(data) == expected
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
+@for_each(
+    "data, expected",
     [
         pytest.param(b'{"a":[1,"\xc3\xa9"]}', True, id="json"),
         pytest.param(b'{"a":NaN}', False, id="nan"),

@@ -10,6 +10,7 @@ import pytest
 
 from addon.framing import json_values, long_json
 from tests.addon.linear import assert_linear
+from tests.named import for_each
 
 KEYS = frozenset(
     ["id", "model", "usage", "choices", "message", "content", "finish_reason", "data", "b64_json"]
@@ -22,8 +23,8 @@ def read(value: Any, keys: frozenset[str] = KEYS) -> dict[str, Any] | None:
     return long_json.read(json.dumps(value, separators=(",", ":")).encode(), keys)[0]
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@for_each(
+    "value, expected",
     [
         pytest.param(
             {"data": [{"b64_json": LONG}], "usage": USAGE, "other": LONG},
@@ -107,7 +108,7 @@ def test_the_ends_of_one_with_too_many_members_are_read(monkeypatch: pytest.Monk
     assert read({"id": "i", "usage": {"n": 1}}) == {"id": "i", "usage": {"n": 1}}
 
 
-@pytest.mark.parametrize("body", [{"x": LONG, "id": "i"}, {"id": "i"}], ids=["whole", "short"])
+@for_each("body", [{"x": LONG, "id": "i"}, {"id": "i"}], ids=["whole", "short"])
 def test_a_byte_order_mark_hides_nothing(body: Any) -> None:
     for blank in (b"", b" \n"):
         data = blank + b"\xef\xbb\xbf" + blank + json.dumps(body).encode()
@@ -127,8 +128,8 @@ def test_containers_beyond_the_depth_are_left_out() -> None:
 LOGPROB = {"token": " the", "logprob": -0.25, "bytes": [32, 116]}
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
+@for_each(
+    "body, expected",
     [
         pytest.param({"choices": [{"logprobs": {"content": [{**LOGPROB, "top": [LOGPROB] * 20}] * 1_200}, "finish_reason": "stop"}], "usage": USAGE},
                      {"choices": [{"finish_reason": "stop"}], "usage": USAGE}, id="top-logprobs"),
@@ -191,8 +192,8 @@ def ends(body: bytes, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any] | None:
     return long_json.read(body, KEYS)[0]
 
 
-@pytest.mark.parametrize(
-    ("head", "tail", "expected"),
+@for_each(
+    "head, tail, expected",
     [
         (b'{"id":"i","data":["', b'"],"usage":{"n":1},"model":"m"}', {"id": "i", "usage": {"n": 1}, "model": "m"}),
         (b'{"id":"i","usage":{"n":1},"data":["', b'"]}', {"id": "i", "usage": {"n": 1}}),

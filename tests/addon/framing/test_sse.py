@@ -16,7 +16,7 @@ from addon.framing import sse
 from addon.framing.frame import Frame
 from addon.framing.sse import SSE
 from tests.addon.feeding import Framed, cuts_of, frame, frame_every_way, pieces
-from tests.named import named
+from tests.named import for_each, named
 
 BOM = b"\xef\xbb\xbf"
 
@@ -82,12 +82,12 @@ CASES = named(
 )
 
 
-@pytest.mark.parametrize(("body", "expected"), CASES)
+@for_each("body, expected", CASES)
 def test_what_a_stream_dispatches(body: bytes, expected: list[Frame]) -> None:
     assert frame_every_way(SSE, body).frames == expected
 
 
-@pytest.mark.parametrize(("body", "expected"), CASES)
+@for_each("body, expected", CASES)
 def test_what_a_stream_dispatches_with_bytes_behind_it(body: bytes, expected: list[Frame]) -> None:
     """A cut event behind it changes nothing about the events before."""
     if not body.endswith((b"\n\n", b"\n\r\n", b"\r\r")):
@@ -171,7 +171,7 @@ def test_no_bytes_raise_and_cuts_mean_nothing(body: bytes, data: st.DataObject) 
     assert with_blanks_joined(frame(SSE, pieces(body, data.draw(cuts_of(body))))) == whole
 
 
-@pytest.mark.parametrize("length", [2, 4, 6])
+@for_each("length", [2, 4, 6])
 def test_every_short_body_cut_once(length: int):
     for letters in itertools.product(b"\r\nd", repeat=length):
         body = bytes(letters)
@@ -180,7 +180,7 @@ def test_every_short_body_cut_once(length: int):
             assert with_blanks_joined(frame(SSE, [body[:cut], body[cut:]])) == whole
 
 
-@pytest.mark.parametrize("ends", [b"\n", b"\r", b"\r\n", b"\r\n\r\r\n\n"])
+@for_each("ends", [b"\n", b"\r", b"\r\n", b"\r\n\r\r\n\n"])
 def test_blank_lines_cost_one_block_and_not_one_each(ends: bytes) -> None:
     blanks = ends * 5_000
     framing = SSE()

@@ -5,7 +5,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from addon.dialects.routes import DIALECTS
@@ -16,7 +15,7 @@ from tests.addon.feeding import JSON, SSE, metered
 from tests.addon.framing.test_eventstream import event
 from tests.addon.metering.opened import REQUEST, session_of
 from tests.ledger.written import opened as opened_row
-from tests.named import named
+from tests.named import for_each, named
 
 NOW = datetime(2026, 11, 20, 0, 0, 9, tzinfo=UTC)
 AWS = "application/vnd.amazon.eventstream"
@@ -59,8 +58,8 @@ DELTA = {"type": "response.output_text.delta", "delta": WORDS}
 MESSAGE = item(type="message", content=[{"type": "output_text", "text": WORDS}])
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body", "content_type", "expected", "is_hidden"),
+@for_each(
+    "dialect, body, content_type, expected, is_hidden",
     named(
         {
             "responses-call-whole": ("openai.responses", sse(CREATED, CALL), SSE, 105, False),
@@ -159,8 +158,8 @@ def test_what_passed_is_estimated(
     assert reading.usage.remarks == ((HIDDEN_OUTPUT,) if is_hidden else ())
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body"),
+@for_each(
+    "dialect, body",
     named(
         {
             "created-alone": ("openai.responses", sse(CREATED)),
@@ -196,8 +195,8 @@ def test_hidden_output_behind_a_first_figure_is_said() -> None:
 COUNTED = {"x-amzn-bedrock-input-token-count": "20", "x-amzn-bedrock-output-token-count": "7"}
 
 
-@pytest.mark.parametrize(
-    ("dialect", "headers", "body"),
+@for_each(
+    "dialect, headers, body",
     named(
         {
             "titan": ("bedrock.invoke", COUNTED, b'{"outputText":"wo'),
@@ -246,8 +245,8 @@ ASKED = {"type": "response.create", "model": "m", "input": "hello hello"}
 SOUND = {"type": "response.output_audio.delta", "response_id": "r", "delta": "A" * 4_000}
 
 
-@pytest.mark.parametrize(
-    ("path", "host", "sent", "received", "expected"),
+@for_each(
+    "path, host, sent, received, expected",
     named(
         {
             "responses-deltas": (

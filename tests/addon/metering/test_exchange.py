@@ -28,7 +28,7 @@ from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
 from tests.addon.metering.opened import REQUEST, RULES, failing_rule, opened, tapped
 from tests.ledger.written import opened as opened_row
-from tests.named import named
+from tests.named import for_each, named
 
 NOW = datetime(2026, 11, 20, 0, 0, 9, tzinfo=UTC)
 SSE = Response(status=200, headers={"content-type": "text/event-stream"})
@@ -76,7 +76,7 @@ def test_a_refused_question_is_reverted():
     assert (exchange.opened.usage_injected, exchange.opened.resent) == (False, True)
 
 
-@pytest.mark.parametrize("end", [End.UPSTREAM_BROKE, End.CLIENT_LEFT, End.STOPPED])
+@for_each("end", [End.UPSTREAM_BROKE, End.CLIENT_LEFT, End.STOPPED])
 def test_a_refused_question_leaves_nothing_of_its_answer(end: End):
     """The request that is sent again may get none."""
     ends = []
@@ -91,8 +91,8 @@ def test_a_refused_question_leaves_nothing_of_its_answer(end: End):
     assert structs.replace(ends[0], resent=False) == ends[1]
 
 
-@pytest.mark.parametrize("kind", ["application/json", "text/plain", "Text/Event-Stream", ""])
-@pytest.mark.parametrize("headers", [{}, {"content-length": str(len(STREAM))}])
+@for_each("kind", ["application/json", "text/plain", "Text/Event-Stream", ""])
+@for_each("headers", [{}, {"content-length": str(len(STREAM))}])
 def test_usage_is_stripped_of_a_stream_whatever_it_is_called(kind: str, headers: dict[str, str]):
     """Under a length that is promised to the client it stays, and the row says so."""
     exchange = opened()
@@ -163,8 +163,8 @@ def test_a_request_that_cannot_be_read_is_noted(monkeypatch: pytest.MonkeyPatch)
     assert "must not show" not in str(settled.degraded)
 
 
-@pytest.mark.parametrize(
-    ("first", "ended", "expected"),
+@for_each(
+    "first, ended, expected",
     [(1, 2, (1, 2)), (None, None, (None, 0)), (0, 2, (None, 2))],
 )
 def test_a_recorded_exchange_has_the_times_of_its_recording(first, ended, expected):
@@ -185,8 +185,8 @@ def test_which_answers_are_streams():
     assert not is_stream(Response(status=200, headers={"content-type": "application/json"}))
 
 
-@pytest.mark.parametrize(
-    ("encoding", "body", "kept", "said"),
+@for_each(
+    "encoding, body, kept, said",
     [
         pytest.param("", b"body", Body(b"body"), None, id="plain"),
         pytest.param("identity", b"body", Body(b"body"), None, id="identity"),
@@ -307,8 +307,8 @@ CLOSES = Facts(ending=Ending.CLOSE)
 OVER, LEFT, BROKE, CUT = End.FINISHED, End.CLIENT_LEFT, End.UPSTREAM_BROKE, Outcome.UPSTREAM_CUT
 
 
-@pytest.mark.parametrize(
-    ("end", "facts", "status", "streamed", "expected"),
+@for_each(
+    "end, facts, status, streamed, expected",
     named(
         {
             "done": (OVER, SAID_DONE, 200, True, Outcome.COMPLETE),
@@ -415,8 +415,8 @@ DOCUMENT = (
 )
 
 
-@pytest.mark.parametrize("before", [b"", b"\n\n", b" \r\n", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("kept", [*range(1, len(DOCUMENT), 7), len(DOCUMENT) - 1, len(DOCUMENT)])
+@for_each("before", [b"", b"\n\n", b" \r\n", b"\xef\xbb\xbf"])
+@for_each("kept", [*range(1, len(DOCUMENT), 7), len(DOCUMENT) - 1, len(DOCUMENT)])
 def test_a_document_is_complete_only_if_it_is_whole(kept: int, before: bytes):
     """Closing the connection ends the body in order, wherever that cut it. Before it there may be
     blanks that keep the connection (DeepSeek), or a byte order mark."""
@@ -438,8 +438,8 @@ def test_the_states_of_an_exchange_and_what_moves_it():
     assert reached | {Stage.OPENING} == set(Stage)
 
 
-@pytest.mark.parametrize("chunk_bytes", [100, 10_000_000])
-@pytest.mark.parametrize(
+@for_each("chunk_bytes", [100, 10_000_000])
+@for_each(
     "kind",
     ["application/json", "application/jsonl", "application/x-ndjson", "application/json-seq"],
 )
@@ -475,7 +475,7 @@ def test_what_could_not_be_read_is_not_cut():
         assert settled.degraded is not None
 
 
-@pytest.mark.parametrize("is_kept", [True, False])
+@for_each("is_kept", [True, False])
 def test_the_text_of_an_error_is_kept_where_the_operator_wants_it(is_kept: bool):
     exchange = opened(rules=replace(RULES, keeps_error_text=is_kept))
     text = "prompt is too long: 250000 tokens > 200000 maximum"
@@ -485,8 +485,8 @@ def test_the_text_of_an_error_is_kept_where_the_operator_wants_it(is_kept: bool)
     assert row.error_code == "prompt_too_long"
 
 
-@pytest.mark.parametrize(
-    ("status", "cap", "outcome"),
+@for_each(
+    "status, cap, outcome",
     [
         (402, "daily", Outcome.REFUSED),
         (402, None, Outcome.HTTP_ERROR),

@@ -14,6 +14,7 @@ from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, Memor
 from addon.metering.tap import Tap
 from addon.metering.troubles import REASON_LENGTH_MAX, REASONS_MAX, Troubles
 from ledger.model.errors import named
+from tests.named import for_each
 
 
 def tap_with(
@@ -105,7 +106,7 @@ def test_a_large_document_that_is_being_read_takes_and_gives_back():
     assert budget.taken_bytes == 0
 
 
-@pytest.mark.parametrize("encoding", ["", "zstd"])
+@for_each("encoding", ["", "zstd"])
 def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
     budget = MemoryBudget(0)
     troubles = Troubles()

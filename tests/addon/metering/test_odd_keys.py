@@ -3,12 +3,11 @@ twice the last one counts, for the meter, the ledger and the editor alike."""
 
 import json
 
-import pytest
-
 from addon.dialects.request import read_request
 from addon.dialects.routes import DIALECTS, Route
 from addon.usage_opt_in.asking import inject_usage_option
 from tests.addon.feeding import JSON, Answer, metered
+from tests.named import for_each
 
 CHAT = DIALECTS["openai.chat"]
 FRAMES = (
@@ -18,11 +17,9 @@ FRAMES = (
 DELTA = b'data: {"type":"response.output_text.delta","item_id":"m","delta":"%d"}\n\n'
 
 
-@pytest.mark.parametrize(
-    "key", [b'"usage"', b'"\\u0075sage"', b'"us\\u0061\\u0067e" ', b'"usage"  ']
-)
-@pytest.mark.parametrize("frames", [0, 3, 500])
-@pytest.mark.parametrize("size", [50, 10**6])
+@for_each("key", [b'"usage"', b'"\\u0075sage"', b'"us\\u0061\\u0067e" ', b'"usage"  '])
+@for_each("frames", [0, 3, 500])
+@for_each("size", [50, 10**6])
 def test_usage_is_found_however_its_key_is_written(key: bytes, frames: int, size: int) -> None:
     words = b"".join(FRAMES[0] % n for n in range(frames))
     body = words + FRAMES[1] % key + words + b"data: [DONE]\n\n"
@@ -30,7 +27,7 @@ def test_usage_is_found_however_its_key_is_written(key: bytes, frames: int, size
     assert meter.facts.usage == {"prompt_tokens": 3, "completion_tokens": 2}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "head",
     [
         b'{"type":"response.completed","response":{',
@@ -57,7 +54,7 @@ def test_frames_without_content_are_read_up_to_a_bound() -> None:
 ROUTE = Route(dialect=CHAT)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b'{"model":"a","stream":false,"model":"b","stream":true}',
@@ -76,7 +73,7 @@ def test_a_request_that_says_it_twice(body: bytes):
     }
 
 
-@pytest.mark.parametrize("last", [b"true", b"false"])
+@for_each("last", [b"true", b"false"])
 def test_a_client_that_asks_twice_is_asked_for_in_the_option_that_counts(last: bytes):
     first = b"false" if last == b"true" else b"true"
     options = b'"stream_options":{"include_usage":%s}'
@@ -93,8 +90,8 @@ ONE, TWO = (
 )
 
 
-@pytest.mark.parametrize("between", [b"", b'"x":[1],'])
-@pytest.mark.parametrize("first", [ONE, b"null", b"3"])
+@for_each("between", [b"", b'"x":[1],'])
+@for_each("first", [ONE, b"null", b"3"])
 def test_an_event_with_usage_twice(first: bytes, between: bytes):
     """The last one is metered and stands in the ledger; no usage reaches a client that asked for
     none."""

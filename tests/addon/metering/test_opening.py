@@ -25,6 +25,7 @@ from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 from tests.addon.metering.opened import BODY, REQUEST, RULES, maybe_opened, opened, tapped
+from tests.named import for_each
 
 
 def row(request: Request = REQUEST, rules: RunRules = RULES):
@@ -49,7 +50,7 @@ def test_other_traffic_is_no_exchange():
     assert maybe_opened(other) is None
 
 
-@pytest.mark.parametrize("address", [None, "10.0.0.7"])
+@for_each("address", [None, "10.0.0.7"])
 def test_a_configured_host_is_found_by_its_name_or_its_address(address: str | None):
     host = "gateway.example" if address else "10.0.0.7"
     rules = replace(RULES, upstreams=(Upstream(host="10.0.0.7", provider="aivene"),))
@@ -73,7 +74,7 @@ def test_an_encoded_request_is_read():
     assert exchange.opened.request_model == "gpt-4o"
 
 
-@pytest.mark.parametrize("encoding", ["identity", " Identity ", ""])
+@for_each("encoding", ["identity", " Identity ", ""])
 def test_an_encoding_that_is_none_is_no_trouble(encoding: str):
     headers = {**REQUEST.headers, "content-encoding": encoding}
     exchange = opened(structs.replace(REQUEST, headers=headers))
@@ -119,8 +120,8 @@ def test_any_post_to_a_named_upstream_is_an_exchange():
     assert maybe_opened(structs.replace(request, host="other.example"), rules) is None
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "QUERY", "DELETE", "BREW", "GET"])
-@pytest.mark.parametrize("upgrade", [{}, {"upgrade": "websocket"}], ids=["plain", "upgrade"])
+@for_each("method", ["PUT", "PATCH", "QUERY", "DELETE", "BREW", "GET"])
+@for_each("upgrade", [{}, {"upgrade": "websocket"}], ids=["plain", "upgrade"])
 def test_what_it_is_shows_with_its_answer(method: str, upgrade: dict[str, str]) -> None:
     """A3: a method or a header of the client takes no call out of the bill."""
     rules = RunRules(node="n", upstreams=(Upstream(host="llm.example"),))
@@ -138,8 +139,8 @@ def test_what_it_is_shows_with_its_answer(method: str, upgrade: dict[str, str]) 
         assert exchange.is_confirmed is is_call
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "QUERY"])
-@pytest.mark.parametrize("host", ["api.openai.com", "llm.example", "app.example"])
+@for_each("method", ["POST", "PUT", "QUERY"])
+@for_each("host", ["api.openai.com", "llm.example", "app.example"])
 def test_a_call_with_an_upgrade_header_is_a_call(method: str, host: str) -> None:
     rules = RunRules(node="n", upstreams=(Upstream(host="llm.example"),))
     headers = {**REQUEST.headers, "upgrade": "websocket"}
@@ -154,8 +155,8 @@ MANY = b",".join(b'{"role":"user","content":"%d"}' % number for number in range(
 LONG = b'{"messages":[' + MANY + b'],"model":"m"}'
 
 
-@pytest.mark.parametrize(
-    ("body", "encoding"),
+@for_each(
+    "body, encoding",
     [
         pytest.param(LONG, "", id="long"),
         pytest.param(gzip.compress(LONG), "gzip", id="encoded"),
@@ -350,8 +351,8 @@ def exchange_of(
 ANYWHERE = RunRules(node="n")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "answer"),
+@for_each(
+    "method, path, body, answer",
     [pytest.param(*case, id=f"{n}-{case[1]}") for n, case in enumerate(INNOCENT)],
 )
 def test_what_is_no_llm_call_makes_no_row(method: str, path: str, body: Any, answer: Any) -> None:
@@ -359,8 +360,8 @@ def test_what_is_no_llm_call_makes_no_row(method: str, path: str, body: Any, ans
     assert exchange is None or not exchange.is_confirmed
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "answer"),
+@for_each(
+    "method, path, body, answer",
     [pytest.param(*case, id=f"{n}-{case[1]}") for n, case in enumerate(REAL)],
 )
 def test_a_call_is_confirmed_by_its_request_or_its_answer(
@@ -405,7 +406,7 @@ def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
     assert exchange.is_confirmed
 
 
-@pytest.mark.parametrize("keeps_segments", [True, False])
+@for_each("keeps_segments", [True, False])
 def test_what_bounds_the_cost_is_read_only_if_somebody_asks(keeps_segments: bool) -> None:
     seen: list[tuple[str, Any, bytes]] = []
 

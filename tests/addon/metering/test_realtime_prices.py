@@ -7,8 +7,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from addon.dialects import routes
 from addon.dialects.facts import AnswerContext
 from addon.metering.answers.meter import Meter
@@ -16,6 +14,7 @@ from addon.metering.requests.messages import End
 from addon.metering.settlement import result_of
 from ledger.pricing.prices import PriceBook
 from tests.ledger.written import opened
+from tests.named import for_each
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 REALTIME = {
@@ -146,7 +145,7 @@ def test_a_transcription_in_tokens_prices_its_sound_apart() -> None:
     }
 
 
-@pytest.mark.parametrize(("model", "picousd"), [("tts-1", 15_000_000), ("tts-1-hd", 30_000_000)])
+@for_each("model, picousd", [("tts-1", 15_000_000), ("tts-1-hd", 30_000_000)])
 def test_speech_is_priced_by_the_character(model: str, picousd: int) -> None:
     units = {"input_characters": 12}
     assert lines("openai.speech", model, {}, units=units) == {

@@ -10,12 +10,10 @@ from typing import Any
 
 import msgspec
 import orjson
-import pytest
 import sqlalchemy as sa
 from msgspec import structs
 from typer.testing import CliRunner
 
-from addon.cli import application
 from addon.dialects.routes import DIALECTS
 from addon.metering import segments
 from addon.metering.opening import RunRules
@@ -35,7 +33,9 @@ from ledger.model.segments import (
 from ledger.store import db, retention
 from ledger.sync import merging
 from tests.addon.metering.opened import REQUEST, opened
+from tests.app import APP
 from tests.ledger.written import reading, settled, writing
+from tests.named import for_each
 
 SECRET = b"the ledger's secret"
 
@@ -116,7 +116,7 @@ SHAPES = [ANTHROPIC, CHAT, RESPONSES, GEMINI, CONVERSE]
 NAMES = ["anthropic", "chat", "responses", "gemini", "converse"]
 
 
-@pytest.mark.parametrize("body", SHAPES, ids=NAMES)
+@for_each("body", SHAPES, ids=NAMES)
 def test_the_parts_of_each_wire_format(body):
     parts = read(body).parts
     assert [(each.kind, each.part) for each in parts] == [
@@ -163,7 +163,7 @@ def test_breakpoints_stand_in_the_parts_of_results_and_after_parts_of_messages()
     assert [each.breakpoint for each in read(body).parts] == [1, 0]
 
 
-@pytest.mark.parametrize(("point", "mark"), [({}, 1), ({"ttl": "5m"}, 1), ({"ttl": "1h"}, 2)])
+@for_each("point, mark", [({}, 1), ({"ttl": "5m"}, 1), ({"ttl": "1h"}, 2)])
 def test_a_cache_point_has_a_lifetime(point, mark):
     point = {"cachePoint": {"type": "default", **point}}
     body = {"system": [{"text": TEXT}, point], "messages": [{"role": "user", "content": [point]}]}
@@ -173,7 +173,7 @@ def test_a_cache_point_has_a_lifetime(point, mark):
     )
 
 
-@pytest.mark.parametrize("kind", ["text", "input_text", "output_text"])
+@for_each("kind", ["text", "input_text", "output_text"])
 def test_a_text_is_the_short_form_of_a_text_part(kind):
     """Clients write the one for the other where a breakpoint moves on."""
     part = {"type": kind, "text": TEXT, "cache_control": {"type": "ephemeral"}}
@@ -254,7 +254,7 @@ def test_older_messages_are_joined_and_a_prefix_stays_the_same():
     assert sum(each.size for each in after.parts) >= 900 * len("message 0")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"",
@@ -298,7 +298,7 @@ def test_odd_values_are_read_without_an_error():
         packed({name: chance.choice([*values, item, [item]]) for name in chance.sample(keys, 3)})
 
 
-@pytest.mark.parametrize("count", range(1, 12))
+@for_each("count", range(1, 12))
 def test_few_and_many_come_back_alike(count):
     parts = [
         Segment(Kind.MESSAGES, Part.TEXT, "user", 900 + at, at % 3, bytes([at]) * 8)
@@ -399,7 +399,7 @@ def test_no_sixteen_characters_of_a_prompt_stand_in_a_ledger(tmp_path):
     (tmp_path / "lines.jsonl").write_bytes(b"\n".join(lines))
     ledger = tmp_path / "ledger.sqlite3"
     words = ["replay", str(tmp_path / "lines.jsonl"), "--ledger", str(ledger)]
-    done = CliRunner().invoke(application(), words)
+    done = CliRunner().invoke(APP, words)
     assert done.exit_code == 0, done.output
     with db.disposing(db.open_existing(f"sqlite:///{ledger}")) as engine:
         with engine.connect() as connection:

@@ -12,6 +12,7 @@ from addon.metering.requests.messages import Body, End, Request
 from addon.metering.settlement import Settled
 from ledger.model.exchange import Billing, Exchange, Outcome
 from tests.addon.metering.opened import REQUEST, RULES, failing_rule, opened, session_of, tapped
+from tests.named import for_each
 
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
@@ -63,7 +64,7 @@ def test_a_rule_of_the_operator_that_fails_costs_no_figure_of_a_session():
     assert "ZeroDivisionError" in (one.exchange.degraded or "")
 
 
-@pytest.mark.parametrize("earlier", [None, "no capture"])
+@for_each("earlier", [None, "no capture"])
 def test_a_long_message_whose_figures_are_not_found_degrades_its_response_alone(
     earlier: str | None,
 ):
@@ -103,8 +104,8 @@ def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():
     assert session.end(End.CLIENT_LEFT, at=AT) == []
 
 
-@pytest.mark.parametrize("before", [0, 70_000, 1_000_000])
-@pytest.mark.parametrize("behind", [0, 70_000])
+@for_each("before", [0, 70_000, 1_000_000])
+@for_each("behind", [0, 70_000])
 def test_neither_the_key_nor_the_prompt_of_a_session_is_kept(before: int, behind: int):
     session = session_of(asked())
     stored: list[Exchange | Settled] = []

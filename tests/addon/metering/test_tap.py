@@ -25,6 +25,7 @@ from addon.metering.troubles import Troubles
 from addon.usage_opt_in import stripping
 from tests.addon.feeding import pieces
 from tests.addon.linear import assert_linear
+from tests.named import for_each
 
 BOM = b"\xef\xbb\xbf"
 WORD = b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}],"usage":null}\n\n'
@@ -132,7 +133,7 @@ class Failing(Meter):
         super().read(run)
 
 
-@pytest.mark.parametrize("size", [1, 50, BATCH_BYTES + 1, len(BODY)])
+@for_each("size", [1, 50, BATCH_BYTES + 1, len(BODY)])
 def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(size: int):
     """Wherever it strikes: at every call of the meter that there is."""
     counting = Failing(at=0)
@@ -155,9 +156,9 @@ def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(size: int):
         assert passed.upstream_digest is None
 
 
-@pytest.mark.parametrize("broken", ["cuts_of", "feed"])
-@pytest.mark.parametrize("at", [1, 2, 3, 5, 20])
-@pytest.mark.parametrize("size", [7, 31, 200])
+@for_each("broken", ["cuts_of", "feed"])
+@for_each("at", [1, 2, 3, 5, 20])
+@for_each("size", [7, 31, 200])
 def test_a_bug_while_editing_hands_on_what_was_held_back(
     broken: str, at: int, size: int, monkeypatch: pytest.MonkeyPatch
 ):
@@ -189,7 +190,7 @@ def test_a_bug_while_editing_hands_on_what_was_held_back(
     assert "ZeroDivisionError" in (troubles.text or "")
 
 
-@pytest.mark.parametrize("at", [1, 2])
+@for_each("at", [1, 2])
 def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
     """What we asked for is not for the client, whether we could read it or not."""
     tap = tap_of(strips=True, metered=Failing(at))
@@ -199,7 +200,7 @@ def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
     assert tap.passed().stripped is True
 
 
-@pytest.mark.parametrize(
+@for_each(
     "damage",
     [b"\xff", b"\x01", b'","y":1,,"z":"', b"x"],
     ids=["utf-8", "control", "comma", "none"],
@@ -292,7 +293,7 @@ def test_an_encoding_that_breaks_ends_the_edited_answer_and_is_noted():
     assert "edited up to here" in str(troubles.text)
 
 
-@pytest.mark.parametrize("size", [1, 7, 10_000])
+@for_each("size", [1, 7, 10_000])
 def test_an_encoded_error_that_is_not_edited_is_counted_as_it_was_on_the_wire(size: int):
     body = b'{"error":{"message":"no","type":"server_error"}}' * 3
     encoded = gzip.compress(body)
@@ -321,8 +322,8 @@ def test_a_bug_in_the_decoder_of_an_edited_answer_ends_it_and_is_noted(
     assert "ZeroDivisionError" in str(troubles.text)
 
 
-@pytest.mark.parametrize("strips", [False, True], ids=["listening", "editing"])
-@pytest.mark.parametrize("size", [1, 50, 10_000])
+@for_each("strips", [False, True], ids=["listening", "editing"])
+@for_each("size", [1, 50, 10_000])
 def test_a_byte_order_mark_hides_no_usage(strips: bool, size: int):
     usage = b'"usage":{"prompt_tokens":3,"completion_tokens":2}'
     body = BOM + b'data: {"id":"c1","choices":[{"delta":{"content":"hi"}}],%s}\n\n' % usage + DONE
@@ -349,7 +350,7 @@ def long_answer() -> bytes:
     return b'{"id":"x","x":[' + b"1," * 400_000 + b'1],"usage":{"prompt_tokens":7}}'
 
 
-@pytest.mark.parametrize("encode", [bytes, gzip.compress], ids=["identity", "gzip"])
+@for_each("encode", [bytes, gzip.compress], ids=["identity", "gzip"])
 def test_a_long_answer_is_read_in_turns(encode: Callable[[bytes], bytes]):
     body = encode(long_answer())
     metered = meter()
@@ -576,7 +577,7 @@ def test_what_a_tap_takes_is_counted(stream: str, size: int, strips: bool):
     assert budget.taken_bytes == 0
 
 
-@pytest.mark.parametrize("strips", [True, False], ids=["editing", "listening"])
+@for_each("strips", [True, False], ids=["editing", "listening"])
 def test_the_objects_of_tiny_chunks_fill_a_batch(strips: bool):
     """A burst of blank lines, each a chunk, takes no more memory than its batch may."""
     tap = tap_of(strips=strips, clock=lambda: 5.0)

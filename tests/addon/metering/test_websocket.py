@@ -20,6 +20,7 @@ from addon.metering.websocket import (
     SessionEvent,
     WebSocketSession,
 )
+from tests.named import for_each
 
 USAGE = {
     "total_tokens": 300,
@@ -259,7 +260,7 @@ DELEGATED = response("resp_1", "completed", model="gpt-5.4", usage={"input_token
 DECISION = {"model": "gpt-6-luna", "answers": [], "usage": {"input_tokens": 50}}
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
+@for_each("is_closed", [True, False])
 def test_a_live_session_is_billed_by_its_seconds_and_by_what_it_delegates(
     *, is_closed: bool
 ) -> None:
@@ -304,11 +305,9 @@ def test_an_event_is_carried_by_one_message() -> None:
     assert openai_live().server_message(message("response.event", event=inner)) == []
 
 
-@pytest.mark.parametrize("others", [0, 1, 2], ids="{} others are open".format)
-@pytest.mark.parametrize("is_asked", [True, False])
-@pytest.mark.parametrize(
-    ("make", "kind"), [(realtime, "done"), (responses, "completed"), (responses, "incomplete")]
-)
+@for_each("others", [0, 1, 2], ids="{} others are open".format)
+@for_each("is_asked", [True, False])
+@for_each("make, kind", [(realtime, "done"), (responses, "completed"), (responses, "incomplete")])
 def test_a_response_whose_beginning_did_not_come_is_billed(
     make: Any, kind: str, others: int, is_asked: bool
 ) -> None:

@@ -44,7 +44,7 @@ from tests.addon.proxy.recording import (
     recording,
 )
 from tests.ledger.written import reading, settled
-from tests.named import named
+from tests.named import for_each, named
 
 OF_AN_EXCHANGE = (Live, Tap, Meter)
 SSE = "text/event-stream"
@@ -166,8 +166,8 @@ async def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
         assert [length for length, _ in live.capture.cuts] == [len(chunk) for chunk in STREAM]
 
 
-@pytest.mark.parametrize("run_chunks", [1, 2, 7, 1000])
-@pytest.mark.parametrize("size", [1, 50, 100, len(WORD), 1000])
+@for_each("run_chunks", [1, 2, 7, 1000])
+@for_each("size", [1, 50, 100, len(WORD), 1000])
 def test_chunks_that_come_together_are_edited_as_those_that_come_apart(size: int, run_chunks: int):
     """With the length of an event each chunk is one event, as servers write them."""
     together, apart = tap_of(strips=True), tap_of(strips=True)
@@ -350,8 +350,8 @@ def ended(
     return Settled(exchange, reading(exchange, usage_source=source))
 
 
-@pytest.mark.parametrize(
-    ("one", "verdicts"),
+@for_each(
+    "one, verdicts",
     [
         pytest.param(ended(), ["automatic"], id="usage comes unasked"),
         pytest.param(ended(source=UsageSource.NONE), ["opt_in"], id="none comes unasked"),

@@ -43,6 +43,7 @@ from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
 from ledger.store.writing.jobs import Receipt
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
 from tests.ledger.written import settled
+from tests.named import for_each
 
 
 def thread(name, *, is_working=True):
@@ -279,7 +280,7 @@ def live_with(session: Any) -> Live:
     return live
 
 
-@pytest.mark.parametrize("stage", [*Stage, "session", "message"])
+@for_each("stage", [*Stage, "session", "message"])
 def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(stage, monkeypatch):
     monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
     monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 20.0)
@@ -420,7 +421,7 @@ async def test_a_wait_ends_with_the_commit():
     thread.join()
 
 
-@pytest.mark.parametrize(("committed", "error"), [(True, None), (False, "disk full")])
+@for_each("committed, error", [(True, None), (False, "disk full")])
 def test_what_is_resolved_is_not_waited_for(committed: bool, error: str | None):
     receipt = Receipt("a")
     receipt.committed, receipt.error = committed, error

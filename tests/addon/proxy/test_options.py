@@ -20,6 +20,7 @@ from addon.proxy.connections import connect_per_request
 from addon.proxy.options import Inject, Log, parse, unknown_options
 from addon.proxy.recorder import Recorder
 from tests.addon.metering.opened import REQUEST
+from tests.named import for_each
 
 
 @dataclass
@@ -56,8 +57,8 @@ def test_what_is_not_said_is_the_default() -> None:
     assert (settings.metrics, settings.otlp, settings.log_as_json) == (None, None, False)
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
+@for_each(
+    "text, address",
     [
         ("9464", ("127.0.0.1", 9464)),
         ("0.0.0.0:9464", ("0.0.0.0", 9464)),
@@ -68,7 +69,7 @@ def test_where_metrics_are_served(text: str, address: tuple[str, int]) -> None:
     assert parse(Values(tee_metrics=text)).metrics == address
 
 
-@pytest.mark.parametrize("text", ["x", "0", "localhost", "h:99999", "²"])
+@for_each("text", ["x", "0", "localhost", "h:99999", "²"])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match=r"tee_metrics: .* is not"):
         parse(Values(tee_metrics=text))
@@ -117,8 +118,8 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     assert settings.prices == prices
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "provider"),
+@for_each(
+    "host, port, provider",
     [
         pytest.param("127.0.0.1", 8001, "aivene", id="host-and-port"),
         pytest.param("127.0.0.1", 8002, None, id="another-port"),
@@ -133,8 +134,8 @@ def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: s
     assert (found.provider if found else None) == provider
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
+@for_each(
+    "option, value",
     [
         ("ledger_commit", "sometimes"),
         ("ledger_commit", ""),
@@ -173,7 +174,7 @@ def test_a_capture_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
         parse(Values(tee_capture=str(taken)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     ["postgresql+psycopg://u:s3cret@[bad", "mysql://u:s3cret@h/x", "postgres//u:s3cret@h/x"],
 )
@@ -225,8 +226,8 @@ def script(**members: object) -> types.ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    ("addon", "is_foreign"),
+@for_each(
+    "addon, is_foreign",
     [
         pytest.param(Foreign(), True, id="class"),
         pytest.param(WithoutHook(), False, id="without-response"),
@@ -246,8 +247,8 @@ def test_nobody_wants_bodies_by_default():
         assert not bodies.Bodies().are_wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "value"),
+@for_each(
+    "name, kind, value",
     [
         ("save_stream_file", str, "flows.mitm"),
         ("hardump", str, "all.har"),

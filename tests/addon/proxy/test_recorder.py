@@ -27,6 +27,7 @@ from tests.addon.proxy.recording import (
     passed_on,
     recording,
 )
+from tests.named import for_each
 
 
 async def test_a_stream_is_passed_on_and_settled_once(ledger: Path):
@@ -214,9 +215,9 @@ def flow_to(host: str, *, mode: str = "regular", sni: str | None = None, header:
     return flow
 
 
-@pytest.mark.parametrize("mode", ["regular", "socks5", "transparent", "local", "wireguard"])
-@pytest.mark.parametrize(
-    ("sni", "header", "meant"),
+@for_each("mode", ["regular", "socks5", "transparent", "local", "wireguard"])
+@for_each(
+    "sni, header, meant",
     [
         pytest.param("api.openai.com", "", "api.openai.com", id="sni"),
         pytest.param("API.OpenAI.com.", "other.example", "api.openai.com", id="sni-first"),
@@ -247,17 +248,17 @@ def test_a_hostile_host_header_costs_linear_work():
     assert time.process_time() - started < 1  # a pattern that backtracks takes minutes
 
 
-@pytest.mark.parametrize("host", ["1.2.3.4", "::1", "[2001:db8::1]"])
+@for_each("host", ["1.2.3.4", "::1", "[2001:db8::1]"])
 def test_addresses(host: str):
     assert flows.is_address(host)
 
 
-@pytest.mark.parametrize("host", ["api.openai.com", "localhost", "example.c0", "1.2.3.4.5"])
+@for_each("host", ["api.openai.com", "localhost", "example.c0", "1.2.3.4.5"])
 def test_names(host: str):
     assert not flows.is_address(host)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fields",
     [
         pytest.param((), id="none"),

@@ -12,6 +12,7 @@ from addon.proxy.host import sources
 from addon.proxy.host.sources import UnknownSourceError
 from addon.proxy.wrapped import RELIES_ON, install
 from tests.addon.proxy.host.layers import Nobody
+from tests.named import for_each
 
 WRAPPED = (
     "handle_protocol_error",
@@ -36,7 +37,7 @@ class Counts(Nobody):
         self.asked.add(self.number)
 
 
-@pytest.mark.parametrize("ends", list(itertools.permutations(range(3))))
+@for_each("ends", list(itertools.permutations(range(3))))
 def test_recordings_of_several_masters_share_the_wrappers_and_may_end_in_any_order(
     ends: tuple[int, ...],
 ):
@@ -55,7 +56,7 @@ def test_recordings_of_several_masters_share_the_wrappers_and_may_end_in_any_ord
     assert attributes() == before
 
 
-@pytest.mark.parametrize("name", WRAPPED)
+@for_each("name", WRAPPED)
 def test_what_somebody_has_wrapped_since_stays(name: str):
     before = attributes()
     undo = install(Nobody())
@@ -72,7 +73,7 @@ def test_what_somebody_has_wrapped_since_stays(name: str):
             setattr(HttpStream, each, function)
 
 
-@pytest.mark.parametrize("name", RELIES_ON)
+@for_each("name", RELIES_ON)
 def test_with_another_source_nothing_is_wrapped(name: str, monkeypatch: pytest.MonkeyPatch):
     before = {each: getattr(HttpStream, each) for each in WRAPPED}
     monkeypatch.setitem(sources.KNOWN, name, "0" * 16)

@@ -24,7 +24,6 @@ from mitmproxy.flow import Error
 from mitmproxy.test import tflow
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Outcome
 from ledger.store import db
@@ -32,13 +31,13 @@ from tests.addon.dialects.test_cases import CASES, load
 from tests.addon.proxy.recording import recording
 from tests.addon.recordings.recorded_files import SESSION
 from tests.addon.recordings.recorded_files import flow as session_flow
+from tests.app import APP
 from tests.conftest import Say
 from tests.ledger.written import rows
 
 CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 ENDS = ("finished", "client left", "upstream broke", "killed", "reset")
 PIECE_BYTES = 512
-app = application()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,11 +180,11 @@ def as_booked(passing: list[Passing], folder: Path, seed: int) -> str:
     ledger, captures = folder / "ledger.sqlite3", folder / "captures"
     asyncio.run(play(random.Random(seed), passing, ledger, captures))
     url = f"sqlite:///{ledger}"
-    verified = CliRunner().invoke(app, ["verify", str(captures), "--ledger", url])
+    verified = CliRunner().invoke(APP, ["verify", str(captures), "--ledger", url])
     assert verified.stdout == ""
     assert verified.exit_code == 0, verified.stderr
     assert "by this version" not in verified.stderr
-    rebuilt = CliRunner().invoke(app, ["rebuild", str(captures), "--dry-run", "--ledger", url])
+    rebuilt = CliRunner().invoke(APP, ["rebuild", str(captures), "--dry-run", "--ledger", url])
     assert rebuilt.exit_code == 0, rebuilt.stderr
     assert "\n0 exchanges are read differently now, " in f"\n{rebuilt.stderr}"
     assert "are not in the ledger" not in verified.stderr + rebuilt.stderr
@@ -240,9 +239,9 @@ async def test_a_session_cut_after_any_message(tmp_path: Path, kept: int):
             await recorder.websocket_message(flow)
         recorder.websocket_end(flow)
     url = f"sqlite:///{ledger}"
-    verified = CliRunner().invoke(app, ["verify", str(captures), "--ledger", url])
+    verified = CliRunner().invoke(APP, ["verify", str(captures), "--ledger", url])
     assert verified.stdout == ""
-    rebuilt = CliRunner().invoke(app, ["rebuild", str(captures), "--dry-run", "--ledger", url])
+    rebuilt = CliRunner().invoke(APP, ["rebuild", str(captures), "--dry-run", "--ledger", url])
     has_row = kept > 0
     assert (verified.exit_code, rebuilt.exit_code) == ((0, 0) if has_row else (1, 1))
     assert "\n0 exchanges are read differently now, " in f"\n{rebuilt.stderr}"
@@ -272,7 +271,7 @@ def booked(folder: Path, lines: str) -> list[Any]:
     path = folder / "fetched.jsonl"
     path.write_text(lines)
     url = f"sqlite:///{folder / 'ledger.sqlite3'}"
-    CliRunner().invoke(app, ["replay", str(path), "--ledger", url])
+    CliRunner().invoke(APP, ["replay", str(path), "--ledger", url])
     engine = db.open_engine(url)
     try:
         return rows(

@@ -35,6 +35,7 @@ from addon.recordings.capture import (
 )
 from ledger.store.processes import supervision
 from tests.addon.linear import assert_linear
+from tests.named import for_each
 
 STARTED = datetime(2026, 11, 20, 12, tzinfo=UTC)
 CAPTURES_BYTES_MAX = BUDGET_BYTES_MAX - CAPTURES_LEAVE_BYTES
@@ -163,7 +164,7 @@ def test_what_a_capture_takes_is_counted(size: int):
     assert sum(length for length, _ in capture.cuts) == 120_000 * size
 
 
-@pytest.mark.parametrize("size", [0, 1, 1_000])
+@for_each("size", [0, 1, 1_000])
 def test_what_captured_messages_take_is_counted(size: int):
     budget = MemoryBudget()
     capture = Capture(budget)
@@ -195,7 +196,7 @@ def test_headers_that_a_dialect_reads_are_kept() -> None:
     assert of_answers | of_requests <= KEPT_HEADERS
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         "Authorization", "x-api-key", "api-key", "Cookie", "Set-Cookie", "X-Goog-Api-Key",
@@ -207,8 +208,8 @@ def test_headers_that_are_not_listed_are_redacted(name: str):
     assert redacted_headers([(name, "s3cr3t")]) == {name: REDACTED}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "kept"),
+@for_each(
+    "name, value, kept",
     [
         ("content-type", "application/json", "application/json"),
         ("x-amzn-bedrock-input-token-count", "12", "12"),
@@ -225,8 +226,8 @@ def test_headers_that_are_kept(name: str, value: str, kept: str):
     assert redacted_value(name, value) == kept
 
 
-@pytest.mark.parametrize(
-    ("url", "kept"),
+@for_each(
+    "url, kept",
     [
         ("https://g.example/v1beta/m:x?key=AIza1&alt=sse",
          f"https://g.example/v1beta/m:x?key={REDACTED}&alt=sse"),
@@ -264,8 +265,8 @@ def test_the_work_is_linear(unit: str):
     assert_linear(work, 500)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@for_each(
+    "name, value",
     [
         ("anthropic-ratelimit-unified-5h-utilization", "0.42"),
         ("anthropic-ratelimit-unified-overage-in-use", "true"),

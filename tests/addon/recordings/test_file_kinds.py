@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import application
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, id_in_version_0_1
 from ledger.store import db
@@ -25,11 +24,11 @@ from tests.addon.recordings.recorded_files import (
     as_flows,
     as_lines,
 )
+from tests.app import APP
 from tests.ledger.written import rows
 
 pytestmark = pytest.mark.large
 
-app = application()
 FACTS = (
     "origin, dialect, operation, path, request_model, response_model, response_id, outcome, "
     "http_status, finish_reason, error_type, error_code, error_message, streamed, events, "
@@ -45,7 +44,7 @@ def ledger(migrated_file: Path, tmp_path: Path) -> Path:
 
 
 def replay(ledger: Path, *words: object) -> Any:
-    done = CliRunner().invoke(app, ["replay", *map(str, words), "--ledger", f"sqlite:///{ledger}"])
+    done = CliRunner().invoke(APP, ["replay", *map(str, words), "--ledger", f"sqlite:///{ledger}"])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 
@@ -179,7 +178,7 @@ def test_single_bodies(ledger: Path, tmp_path: Path, suffix: str, body: bytes):
 def test_wrong_calls(ledger: Path, tmp_path: Path):
     def bad(*words: str) -> str:
         call = ["replay", *words, "--ledger", f"sqlite:///{ledger}"]
-        return str(CliRunner().invoke(app, call).exception)
+        return str(CliRunner().invoke(APP, call).exception)
 
     assert "no such file" in bad(str(tmp_path / "nowhere"))
     assert "nothing to read" in bad(str(tmp_path))

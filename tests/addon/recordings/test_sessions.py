@@ -9,8 +9,8 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import application
 from tests.addon.recordings.recorded_files import AT
+from tests.app import APP
 
 TOOLS = ("read", "bash", "grep")
 TEXT = "Words that fill the prompt of an agent. " * 40
@@ -161,7 +161,7 @@ def test_what_broke_the_cache_and_what_filled_the_input(agent, tmp_path):
     ledger = ["--ledger", str(tmp_path / "ledger.sqlite3")]
 
     def run(*words: str) -> Any:
-        done = CliRunner().invoke(application(), [*words, *ledger])
+        done = CliRunner().invoke(APP, [*words, *ledger])
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout) if "json" in words else None
 

@@ -14,10 +14,11 @@ from addon.run.call.arguments import parse
 from addon.run.imports import uncollected_imports
 from addon.run.master import RecordingMaster, parsed_options
 from addon.run.standalone import warnings, words_of
+from tests.named import for_each
 
 
-@pytest.mark.parametrize(
-    ("words", "hosts"),
+@for_each(
+    "words, hosts",
     [
         ("", []),
         ("--listen 127.0.0.2", []),
@@ -84,8 +85,8 @@ def test_collector_works_again_after_an_import_that_failed() -> None:
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize(
-    ("words", "options"),
+@for_each(
+    "words, options",
     [
         pytest.param([], ["--listen-host", "127.0.0.1"], id="loopback unless asked otherwise"),
         pytest.param(["--listen", "0.0.0.0"], ["--listen-host", "0.0.0.0"], id="host"),

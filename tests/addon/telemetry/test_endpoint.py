@@ -22,6 +22,7 @@ from addon.telemetry.health import (
 )
 from addon.telemetry.json_log import LOG_MESSAGE_LENGTH_MAX, JsonFormatter
 from addon.telemetry.metrics import Metrics
+from tests.named import for_each
 
 
 class State:
@@ -124,8 +125,8 @@ def test_a_process_that_records_is_ready():
     assert problems(fine) == []
 
 
-@pytest.mark.parametrize(
-    ("changed", "says"),
+@for_each(
+    "changed, says",
     [
         ({"writer_alive": False}, "the writer thread has ended: nothing is recorded"),
         ({"writer_trouble": "disk full"}, "the ledger cannot be written: disk full"),

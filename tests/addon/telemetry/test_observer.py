@@ -16,6 +16,7 @@ from ledger.model.charge import Charge
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.store.processes import supervision
 from tests.addon.telemetry.made import NOON, exchange, line, one, reading
+from tests.named import for_each
 
 
 @dataclass
@@ -190,8 +191,8 @@ def _no_thread_is_left():
     assert threading.active_count() <= before
 
 
-@pytest.mark.parametrize(
-    ("charges", "cost", "is_unpriced"),
+@for_each(
+    "charges, cost, is_unpriced",
     [((), None, True), ((line(None),), None, True), ((line(3), line(None)), 3, True)],
 )
 def test_a_line_without_a_price_is_unpriced_and_never_free(charges, cost, is_unpriced):
@@ -205,8 +206,8 @@ def test_no_usage_is_not_unpriced():
     assert not found.is_unpriced
 
 
-@pytest.mark.parametrize(
-    ("changed", "error"),
+@for_each(
+    "changed, error",
     [
         ({}, None),
         ({"outcome": Outcome.CLIENT_LEFT}, "client_left"),

@@ -18,11 +18,11 @@ from addon.usage_opt_in.asking import (
 from addon.usage_opt_in.json_members import last_named, members, spans_of
 from addon.usage_opt_in.policy import LEARNED_FOR, UsageHabit, asks_of, is_known, lesson
 from ledger.model.learned import Learned
-from tests.named import named
+from tests.named import for_each, named
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
+@for_each(
+    "body, expected",
     named(
         {
             "not-there": (
@@ -69,8 +69,8 @@ def test_asking_splices_and_changes_nothing_else(body: bytes, expected: bytes | 
         assert asked == before
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "proven", "expected"),
+@for_each(
+    "status, body, proven, expected",
     [
         (400, b'{"error":{"message":"Unknown parameter: \'stream_options\'"}}', True, True),
         (
@@ -100,8 +100,8 @@ def test_a_large_request_is_asked_in_unless_it_has_options_already():
     assert inject_usage_option(large + b',"stream_options":{}}') is None
 
 
-@pytest.mark.parametrize("ahead", [b"", b'"model":"m",'])
-@pytest.mark.parametrize(
+@for_each("ahead", [b"", b'"model":"m",'])
+@for_each(
     "options",
     [b"", b"null", b"{}", *(b'{"include_usage":%b}' % each for each in (b"false", b"null"))],
 )
@@ -134,8 +134,8 @@ def learned(verdict: UsageHabit, *, left: timedelta) -> Learned:
     )
 
 
-@pytest.mark.parametrize(
-    ("provider", "what", "expected"),
+@for_each(
+    "provider, what, expected",
     [
         pytest.param("openai", None, True, id="known-opt-in"),
         pytest.param("sansa", None, False, id="known-automatic"),
@@ -179,8 +179,8 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
+@for_each(
+    "data, expected",
     [
         pytest.param(b'{"a":1}', [(b"a", b"1")], id="one"),
         pytest.param(b"{}", [], id="empty"),
@@ -243,7 +243,7 @@ def test_garbage_gives_spans_inside_the_bytes(data: bytes):
         assert 0 <= member.start <= member.value <= member.end <= len(data)
 
 
-@pytest.mark.parametrize("data", [b'"text"', b'"a":1', b": {", b'{"a":1', b"", b"]{}"])
+@for_each("data", [b'"text"', b'"a":1', b": {", b'{"a":1', b"", b"]{}"])
 def test_what_is_no_whole_object_has_no_members(data: bytes):
     assert members(data) == []
 

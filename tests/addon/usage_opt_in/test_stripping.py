@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from addon.dialects.openai.chat import CHAT
 from tests.addon.feeding import Answer
 from tests.addon.linear import assert_linear
-from tests.named import named
+from tests.named import for_each, named
 
 HEAD = b'"id":"chatcmpl-7Qx","object":"chat.completion.chunk","created":1761000000,"model":"gpt-5"'
 
@@ -102,7 +102,7 @@ def stripped(data: bytes, cuts: list[int]) -> bytes:
     return out
 
 
-@pytest.mark.parametrize(("asked", "unasked"), PAIRS)
+@for_each("asked, unasked", PAIRS)
 def test_an_asked_stream_becomes_the_unasked_one(asked: bytes, unasked: bytes):
     assert stripped(asked, []) == unasked
     for cut in range(len(asked)):
@@ -110,7 +110,7 @@ def test_an_asked_stream_becomes_the_unasked_one(asked: bytes, unasked: bytes):
     assert stripped(asked, list(range(len(asked)))) == unasked
 
 
-@pytest.mark.parametrize("data", UNTOUCHED)
+@for_each("data", UNTOUCHED)
 def test_what_is_not_ours_passes_byte_for_byte(data: bytes):
     assert stripped(data, []) == data
     assert stripped(data, list(range(len(data)))) == data
@@ -146,8 +146,8 @@ def test_escaped_keys_are_stripped_like_any_other():
     assert stripped(chunk(WORD, b',"us\\u0061ge" :null'), []) == chunk(WORD)
 
 
-@pytest.mark.parametrize(
-    ("usage", "kept"),
+@for_each(
+    "usage, kept",
     [
         pytest.param(b',"usage":' + USAGE, b"", id="last"),
         pytest.param(b' , "usage" : ' + USAGE + b" ", b" ", id="spaced"),
@@ -168,7 +168,7 @@ def test_usage_that_begins_a_large_object_is_taken_out():
     assert "left in the stream" in (answer.troubles.text or "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "tail",
     [
         pytest.param(b'],"x":{"usage":1}}', id="nested"),
@@ -198,7 +198,7 @@ def test_the_work_for_an_unfinished_event_does_not_grow_with_it():
     assert_linear(feed, 5_000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "event",
     [
         pytest.param(lambda n: b"{" + b",".join([b'"usage":null'] * n) + b"}", id="one-object"),

@@ -31,6 +31,7 @@ from ledger.text.period import SPANS
 from tests.ledger.figures.test_limits import answered, play, stated
 from tests.ledger.priced import BOTH, exchange, fill, filled, reading, settled
 from tests.ledger.written import NOON
+from tests.named import for_each
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 BUDGETS, _ = read(
@@ -198,8 +199,8 @@ def test_what_a_limit_s_alert_says(sqlite_engine):
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@for_each(
+    "text, problem",
     [
         ('window = ""', "window: empty"),
         ('window = "5h"\nabove = []', "above: write per cents from 1 to 1000"),
@@ -437,8 +438,8 @@ def test_a_webhook_is_never_shown():
     assert repr(found.destinations[0]) == "Destination(webhook)"
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@for_each(
+    "text, problem",
     [
         ('[[budget]]\nname = "x"\nperiod = "day"', "line 1: budget 1: usd: missing"),
         ('[[budget]]\nname = " "\nusd = 1\nperiod = "day"', "line 2: budget 1: name: empty"),
@@ -489,8 +490,8 @@ def status(spent=10 * USD, *, period="month", now=NOW, usd=100, **more):
     )
 
 
-@pytest.mark.parametrize(
-    ("spent", "used", "forecast", "reached", "state"),
+@for_each(
+    "spent, used, forecast, reached, state",
     [
         (0, 0, 0, (), "ok"),
         (40 * USD, 40, 80 * USD, (), "ok"),
@@ -522,8 +523,8 @@ def test_as_a_table():
     assert partly.mark == "≥ "
 
 
-@pytest.mark.parametrize(
-    ("period", "text"),
+@for_each(
+    "period, text",
     [("day", "2026-11-16"), ("week", "week of 2026-11-16"), ("month", "2026-11")],
 )
 def test_the_period_in_words(period, text):

@@ -13,6 +13,7 @@ from ledger.caps.caps import NOTHING, Amounts, Cap
 from ledger.caps.leases import NO_CAP_PART, CapPart, grant, plus
 from ledger.model.exchange import Exchange
 from tests.ledger.written import NOON, opened
+from tests.named import for_each
 
 USD = 10**12
 
@@ -133,7 +134,7 @@ def test_a_cost_that_never_came_counts_its_hold():
     assert "$7.00 of" in refused(book, usd(4)).message
 
 
-@pytest.mark.parametrize("word", ["tokens", "requests", "list_value_usd"])
+@for_each("word", ["tokens", "requests", "list_value_usd"])
 def test_each_kind_of_limit_holds(word):
     limit: dict[str, Any] = {"usd": None, "wait": 0, word: 3}
     book = Book([cap(**limit)])
@@ -353,7 +354,7 @@ def test_another_limit_returns_the_slice():
     assert [type(found) for _, found in book.freed()] == [Held]
 
 
-@pytest.mark.parametrize("unreachable", ["refuse", "pass"])
+@for_each("unreachable", ["refuse", "pass"])
 def test_without_the_ledger_it_uses_its_slice_and_then_the_operator_decides(unreachable):
     book = shared(unreachable=unreachable, wait=0)
     book.unreachable = "it is down"

@@ -24,6 +24,7 @@ from ledger.caps.leases import (
     plus,
 )
 from tests.ledger.written import NOON, opened
+from tests.named import for_each
 
 
 def tokens(amount: int) -> Amounts:
@@ -42,8 +43,8 @@ def part(spent: int, used: int, all_taken: int) -> CapPart:
     return CapPart(tokens(spent), tokens(used), tokens(all_taken))
 
 
-@pytest.mark.parametrize(
-    ("own", "others", "wants", "expected"),
+@for_each(
+    "own, others, wants, expected",
     [
         pytest.param(
             NO_CAP_PART, NO_CAP_PART, (), (25, False), id="a share of half of what is left"

@@ -3,17 +3,10 @@
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import application
-from ledger import cli
 from ledger.model.errors import LedgerError
+from tests.app import APP
 from tests.ledger.figures.test_queries import entries
 from tests.ledger.priced import exchange, fill, reading, settled
-
-
-@pytest.fixture(scope="session")
-def app():
-    """The ledger's part of the `tokentee` command."""
-    return application(cli.COMMANDS)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +25,7 @@ def own_ledger(tmp_path):
 
 
 @pytest.fixture
-def run(app, ledger):
+def run(ledger):
     """Calls a command, which exits with 0 or what is said; a LedgerError comes through."""
 
     def call(*words, url=ledger, columns=100, exits=0):
@@ -42,7 +35,7 @@ def run(app, ledger):
             "TOKENTEE_NAMES": None,
             "COLUMNS": str(columns),
         }
-        result = CliRunner().invoke(app, words, env=environment)
+        result = CliRunner().invoke(APP, words, env=environment)
         if isinstance(result.exception, LedgerError):
             raise result.exception
         assert result.exception is None or isinstance(result.exception, SystemExit)

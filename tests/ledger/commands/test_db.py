@@ -17,8 +17,10 @@ from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.sync import spool
 from ledger.sync.merging import RefusedExchange
+from tests.app import APP
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate
 from tests.ledger.written import NOON, alter, put, row, settled, whole
+from tests.named import for_each
 
 pytestmark = pytest.mark.usefixtures("own_data_directory")
 
@@ -163,10 +165,10 @@ READING = [
 
 
 @pytest.mark.parametrize("words", [*READING, ["serve"], ["db", "check"]], ids=" ".join)
-def test_a_path_that_the_system_refuses_is_one_line(app, words, capsys, tmp_path):
+def test_a_path_that_the_system_refuses_is_one_line(words, capsys, tmp_path):
     long = tmp_path / ("x" * 300)
     with pytest.raises(SystemExit) as end:
-        cli.run(lambda: app([*words, "--ledger", f"sqlite:///{long}"], prog_name="tokentee"))
+        cli.run(lambda: APP([*words, "--ledger", f"sqlite:///{long}"], prog_name="tokentee"))
     assert end.value.code == 1
     assert capsys.readouterr().err == f"tokentee: {long}: File name too long\n"
 
@@ -186,17 +188,17 @@ ODD = os.fsdecode(b"caf\xe9")
     ],
     ids=ascii,
 )
-def test_a_word_that_is_no_text_is_one_line(app, ledger, words, monkeypatch, capsys):
+def test_a_word_that_is_no_text_is_one_line(ledger, words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tokentee", *words])
     with pytest.raises(SystemExit) as end:
-        cli.run(lambda: app([*words, "--ledger", ledger], prog_name="tokentee"))
+        cli.run(lambda: APP([*words, "--ledger", ledger], prog_name="tokentee"))
     assert end.value.code in (1, 2)
     assert r"caf\udce9" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_ledger_that_is_damaged_inside_is_one_line(
-    app, own_ledger, words, monkeypatch, capsys, tmp_path
+    own_ledger, words, monkeypatch, capsys, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
     path = Path(own_ledger.removeprefix("sqlite:///"))
@@ -212,7 +214,7 @@ def test_a_ledger_that_is_damaged_inside_is_one_line(
             file.write(b"\xff" * page_bytes)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(SystemExit) as end:
-        cli.run(lambda: app([*words, "--ledger", own_ledger], prog_name="tokentee"))
+        cli.run(lambda: APP([*words, "--ledger", own_ledger], prog_name="tokentee"))
     assert end.value.code == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "tokentee: the ledger fails: database disk image is malformed; move the file away and "
@@ -221,8 +223,8 @@ def test_a_ledger_that_is_damaged_inside_is_one_line(
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    ("error", "advice"),
+@for_each(
+    "error, advice",
     [
         (sqlite3.OperationalError("disk I/O error"), "its disk has room"),
         (psycopg.OperationalError("server closed the connection\nunexpectedly"), "server runs"),

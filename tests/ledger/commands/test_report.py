@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from ledger.model.errors import LedgerError
 from ledger.store.engines import urls
+from tests.app import APP
 from tests.ledger.priced import exchange, fill, reading, settled
 
 
@@ -166,11 +167,11 @@ def test_what_the_operator_did_wrong_is_one_line(run, words, problem):
     assert "\n" not in str(error.value)
 
 
-def test_the_ledger_is_that_which_is_recorded_into(app, tmp_path, monkeypatch):
+def test_the_ledger_is_that_which_is_recorded_into(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("TOKENTEE_LEDGER", raising=False)
     fill(urls.default_url(), [(settled(exchange()), reading(output_tokens=1))])
-    result = CliRunner().invoke(app, ["report", "-f", "json"])
+    result = CliRunner().invoke(APP, ["report", "-f", "json"])
     assert json.loads(result.stdout)["total"]["requests"] == 1
 
 

@@ -19,7 +19,6 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.server.fastmcp.exceptions import ToolError
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.commands import now, serve
 from ledger.commands.serve import (
     ANSWER_BYTES_MAX,
@@ -31,6 +30,7 @@ from ledger.commands.serve import (
 from ledger.model.errors import LedgerError
 from ledger.pages.live.read_only import open_read_only
 from ledger.store import db
+from tests.app import APP
 from tests.ledger.figures.test_limits import answered, play, stated
 from tests.ledger.written import NOON
 
@@ -198,7 +198,7 @@ CLAUDE = {
 
 def line(url, text="", *words):
     call = ["statusline", "--ledger", url, *words]
-    done = CliRunner().invoke(application(), call, input=text)
+    done = CliRunner().invoke(APP, call, input=text)
     assert done.exit_code == 0, done.output
     (found,) = done.stdout.splitlines()
     return found
@@ -242,7 +242,7 @@ def test_caps_stand_in_the_line_and_on_top(url, tmp_path, monkeypatch):
     monkeypatch.setenv("TOKENTEE_BUDGETS", str(file))
     file.write_text("[[cap]]\nname = 'nightly'\nrequests = 4\nperiod = '5h'\n")
     assert "cap nightly: 25% of 4 requests" in line(url)
-    done = CliRunner().invoke(application(), ["top", "--once", "--ledger", url])
+    done = CliRunner().invoke(APP, ["top", "--once", "--ledger", url])
     assert "cap nightly: 25% of 4 requests" in done.stdout
     file.write_text("[[cap]]\nname = 'nightly'\n")
     assert line(url) == without

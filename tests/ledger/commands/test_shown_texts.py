@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ledger import cli
 from ledger.model.usage import Usage
+from tests.app import APP
 from tests.ledger.priced import exchange, fill, reading, settled
 
 SHOWN = Path(__file__).parent / "shown"
@@ -100,12 +101,12 @@ def hostile_ledger(tmp_path_factory):
 
 
 @pytest.mark.parametrize("words", EXITS, ids=lambda words: " ".join(words[:3])[:40])
-def test_nothing_that_is_shown_can_do_anything(app, hostile_ledger, words, capsys, monkeypatch):
+def test_nothing_that_is_shown_can_do_anything(hostile_ledger, words, capsys, monkeypatch):
     """Errors included: they leave through `cli.run`, as in the command."""
     monkeypatch.setenv("TOKENTEE_LEDGER", hostile_ledger)
     monkeypatch.setenv("COLUMNS", "120")
     with pytest.raises(SystemExit):
-        cli.run(lambda: app(args=words, prog_name="tokentee"))
+        cli.run(lambda: APP(args=words, prog_name="tokentee"))
     printed = capsys.readouterr()
     shown = printed.out + printed.err
     assert shown
@@ -115,12 +116,12 @@ def test_nothing_that_is_shown_can_do_anything(app, hostile_ledger, words, capsy
         assert character not in shown
 
 
-def test_exported_csv_can_do_nothing_either(app, hostile_ledger, tmp_path, monkeypatch):
+def test_exported_csv_can_do_nothing_either(hostile_ledger, tmp_path, monkeypatch):
     monkeypatch.setenv("TOKENTEE_LEDGER", hostile_ledger)
     for what in ("requests", "charges"):
         words = ["export", str(tmp_path / what), "--what", what, "-f", "csv"]
         with pytest.raises(SystemExit):
-            cli.run(partial(app, args=words, prog_name="tokentee"))
+            cli.run(partial(APP, args=words, prog_name="tokentee"))
         (path,) = tmp_path.glob(f"*/*/{what}.csv")
         text = path.read_text()
         assert "\\u202e" in text

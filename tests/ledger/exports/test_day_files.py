@@ -27,6 +27,7 @@ from ledger.store.scope import Scope
 from tests.ledger.figures.test_queries import entries
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled
 from tests.ledger.written import run_python
+from tests.named import for_each
 
 DAY, NEXT = date(2026, 11, 2), date(2026, 11, 3)
 COLUMNS = (("at", "instant"), ("name", "text"), ("cost", "decimal"), ("count", "integer"))
@@ -383,8 +384,8 @@ def test_a_line_of_searches():
     assert found["BilledCost"] == Decimal("0.03")
 
 
-@pytest.mark.parametrize(
-    ("hour", "start", "end"),
+@for_each(
+    "hour, start, end",
     [
         ("2026-11-30T23", "2026-11-01", "2026-12-01"),
         ("2026-12-01T00", "2026-12-01", "2027-01-01"),
@@ -464,7 +465,7 @@ def details_of(**more):
     return json.loads(row["SkuPriceDetails"])
 
 
-@pytest.mark.parametrize("line", TOKEN_LINES)
+@for_each("line", TOKEN_LINES)
 def test_every_line_of_tokens_says_what_it_does_with_the_cache(line):
     for name in (line, f"advisor.{line}"):
         found = details_of(line=name)
@@ -474,8 +475,8 @@ def test_every_line_of_tokens_says_what_it_does_with_the_cache(line):
     assert unknown.get("TokenCacheAction") == claimed
 
 
-@pytest.mark.parametrize(
-    ("model", "version"),
+@for_each(
+    "model, version",
     [
         *(("gpt-4.1-mini", "4.1"), ("gpt-4o-2024-08-06", "4o"), ("gpt-4-0613", "4")),
         *(("gpt-4-32k", "4"), ("gpt-oss-20b", None), ("o3-mini", "3"), ("gpt-5.6-luna", "5.6")),
@@ -490,8 +491,8 @@ def test_the_version_of_a_model_of_a_known_family(model, version):
     assert details_of(model=model).get("ModelVersion") == version
 
 
-@pytest.mark.parametrize(
-    ("model", "line", "expected"),
+@for_each(
+    "model, line, expected",
     [
         ("gpt-4.1", "cache_read", ("OpenAI", "GPT", "Input", "Read")),
         (

@@ -18,6 +18,7 @@ from ledger.reports.activity_text import ROWS_RUNNING_MAX, lines, one_line
 from ledger.store.adding_up import histogram, histogram_text
 from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled
+from tests.named import for_each
 
 
 def test_not_reported_is_not_zero():
@@ -27,8 +28,8 @@ def test_not_reported_is_not_zero():
     assert (none + some) == Figures(requests=2, input_tokens=5, cache_read_tokens=0)
 
 
-@pytest.mark.parametrize(
-    ("figures", "state"),
+@for_each(
+    "figures, state",
     [
         (Figures(requests=2, priced=2), "priced"),
         (Figures(requests=3, priced=2), "priced"),  # the third has no usage: an HTTP error
@@ -78,8 +79,8 @@ def test_the_top_rows_are_those_that_cost_most_in_their_own_order():
     assert top_of(rows, 4) == rows
 
 
-@pytest.mark.parametrize(
-    ("counts", "expected"),
+@for_each(
+    "counts, expected",
     [
         ({}, (None, None)),
         ({7: 1}, (7, 7)),

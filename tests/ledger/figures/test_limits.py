@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.figures import activity, limits
 from ledger.figures.limits import QuotaFigure
 from ledger.figures.percent_value import Use
@@ -18,9 +17,11 @@ from ledger.model.usage import Usage
 from ledger.pages import html_file
 from ledger.reports import activity_text, limits_text
 from ledger.store.scope import Scope
+from tests.app import APP
 from tests.ledger.pages.serving import pages
 from tests.ledger.priced import BOTH, filled
 from tests.ledger.written import NOON, opened, reading, row, rows, settled, writing
+from tests.named import for_each
 
 HOUR = timedelta(hours=1)
 FIRST_RESET = NOON + 5 * HOUR
@@ -199,7 +200,7 @@ def test_replaying_adds_no_row(sqlite_engine):
 def test_the_command(url):
     play(url, [answered("1", 0, "s1", "k1", [stated(10, FIRST_RESET)])])
     call = ["limits", "--ledger", url, "--format", "json"]
-    assert CliRunner().invoke(application(), call).stdout.startswith("[")
+    assert CliRunner().invoke(APP, call).stdout.startswith("[")
 
 
 def test_texts(engine):
@@ -311,8 +312,8 @@ def test_a_ledger_without_limits_has_no_such_part(sqlite_engine):
     assert "limits:" not in "\n".join(activity_text.lines(taken, 80))
 
 
-@pytest.mark.parametrize(
-    ("minutes", "label"),
+@for_each(
+    "minutes, label",
     [(299, "5h"), (300, "5h"), (10_079, "7d"), (10_080, "7d"), (1_439, "1d"), (60, "1h"),
      (90, "90m"), (1, "1m"), (29, "29m"), (43_200, "30d")],
 )  # fmt: skip

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.figures import least_squares, limit_values, limits, percent_value
 from ledger.figures.percent_value import Figure, Use, estimate
 from ledger.reports import limits_text
 from ledger.store import db
+from tests.app import APP
 from tests.ledger.figures.plan_accounts import HOUR, WINDOW, Account, at_prices
 from tests.ledger.priced import BOTH, filled
 from tests.ledger.written import NOON, writing
+from tests.named import for_each
 
 ACCOUNTS = [Account(seed, days=5, models=1 + seed % 2) for seed in range(44)]
 
@@ -98,7 +99,7 @@ def test_the_command_and_its_exact_rows(few):
     tokens = row["tokens_per_percent"]
     assert tokens["cache_write"] is None, "not reported is not 0"
     assert tokens["input"] > tokens["cache_read"] > 0
-    shown = CliRunner().invoke(application(), [*call, "--format", "json"])
+    shown = CliRunner().invoke(APP, [*call, "--format", "json"])
     assert shown.exit_code == 0
     assert isinstance(json.loads(shown.stdout), list)
     (worth,) = limits_text.worths(found)
@@ -207,7 +208,7 @@ def no_requests(figures, _):
     return figures, []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "broken", [unpriced, two_accounts, above, no_figures, one_window_of_three, still, no_requests]
 )
 def test_what_says_nothing_gives_no_figure_and_says_why(broken):
@@ -241,9 +242,7 @@ def test_no_figures_are_an_error(stated, asked):
     assert found.usd is None or inside(found.low, found.usd, found.high)
 
 
-@pytest.mark.parametrize(
-    ("freedom", "quantile"), [(1, 6.314), (4, 2.132), (10, 1.812), (30, 1.697), (1_000, 1.646)]
-)
+@for_each("freedom, quantile", [(1, 6.314), (4, 2.132), (10, 1.812), (30, 1.697), (1_000, 1.646)])
 def test_quantiles_of_student(freedom, quantile):
     assert least_squares.student90(freedom) == pytest.approx(quantile, abs=0.02)
 
@@ -271,9 +270,7 @@ def test_a_share_is_what_a_session_bought_and_unrecorded_use_is_nobodys():
     assert limits.bought_shares(figures, too_much) == {"a": 155_000, "b": 155_000}
 
 
-@pytest.mark.parametrize(
-    ("recorded_ppm", "points"), [(0, 4), (45_000, 4.5), (90_000, 5), (1_000, 3)]
-)
+@for_each("recorded_ppm, points", [(0, 4), (45_000, 4.5), (90_000, 5), (1_000, 3)])
 def test_the_pace_between_whole_percents_is_what_was_bought(recorded_ppm, points):
     figures = [
         limits.QuotaFigure(NOON, 10_000, None, "1"),

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.figures import plans, queries
 from ledger.figures.plans import plan_months
 from ledger.maintenance import rollup
@@ -18,6 +17,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, UsageSource
 from ledger.settings.names import read
 from ledger.store.scope import Scope
+from tests.app import APP
 from tests.ledger.figures.test_limits import HOUR, answered, play, rate_of, stated
 from tests.ledger.written import COST, NOON, charge, on, put, settled, whole
 
@@ -105,7 +105,7 @@ def test_the_command(new_sqlite, text_file):
         at = moment(9) + timedelta(minutes=number)
         exchange = settled(f"e{number}", at=at, key_hint="1a2b", quotas=(window,))
         put(url, whole(exchange, billing=None if number else Billing.PLAN))
-    found = CliRunner().invoke(application(), [*words, "--plans", "--format", "json"])
+    found = CliRunner().invoke(APP, [*words, "--plans", "--format", "json"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout) == [
         {
@@ -118,7 +118,7 @@ def test_the_command(new_sqlite, text_file):
             "windows_hit": 2,
         }
     ]
-    found = CliRunner().invoke(application(), [*words, "--plans"])
+    found = CliRunner().invoke(APP, [*words, "--plans"])
     assert "Max   2026-09         1" in found.stdout
     assert "ratio: list value of a month / price of the plan" in found.stderr
 
@@ -241,8 +241,8 @@ def test_too_many_blocks_are_refused(url, monkeypatch):
 def test_the_command_by_block(url):
     runner = CliRunner()
     call = ["report", "--by", "block", "--ledger", url]
-    shown = runner.invoke(application(), call).stdout
+    shown = runner.invoke(APP, call).stdout
     assert "2026-11-02 10:00" in shown
     assert "stated" in shown
-    refused = runner.invoke(application(), [*call, "--top", "3"])
+    refused = runner.invoke(APP, [*call, "--top", "3"])
     assert "stands alone" in str(refused.exception)

@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.figures import sum_query
 from ledger.figures.queries import report
 from ledger.maintenance.rollup import roll
@@ -19,6 +18,7 @@ from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.store.tables import meta, stale_days
 from ledger.text.period import DAY, HOUR
+from tests.app import APP
 from tests.ledger.written import put, settled, whole
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -152,8 +152,8 @@ def test_what_is_summed_up_is_what_was_there(three_days, words):
 def test_calendar_days_of_the_command(three_days):
     asked = ["report", "--since", "2026-08-31", "--until", "2026-09-02", "--format", "csv"]
     asked += ["--ledger", str(three_days.url)]
-    before = CliRunner().invoke(application(), asked).output
+    before = CliRunner().invoke(APP, asked).output
     assert "model-1" in before
     roll(three_days, now=NOW)
-    after = CliRunner().invoke(application(), asked).output
+    after = CliRunner().invoke(APP, asked).output
     assert after == before

@@ -15,6 +15,7 @@ from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
 from tests.ledger.written import NOON, opened, reading, settled
+from tests.named import for_each
 
 EAST = timezone(timedelta(hours=14))
 WEST = timezone(timedelta(hours=-12))
@@ -44,8 +45,8 @@ def test_what_is_fine_passes_as_it_is():
     assert door.admitted(opened("b"), None) == (opened("b"), None)
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
+@for_each(
+    "given, kept",
     [
         pytest.param("gpt-5", "gpt-5", id="fine"),
         pytest.param("", "", id="empty"),
@@ -78,7 +79,7 @@ def test_a_text_that_passed_can_be_written_and_passes_again(text):
 TEXTS = [name for name, (kind, _) in columns_of(Exchange).items() if kind in (str, str | None)]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@for_each("name", TEXTS)
 def test_each_text_is_cut_to_its_column(name):
     longest = columns_of(Exchange)[name][1].characters_max
     assert longest in (NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX)
@@ -97,8 +98,8 @@ def test_a_reading_follows_the_id_and_the_moment_of_its_exchange():
     assert read.read_at == door.UNKNOWN_MOMENT
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
+@for_each(
+    "given, kept",
     [
         (None, None),
         (NOON, NOON),
@@ -129,7 +130,7 @@ def test_moments_of_an_exchange_that_cannot_be():
     assert (exchange.opened_at, exchange.settled_at) == (door.UNKNOWN_MOMENT, None)
 
 
-@pytest.mark.parametrize("count", [-1, COUNT_MAX + 1, 2**63, 10**30, float("nan"), 1.5, True, "7"])
+@for_each("count", [-1, COUNT_MAX + 1, 2**63, 10**30, float("nan"), 1.5, True, "7"])
 def test_what_cannot_be_a_count(count):
     exchange, _ = door.admitted(settled("a", response_bytes=count), None)
     assert exchange.response_bytes is None
@@ -137,7 +138,7 @@ def test_what_cannot_be_a_count(count):
     assert read.usage == Usage(output_tokens=3)
 
 
-@pytest.mark.parametrize("amount", [-1, AMOUNT_MAX + 1, 2**63, float("inf"), 0.5, True, "7"])
+@for_each("amount", [-1, AMOUNT_MAX + 1, 2**63, float("inf"), 0.5, True, "7"])
 def test_what_cannot_be_an_amount(amount):
     read = admitted(Usage(reported_cost_picousd=amount, reported_upstream_cost_picousd=AMOUNT_MAX))
     assert read.usage == Usage(reported_upstream_cost_picousd=AMOUNT_MAX)
@@ -176,8 +177,8 @@ def test_remarks_and_further_iterations():
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
+@for_each(
+    "given, kept",
     [
         ('{"in":  1}', '{"in":  1}'),
         ('{"a": "é"}', '{"a": "é"}'),
@@ -192,7 +193,7 @@ def test_documents(given, kept):
     assert admitted(usage_json=given).usage.remarks == ()
 
 
-@pytest.mark.parametrize("character", ["x", '"', "\x01", "é", "\ud800", "🎉", "\0"])
+@for_each("character", ["x", '"', "\x01", "é", "\ud800", "🎉", "\0"])
 def test_a_document_that_is_too_long_is_cut_and_remarked(character):
     text = character * 70_000
     read = admitted(usage_json=text)

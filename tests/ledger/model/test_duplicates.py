@@ -4,9 +4,8 @@ import hashlib
 from collections.abc import Generator
 from typing import Any
 
-import pytest
-
 from ledger.model.duplicates import DIGEST_STEP_BYTES, content_digest, request_digest_in_steps
+from tests.named import for_each
 
 FACTS: dict[str, Any] = {
     "response_model": "gpt-5",
@@ -16,7 +15,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", FACTS)
+@for_each("name", FACTS)
 def test_the_digest_covers_every_part(name):
     other = "x" if FACTS[name] != "x" else "y"
     digests = {

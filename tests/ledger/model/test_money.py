@@ -4,17 +4,17 @@ import re
 import time
 from decimal import Decimal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.model.charge import ExchangeCost, amounts_of
 from ledger.model.money import AMOUNT_MAX, DIGITS_MAX, decimal_of, money_text, picousd_of, usd_text
 from ledger.model.usage import COUNT_MAX, count_of, sum_of
+from tests.named import for_each
 
 
-@pytest.mark.parametrize(
-    ("usd", "picousd"),
+@for_each(
+    "usd, picousd",
     [
         (0, 0),
         (1, 10**12),
@@ -35,7 +35,7 @@ def test_an_amount_on_the_wire(usd, picousd):
     assert picousd_of(usd) == picousd
 
 
-@pytest.mark.parametrize(
+@for_each(
     "usd",
     [None, True, -1, "-0.5", "much", "", float("nan"), float("inf"), "1e400", 100_001, [1], b"1"],
 )
@@ -43,7 +43,7 @@ def test_what_is_no_amount(usd):
     assert picousd_of(usd) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "usd",
     ["1e200000", "1e999999", "-1e999999", "1e-999999", "9" * 100_000, "0." + "0" * 100_000 + "1"],
     ids=lambda text: text[:9],
@@ -66,8 +66,8 @@ def test_a_huge_int_is_not_turned_into_text():
     assert decimal_of(-(10**5_000)) is None
 
 
-@pytest.mark.parametrize(
-    ("picousd", "text"),
+@for_each(
+    "picousd, text",
     [
         (0, "0"),
         (1, "0.000000000001"),
@@ -85,8 +85,8 @@ def test_text_is_exact(picousd):
     assert picousd_of(usd_text(picousd)) == picousd
 
 
-@pytest.mark.parametrize(
-    ("picousd", "text"),
+@for_each(
+    "picousd, text",
     [
         (0, "$0"),
         (1, "$0.000000000001"),
@@ -109,8 +109,8 @@ def test_no_amount_looks_like_nothing(picousd):
 LIST, OWN = "list 1", "provider"
 
 
-@pytest.mark.parametrize(
-    ("source", "billing", "lines", "expected", "shown"),
+@for_each(
+    "source, billing, lines, expected, shown",
     [
         ("none", None, [], ExchangeCost(), None),
         (None, None, [], ExchangeCost(), None),
@@ -143,8 +143,8 @@ def test_amounts(source, billing, lines, expected, shown):
     assert found.shown_picousd == shown
 
 
-@pytest.mark.parametrize(
-    ("value", "count"),
+@for_each(
+    "value, count",
     [
         (0, 0),
         (7, 7),

@@ -15,12 +15,13 @@ from ledger.model import providers
 from ledger.model.aliases import ALIASES, RECORDED, is_another
 from ledger.model.providers import PROVIDERS, TABLE, BaseUrl, Provider, ProviderTable, StreamUsage
 from ledger.pricing.price_lists import Candidate, PriceQuestion, candidates
+from tests.named import for_each
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("host", "path", "name"),
+@for_each(
+    "host, path, name",
     [
         pytest.param("api.openai.com", "/v1/responses", "openai", id="below-a-name"),
         pytest.param("openai.com", "/", "openai", id="the-name-itself"),
@@ -58,8 +59,8 @@ def test_which_provider_answers_at_a_host(host: str, path: str, name: str) -> No
     assert (row.name if row else host.lower().rstrip(".")) == name
 
 
-@pytest.mark.parametrize(
-    ("host", "list_id"),
+@for_each(
+    "host, list_id",
     [
         ("api.openai.com", "openai"),
         ("chatgpt.com", ""),
@@ -183,12 +184,12 @@ ANOTHER = [
 ]
 
 
-@pytest.mark.parametrize(("provider", "asked", "answered"), SAME)
+@for_each("provider, asked, answered", SAME)
 def test_these_are_the_same(provider, asked, answered):
     assert not is_another(provider, asked, answered)
 
 
-@pytest.mark.parametrize(("provider", "asked", "answered"), ANOTHER)
+@for_each("provider, asked, answered", ANOTHER)
 def test_these_are_another(provider, asked, answered):
     assert is_another(provider, asked, answered)
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.budgets.budgets import read
 from ledger.figures.queries import report
 from ledger.model.exchange import Outcome, State
@@ -22,13 +21,15 @@ from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from ledger.text import figures
 from ledger.text.period import DAY, WEEK
+from tests.app import APP
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.test_html_file import BUDGETS, Elements, hostile_ledger
 from tests.ledger.written import put, settled, whole
+from tests.named import for_each
 
 
-@pytest.mark.parametrize(
-    ("now", "length", "since", "until"),
+@for_each(
+    "now, length, since, until",
     [
         (datetime(2026, 11, 23, tzinfo=UTC), WEEK, "2026-11-16", "2026-11-23"),  # a Monday
         (datetime(2026, 11, 22, 23, 59, tzinfo=UTC), WEEK, "2026-11-09", "2026-11-16"),
@@ -113,10 +114,10 @@ def test_the_command(weeks_url):
         (["--format", "html"], "<!doctype html>"),
         (["--daily", "-f", "slack"], '{"text": "Tokentee: '),
     ):
-        done = runner.invoke(application(), ["digest", *words])
+        done = runner.invoke(APP, ["digest", *words])
         assert done.exit_code == 0, done.exception
         assert done.stdout.startswith(begins)
-    refused = runner.invoke(application(), ["digest", "--daily", "--weekly"])
+    refused = runner.invoke(APP, ["digest", "--daily", "--weekly"])
     assert "not both" in str(refused.exception)
 
 
@@ -148,7 +149,7 @@ def test_commands_list_what_a_line_counts(weeks, only, monkeypatch):
     for one in found:
         if one.command.startswith("tokentee requests "):
             words = [*shlex.split(one.command)[1:], "-f", "json", "--limit", "200"]
-            done = CliRunner().invoke(application(), words)
+            done = CliRunner().invoke(APP, words)
             counted[one.kind] = (len(json.loads(done.stdout)), one.count)
     assert {"lost", "degraded"} <= counted.keys()
     assert len(counted) == 2 + 2 * (not only)

@@ -20,6 +20,7 @@ from ledger.pages.problems import Shipping, problems
 from ledger.pages.unusual import Unusual, new_names, unusual_days
 from ledger.text.period import TimeSpan, moment
 from tests.ledger.pages.conftest import NOW
+from tests.named import for_each
 
 USD = 10**12
 PERIOD = Period(since=None, until=None, now=NOW)
@@ -262,8 +263,8 @@ def period(since, until=None):
     return Period(since=since, until=until, now=NOW)
 
 
-@pytest.mark.parametrize(
-    ("days", "bar", "first", "last", "count"),
+@for_each(
+    "days, bar, first, last, count",
     [
         pytest.param(1, "hour", "2026-11-21 00", "2026-11-21 18", 19, id="a-day"),
         pytest.param(30, "day", "2026-10-23", "2026-11-21", 30, id="a-month"),
@@ -291,8 +292,8 @@ def test_a_period_without_a_beginning_has_none_before_it():
     assert period(NOW + timedelta(days=1)).before is None
 
 
-@pytest.mark.parametrize(
-    ("since", "until", "text"),
+@for_each(
+    "since, until, text",
     [
         (None, None, "everything up to 21 Nov 2026 UTC"),
         (MIDNIGHT, None, "21 Nov 2026 UTC"),
@@ -310,13 +311,13 @@ def test_a_week_is_named_by_its_monday():
     assert bar_name("2026-11-22 07", "day") == "2026-11-22"
 
 
-@pytest.mark.parametrize("days", [1, 7, 30, 90])
+@for_each("days", [1, 7, 30, 90])
 def test_days_are_the_same_days_as_in_commands(days):
     assert last_days(days, NOW).since == moment(f"{days}d", NOW)
 
 
-@pytest.mark.parametrize(
-    ("day", "begin", "hours", "bars"),
+@for_each(
+    "day, begin, hours, bars",
     [
         pytest.param("2026-03-29", "2026-03-28T23", 23, 23, id="spring"),
         pytest.param("2026-10-25", "2026-10-24T22", 25, 24, id="autumn"),

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.maintenance import rollup
 from ledger.model.errors import WrongCallError
 from ledger.store import db
 from ledger.text.period import zone_of
+from tests.app import APP
 from tests.ledger.pages.serving import pages
 from tests.ledger.pages.test_html_file import Elements
 from tests.ledger.priced import exchange, fill, settled
@@ -54,7 +54,7 @@ def url(tmp_path_factory):
 
 
 def told(url, *words):
-    done = CliRunner().invoke(application(), [*words, "--ledger", url])
+    done = CliRunner().invoke(APP, [*words, "--ledger", url])
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -108,9 +108,7 @@ def test_each_day_has_the_figures_of_the_report(url, tmp_path, zone, place):
 
 @pytest.mark.parametrize("words", [("report", "--html", "page.html"), ("serve",)])
 def test_a_zone_that_is_none_is_a_wrong_call(url, words):
-    done = CliRunner().invoke(
-        application(), [*words, "--timezone", "Europe/Berlni", "--ledger", url]
-    )
+    done = CliRunner().invoke(APP, [*words, "--timezone", "Europe/Berlni", "--ledger", url])
     assert isinstance(done.exception, WrongCallError)  # one line, and exit code 2
     assert "'Europe/Berlni'" in str(done.exception)
     assert "\n" not in str(done.exception)

@@ -4,7 +4,6 @@ totals, whatever was reported."""
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -24,7 +23,7 @@ from ledger.pricing.price_lines import (
     quantities,
 )
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading, reasons
-from tests.named import named
+from tests.named import for_each, named
 
 RATES = {
     "uncached_input": Rate(3_000_000, "list"),
@@ -71,7 +70,7 @@ def test_charges_are_worked_out_when_the_reading_was_made_unless_said_otherwise(
     assert repriced[0].priced_at == later
 
 
-@pytest.mark.parametrize("line", ["output_audio", "reasoning", "output_image"])
+@for_each("line", ["output_audio", "reasoning", "output_image"])
 def test_a_part_of_unreported_output_has_no_price(line):
     """The same part of a reported total has its own."""
     book = Book(own=Sheet({**RATES, line: Rate(5, "list")}, "not in the list"))
@@ -144,7 +143,7 @@ def test_a_price_by_context_needs_the_input_tokens():
     assert line.reason == "the price depends on the input tokens, which are not reported"
 
 
-@pytest.mark.parametrize(("input_tokens", "unit"), [(200_000, 10), (200_001, 20)])
+@for_each("input_tokens, unit", [(200_000, 10), (200_001, 20)])
 def test_the_whole_input_decides_the_context_step(input_tokens, unit):
     """Cached tokens count for the step, as the vendors count them."""
     stepped = Sheet(
@@ -215,9 +214,9 @@ def test_the_providers_figure_is_never_added_to_ours():
     assert amounts(charges) == {"output": (10, 15_000_000, 150_000_000)}
 
 
-@pytest.mark.parametrize("bill", ["", "reported"])
-@pytest.mark.parametrize(
-    ("figure", "differs"),
+@for_each("bill", ["", "reported"])
+@for_each(
+    "figure, differs",
     # 10 out at $15 a million: 150 000 000 pico-USD
     [
         (150_000_000, False),
@@ -241,7 +240,7 @@ def test_a_figure_of_the_provider_that_differs_by_more_than_a_thousandth_is_rema
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "more",
     [
         {"tool_units": {"unlisted": 1}},
@@ -257,8 +256,8 @@ def test_figures_that_cannot_be_compared_do_not_differ(more):
     assert remarked(read, charge(exchange(), read, Book())).usage.remarks == ()
 
 
-@pytest.mark.parametrize(
-    ("fee", "lines"),
+@for_each(
+    "fee, lines",
     [(0, {"upstream_cost": (1, None, None)}), (7, {"reported_cost": (1, 7, 7)})],
 )
 def test_what_an_upstream_bills_the_customers_own_key_is_not_known(fee, lines):
@@ -270,8 +269,8 @@ def test_what_an_upstream_bills_the_customers_own_key_is_not_known(fee, lines):
         assert "does not say how much" in (charges[-1].reason or "")
 
 
-@pytest.mark.parametrize(
-    ("category", "output", "fields"),
+@for_each(
+    "category, output, fields",
     [
         ("cyber", 0, {"refused": "cyber"}),
         ("cyber", 9, {}),
@@ -299,7 +298,7 @@ def test_a_refusal_counts_where_there_was_no_output(category, output, fields):
     assert asked == [fields, {"refused": "bio"}, {}]
 
 
-@pytest.mark.parametrize("usage", [{"output_tokens": 10}, {}], ids=["unpriced", "no-usage"])
+@for_each("usage", [{"output_tokens": 10}, {}], ids=["unpriced", "no-usage"])
 def test_the_providers_figure_is_the_cost_where_we_know_no_price(usage):
     charges = charge(
         exchange(),
@@ -341,8 +340,8 @@ def test_cost_is_additive(split, cached):
     assert cost(cheaper) <= cost(dearer)
 
 
-@pytest.mark.parametrize(
-    ("usage", "expected"),
+@for_each(
+    "usage, expected",
     named(
         {
             "not-reported": (Usage(), None),
@@ -470,8 +469,8 @@ AT_PLAIN_RATES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("usage", "rates", "expected"),
+@for_each(
+    "usage, rates, expected",
     named(
         {name: (usage, PLAIN, lines) for name, (usage, lines) in AT_PLAIN_RATES.items()}
         | {
@@ -572,8 +571,8 @@ def test_an_unsplit_cache_write_says_that_it_is_taken_for_five_minutes():
     assert rates["cache_write_5m"].note is None
 
 
-@pytest.mark.parametrize(
-    ("usage", "expected"),
+@for_each(
+    "usage, expected",
     named(
         {
             "one-request": (Usage(input_tokens=300_000), 300_000),

@@ -16,7 +16,7 @@ from ledger.pricing import prices, published
 from ledger.pricing.price_lists import Candidate, Gateway, PriceQuestion, candidates
 from ledger.pricing.prices import PriceBook
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading, reasons
-from tests.named import named
+from tests.named import for_each, named
 
 
 @pytest.fixture(scope="module")
@@ -250,8 +250,8 @@ def asked(origin, model=None, *, request_model=None, provider="", path="", gatew
     return list(candidates(question, gateways))
 
 
-@pytest.mark.parametrize(
-    ("origin", "model", "list_id", "name"),
+@for_each(
+    "origin, model, list_id, name",
     [
         ("https://api.openai.com:443", "gpt-5", "openai", "gpt-5"),
         ("https://eu.api.openai.com:443", "gpt-5", "openai", "gpt-5"),
@@ -309,8 +309,8 @@ def test_a_routing_suffix_is_tried_without():
     ]
 
 
-@pytest.mark.parametrize(
-    ("origin", "model", "list_id", "name"),
+@for_each(
+    "origin, model, list_id, name",
     [
         (
             "https://api.chuizi.ai:443",
@@ -334,15 +334,15 @@ def test_a_gateway_is_known_by_its_provider_name_on_any_host():
     ]
 
 
-@pytest.mark.parametrize("model", ["llama3.2:latest", "deepseek-chat", "gpt-oss-120b", "qwen3"])
+@for_each("model", ["llama3.2:latest", "deepseek-chat", "gpt-oss-120b", "qwen3"])
 def test_an_unknown_host_may_run_open_models_itself(model):
     """Nothing is known of what a model costs that anybody may run."""
     lists = {candidate.list_id for candidate in asked("http://localhost:11434", model)}
     assert lists <= {"localhost"}
 
 
-@pytest.mark.parametrize(
-    ("model", "list_id"),
+@for_each(
+    "model, list_id",
     [("gpt-4o", "openai"), ("o3-mini", "openai"), ("claude-haiku-4-5", "anthropic")],
 )
 def test_whoever_serves_a_closed_model_buys_it_from_its_vendor(model, list_id):
@@ -373,8 +373,8 @@ def test_no_model_no_list():
     assert asked("https://api.openai.com:443") == []
 
 
-@pytest.mark.parametrize(
-    ("path", "request_model", "list_id"),
+@for_each(
+    "path, request_model, list_id",
     [
         ("/groq/openai/v1/chat/completions", "llama-3.3-70b-versatile", "huggingface_groq"),
         ("/v1/chat/completions", "moonshotai/Kimi-K2:novita", "huggingface_novita"),
@@ -394,8 +394,8 @@ GATEWAYS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("origin", "model", "expected"),
+@for_each(
+    "origin, model, expected",
     [
         ("http://llm.corp.example:80", "big", Candidate("openai", "gpt-5", own=True)),
         ("http://llm.corp.example:80", "gpt-4.1", Candidate("openai", "gpt-4.1", own=True)),

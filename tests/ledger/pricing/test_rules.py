@@ -43,6 +43,7 @@ from ledger.pricing.rules import Rules
 from ledger.store.scope import Scope
 from tests.ledger.priced import exchange, fill, reading, settled
 from tests.ledger.written import rows
+from tests.named import for_each
 
 LATER = datetime(2026, 12, 1, tzinfo=UTC)
 TABLE_FILE = Path(__file__).with_name("billed.csv")
@@ -276,8 +277,8 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
     assert len(set(fresh)) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "fields"),
+@for_each(
+    "text, fields",
     [
         (None, {}),
         ('{"input_tokens": 1}', {}),

@@ -18,7 +18,7 @@ from ledger.pricing.overrides import check, in_force, load
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.snapshots import Snapshots, read
 from tests.ledger.priced import NOVEMBER as NOW
-from tests.named import named
+from tests.named import for_each, named
 
 LITELLM = {
     "gpt-99": {
@@ -68,8 +68,8 @@ def test_figures_are_the_costs_that_are_numbers():
     }
 
 
-@pytest.mark.parametrize(
-    ("document", "problem"),
+@for_each(
+    "document, problem",
     [
         (7, "list.json is not a price list: it has not the form of"),
         ("text", "list.json is not a price list: it has not the form of"),
@@ -212,9 +212,7 @@ def test_context_steps_and_a_list_known_by_another_name(litellm):
     }
 
 
-@pytest.mark.parametrize(
-    ("step", "start"), [("_above_32k_tokens", 32_000), ("_above_512k_tokens_flex", 0)]
-)
+@for_each("step, start", [("_above_32k_tokens", 32_000), ("_above_512k_tokens_flex", 0)])
 def test_any_step_of_any_line_counts(step, start):
     """At any size that a provider publishes (MiniMax 512k, Qwen 32k), for every line."""
     model = {"litellm_provider": "m", "input_cost_per_audio_token": Decimal("0.000001")}

@@ -25,6 +25,7 @@ from ledger.reconcile.tries import REGION_FACTORS
 from ledger.reports.layout import Amount
 from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled
+from tests.named import for_each
 
 DAY, NEXT = date(2026, 11, 2), date(2026, 11, 3)
 CENT = 10**10
@@ -70,8 +71,8 @@ def test_what_differs_and_what_is_missing():
     ]
 
 
-@pytest.mark.parametrize(
-    ("figure", "tolerance", "ours", "theirs", "verdict"),
+@for_each(
+    "figure, tolerance, ours, theirs, verdict",
     [
         ("input_tokens", "0.001", 1000, 1001, Agreement.WITHIN),
         ("input_tokens", "0.001", 1001, 1000, Agreement.WITHIN),
@@ -92,8 +93,8 @@ def test_nothing_on_either_side_is_no_line():
     assert verdicts([line(cache_read_tokens=0)], [line(cache_read_tokens=0)]) == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "are_same"),
+@for_each(
+    "one, other, are_same",
     [
         ("Claude Opus 4.6", "claude-opus-4-6", True),
         ("claude-haiku-4-5-20251001", "claude-haiku-4-5", True),
@@ -152,7 +153,7 @@ def test_where_the_statement_has_no_items_the_ledger_counts_its_own_to_their_mod
     assert verdicts(ledger, statement) == [(DAY, "a", "cost_picousd", 0, Agreement.EQUAL)]
 
 
-@pytest.mark.parametrize("by", [Dimension.KEY, Dimension.PROJECT])
+@for_each("by", [Dimension.KEY, Dimension.PROJECT])
 def test_by_key_and_by_project(by):
     def one(name, cost, model=None):
         names = {"key": name} if by is Dimension.KEY else {"project": name}

@@ -7,7 +7,7 @@ import pytest
 
 from ledger.model.errors import LedgerError
 from ledger.reconcile.statement_files import read
-from tests.named import named
+from tests.named import for_each, named
 
 DAY = date(2026, 11, 2)
 EPOCH = 1793577600  # 2026-11-02T00:00:00Z
@@ -80,8 +80,8 @@ OPENROUTER_ACTIVITY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "provider", "model", "figures"),
+@for_each(
+    "text, kind, provider, model, figures",
     [
         (
             page(
@@ -116,8 +116,8 @@ def test_usage_in_json(text, kind, provider, model, figures):
     assert lines(text) == [(DAY, model, figures)]
 
 
-@pytest.mark.parametrize(
-    ("line_item", "model"),
+@for_each(
+    "line_item, model",
     [
         ("gpt-5-2025-08-07, cached input", "gpt-5-2025-08-07"),
         (None, None),
@@ -232,7 +232,7 @@ CSV = named(
 )
 
 
-@pytest.mark.parametrize(("header", "row", "kind", "expected"), CSV)
+@for_each("header, row, kind, expected", CSV)
 def test_csv(header, row, kind, expected):
     text = f"\ufeff{header}\n{row}\n"
     assert read("file", text).kind == kind
@@ -243,8 +243,8 @@ def test_a_day_with_an_offset_is_the_day_in_utc():
     assert lines("day,model,requests\n2026-11-03T00:30:00+02:00,m,1\n")[0][0] == DAY
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@for_each(
+    "text, problem",
     [
         ("", "not a known statement"),
         ("a,b\n1,2\n", "not a known statement"),
@@ -303,7 +303,7 @@ def test_keys_projects_and_items_are_kept():
     assert found == (None, "web search tool calls", "proj_1", "key_1")
 
 
-@pytest.mark.parametrize("amount", ["1e200000", "1e999999", "9" * 65, "Infinity"])
+@for_each("amount", ["1e200000", "1e999999", "9" * 65, "Infinity"])
 def test_an_amount_without_bound_is_refused_at_once(amount):
     """Arithmetic on such an exponent takes minutes (measured: 107 s for 1e999980)."""
     with pytest.raises(LedgerError, match="is not an amount"):
@@ -312,7 +312,7 @@ def test_an_amount_without_bound_is_refused_at_once(amount):
         read("file", page(openai(costs("VALUE"))).replace('"VALUE"', "1e99999"))
 
 
-@pytest.mark.parametrize("amount", ["1e-999999999", "-1e-40", "5E-324", "0e99"])
+@for_each("amount", ["1e-999999999", "-1e-40", "5E-324", "0e99"])
 def test_an_amount_of_less_than_any_unit_is_zero(amount):
     (line,) = read("file", f"day,model,cost_usd\n2026-11-02,m,{amount}\n").lines
     assert line.figures == {"cost_picousd": 0}
@@ -358,7 +358,7 @@ BEDROCK = [
 ]
 
 
-@pytest.mark.parametrize(("row", "expected"), BEDROCK)
+@for_each("row, expected", BEDROCK)
 def test_bedrock_in_the_cost_and_usage_report(row, expected):
     """One line item for each kind of tokens; rows of other services are left out."""
     other = "AmazonEC2,BoxUsage:t3.micro,2026-11-02T10:00:00Z,24,0.25,USD,Hrs,123"
@@ -387,7 +387,7 @@ AZURE = [
 ]
 
 
-@pytest.mark.parametrize(("header", "row"), AZURE)
+@for_each("header, row", AZURE)
 def test_azure_cost_details(header, row):
     other = ",".join("1" for _ in row.split(","))
     statement = read("file", f"{header}\n{other}\n{row}\n")
@@ -402,7 +402,7 @@ def test_azure_cost_details(header, row):
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         f"{AZURE_ROW}U\t\x1b[2J\n",
@@ -416,7 +416,7 @@ def test_a_strange_currency_is_shown_in_printable_characters(text):
     assert str(refusal.value).isprintable()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sku",
     [
         {"sku": {"id": "1", "description": "Gemini 2.5 Flash Text Input"}},

@@ -26,6 +26,7 @@ from ledger.reports.layout import Amount, unique_beginning
 from ledger.reports.lookup import AmbiguousError, candidates, find
 from ledger.store.tables import exchanges, readings
 from tests.ledger import priced
+from tests.named import for_each
 
 AT = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=UTC)
 NOTHING = dict.fromkeys(exchanges.c.keys())
@@ -81,8 +82,8 @@ def test_only_what_is_known_is_told():
     assert list(told()) == ["Exchange", "Opened", "Outcome", "Upstream", "Wire", "Client got"]
 
 
-@pytest.mark.parametrize(
-    ("known", "heading", "text"),
+@for_each(
+    "known, heading, text",
     [
         ({}, "Opened", "2026-11-02 12:00:00.123 UTC"),
         ({}, "Outcome", "complete, HTTP 200"),
@@ -227,8 +228,8 @@ def test_no_price_at_all_has_no_total():
     assert amounts(found(charges=(line("output", 1, 0),))).cost_picousd == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@for_each(
+    "name, expected",
     [("output", True), ("compaction.cache_read", True), ("web_searches", False), ("", False)],
 )
 def test_lines_priced_per_million(name, expected):

@@ -3,10 +3,9 @@
 import itertools
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from ledger.figures.limits import Limit
 from ledger.reports.limits_text import lines, one_line
+from tests.named import for_each
 
 NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)
 
@@ -40,7 +39,7 @@ LIMITS = [
 ]
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
+@for_each("order", [*itertools.permutations(range(4))])
 def test_the_three_fullest_plan_windows_the_fullest_first(order):
     stated = [*(LIMITS[at] for at in order), *LIMITS[4:]]
     assert (
@@ -55,7 +54,7 @@ def test_no_plan_is_known():
     assert text == "no limit was stated in the last 1 h 00 min (of a plan: 31 d 0 h)"
 
 
-@pytest.mark.parametrize(("count", "ending"), [(3, "s2 "), (4, "1 more")])
+@for_each("count, ending", [(3, "s2 "), (4, "1 more")])
 def test_the_sessions_that_used_most_are_named(count, ending):
     shares = {f"s{number}": 90_000 - number for number in range(count)}
     (row,) = lines([limit("5h", 420_000, shares=shares)], NOW, 200)[2:]

@@ -30,6 +30,7 @@ from ledger.reports.layout import (
 )
 from ledger.reports.render import as_csv, as_json, as_markdown, print_table
 from ledger.reports.report_tables import document, flat, notes, period_text, screen, title
+from tests.named import for_each
 
 GPT = Figures(
     requests=3,
@@ -141,8 +142,8 @@ def test_a_report_for_a_screen_leaves_out_what_is_empty():
     assert table.total == ("Total", 4, 1, 1010, "25.0%", 101, cost, saved, 2, speed)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "milliseconds", "shown"),
+@for_each(
+    "tokens, milliseconds, shown",
     [(17, 1, "17,000"), (100, 3_000, "33"), (28, 10_000, "2.8")],
 )
 def test_tenths_of_a_token_per_second_are_shown_of_slow_models_alone(tokens, milliseconds, shown):
@@ -194,8 +195,8 @@ def test_a_cost_of_nothing_is_not_an_unknown_one():
     assert [row[place] for row in table.rows] == [Amount(picousd=0), None]
 
 
-@pytest.mark.parametrize(
-    ("word", "part", "period", "is_in_part"),
+@for_each(
+    "word, part, period, is_in_part",
     [
         pytest.param("day", "2026-11-19", (moment(2026, 11, 1), None), False, id="a-whole-day"),
         pytest.param("day", "2026-11-20", (moment(2026, 11, 1), None), True, id="today"),
@@ -222,8 +223,8 @@ def test_what_is_not_whole_is_marked(word, part, period, is_in_part):
     assert document(report)["rows"][0][word] == part
 
 
-@pytest.mark.parametrize(
-    ("period", "text"),
+@for_each(
+    "period, text",
     [
         ({"since": None}, "all time UTC"),
         (
@@ -353,8 +354,8 @@ def test_a_table_that_fits():
     ]
 
 
-@pytest.mark.parametrize(
-    ("width", "left_out"),
+@for_each(
+    "width, left_out",
     [(46, ()), (45, ("Speed",)), (39, ("Speed",)), (38, ("Speed", "Cost")), (5, ("Speed", "Cost"))],
 )
 def test_columns_go_in_their_order(width, left_out):
@@ -412,16 +413,16 @@ def test_lines_are_as_wide_as_the_terminal_and_have_no_controls(rows, width):
         assert "\n" not in line
 
 
-@pytest.mark.parametrize(
-    ("largest", "places"),
+@for_each(
+    "largest, places",
     [(0, 6), (USD - 1, 6), (USD, 4), (100 * USD - 1, 4), (100 * USD, 2), (-100 * USD, 2)],
 )
 def test_the_largest_amount_of_a_column_sets_its_decimals(largest, places):
     assert amount_places([Amount(picousd=1), Amount(picousd=largest)]) == places
 
 
-@pytest.mark.parametrize(
-    ("picousd", "places", "shown"),
+@for_each(
+    "picousd, places, shown",
     [
         (0, 2, "$0.00"),
         (1234567 * USD, 2, "$1,234,567.00"),
@@ -444,8 +445,8 @@ def test_only_zero_reads_as_zero(picousd, places):
     assert is_zero == (picousd == 0)
 
 
-@pytest.mark.parametrize(
-    ("cell", "shown"),
+@for_each(
+    "cell, shown",
     [(None, "-"), (True, "yes"), (False, "no"), (1000, "1,000"), ("a\x1b", "a\\x1b"), ("", "")],
 )
 def test_a_cell(cell, shown):

@@ -9,14 +9,15 @@ from ledger.model.errors import LedgerError
 from ledger.reconcile import causes, statement
 from ledger.settings import names, rates, toml_tables
 from tests.ledger.reconcile.test_causes import LEDGER, cells
+from tests.named import for_each
 
 NAME = '[[name]]\nkey = "abcdef{0}"\nname = "n{0}"\n'
 PLAN = '[[plan]]\nname = "p{0}"\nhost = "h{0}"\n'
 BUDGET = '[[budget]]\nname = "b{0}"\nusd = 1\nperiod = "day"\n'
 
 
-@pytest.mark.parametrize(
-    ("read", "entry", "module", "bound"),
+@for_each(
+    "read, entry, module, bound",
     [
         (names.read, NAME, names, "NAME_ENTRIES_MAX"),
         (names.read, PLAN, names, "NAME_ENTRIES_MAX"),
@@ -32,8 +33,8 @@ def test_as_many_tables_as_the_bound(monkeypatch, read, entry, module, bound):
         assert [str(problem)[:11] for problem in problems] == ["more than 3"] * refused
 
 
-@pytest.mark.parametrize(
-    ("read", "text", "good", "bad"),
+@for_each(
+    "read, text, good, bad",
     [
         (budgets.read, BUDGET.replace("usd = 1", "usd = {}"), "1000000000", "1000000000.01"),
         (budgets.read, BUDGET.replace("usd = 1", "usd = {}"), "0.000001", "0"),

@@ -35,6 +35,7 @@ from ledger.settings.toml_tables import (
 )
 from ledger.store import secret
 from tests.ledger.written import opened
+from tests.named import for_each
 
 FILE = """
 [[name]]
@@ -74,8 +75,8 @@ def names(text=FILE):
     return found
 
 
-@pytest.mark.parametrize(
-    ("word", "facts", "expected"),
+@for_each(
+    "word, facts, expected",
     [
         ("team", GroupFacts(key=KEY, day=OCTOBER), "search"),
         ("team", GroupFacts(key=KEY, day=NOVEMBER), "platform"),
@@ -133,8 +134,8 @@ NAME = '[[name]]\nhost = "x"\nteam = "x"\n'
 PLAN = '[[plan]]\nname = "a"\nhost = "a"\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@for_each(
+    "text, problem",
     [
         (
             'nmae = 1\n[[name]]\nhost = "x"\nteam = "y"',
@@ -210,8 +211,8 @@ billing = "free"
 """
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
+@for_each(
+    "facts, expected",
     [
         ({"key_hint": "1a2b"}, "plan"),
         ({"key_hint": "1a2b", "opened_at": datetime(2026, 12, 1, tzinfo=UTC)}, None),
@@ -322,8 +323,8 @@ def test_sums_are_exact_and_rounded_once(amounts, rates):
     assert abs(currency.converted(amounts) - exact) <= Fraction(1, 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@for_each(
+    "text, problem",
     [
         ('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01', "line 1: rate 1: per_usd: give either"),
         (
@@ -393,8 +394,8 @@ def problems(text):
     return [str(problem) for problem in converted(text, document, "item", Kind)[1]]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ('[[item]]\nname = "x"\nprice = 1.5', []),
         ("item = 1", ["line 1: item: write [[item]] for each"]),
@@ -427,7 +428,7 @@ def test_figures_are_decimals():
     assert (place, value.price, wrong) == (0, Decimal("0.1"), [])
 
 
-@pytest.mark.parametrize("text", ["x = ", "x = 1\nx = 2", "a = " + "[" * 100_000])
+@for_each("text", ["x = ", "x = 1\nx = 2", "a = " + "[" * 100_000])
 def test_what_is_not_toml(text):
     document, (problem,) = parse(text)
     assert document == {}

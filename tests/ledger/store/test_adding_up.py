@@ -1,12 +1,12 @@
 """SUM beyond 64 bits, and beside it what SQLite's own gives."""
 
-import pytest
 import sqlalchemy as sa
 
 from ledger.store.adding_up import sum_without_bound
+from tests.named import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     "values",
     [[], [None], [1, None, 2], [0], [0.25, 0.5], [1e-9, None], [1, 0.5], [2**62, -(2**62)]],
 )

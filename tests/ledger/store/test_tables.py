@@ -29,17 +29,18 @@ from tests.ledger.written import (
     settled,
     whole,
 )
+from tests.named import for_each
 
 PARTITIONED_TABLES = [metadata.tables[name] for name in PARTITIONED]
 
 
-@pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: table.name)
+@for_each("table", metadata.sorted_tables, ids=lambda table: table.name)
 def test_every_column_says_what_it_holds(table):
     assert table.comment
     assert [column.name for column in table.c if not column.comment] == []
 
 
-@pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: table.name)
+@for_each("table", metadata.sorted_tables, ids=lambda table: table.name)
 def test_money_and_tokens_are_integers_and_constraints_have_names(table):
     for column in table.c:
         assert column.type.__class__.__name__ not in ("Float", "Numeric"), column.name
@@ -58,7 +59,7 @@ def test_every_table_with_rows_of_an_exchange_loses_them_with_it():
     assert keyed - inner == {table.name for table in OF_EXCHANGES}
 
 
-@pytest.mark.parametrize("table", PARTITIONED_TABLES, ids=lambda table: table.name)
+@for_each("table", PARTITIONED_TABLES, ids=lambda table: table.name)
 def test_every_key_can_be_partitioned_by_time_and_spread_by_exchange(table):
     exchange_id = "id" if table is exchanges else "exchange_id"
     keys = [

@@ -20,6 +20,7 @@ from ledger.store.tables import exchanges
 from ledger.sync import bundles, far, merging, serving
 from tests.ledger.sync.test_merging import contents
 from tests.ledger.written import on, opened, put, rows, settled, totals, whole
+from tests.named import for_each
 
 SSH = """#!{python}
 import json, os, subprocess, sys
@@ -229,7 +230,7 @@ KEY = ["2026-11-02 12:00:00.000000Z", "a"]
 KNOWN = [*KEY, "settled", None, None, None]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "answer",
     [
         *(b"", b"12", b"99999999999999999999\n", b"-1\n", b"2\nno", b"2\n[]", b'5\n{"a"', b"\n\n"),
@@ -241,7 +242,7 @@ def test_what_is_no_message_ends_the_merge(answer):
         far.FarLedger(pipe, "source", None).count()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "known",
     [
         *(None, 7, {}, [7], [[1, 2, 3]], [KNOWN[:5]], [[*KEY, "free", None, None, None]]),
@@ -271,7 +272,7 @@ def test_a_list_without_end_ends_the_merge(monkeypatch):
             ledger.known_after((KEY[0], "a1"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "bundle",
     [
         *(None, [], {"exchanges": 7}, {"exchanges": [7]}, {"exchanges": [["too", "few"]]}),

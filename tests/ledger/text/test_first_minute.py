@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import pytest
-
 from ledger.text.first_minute import NEXT, lines_at_start, nothing_recorded
+from tests.named import for_each
 
 NOTHING: dict[str, Any] = {"requests": {}, "untrusting": {}, "unread": {}, "local": {}}
 
 
-@pytest.mark.parametrize(
-    ("mode", "host", "line"),
+@for_each(
+    "mode, host, line",
     [
         (
             "reverse:https://api.openai.com@8001",
@@ -39,8 +38,8 @@ def test_no_listener_says_nothing():
     assert lines_at_start([], authority="ca.pem") == []
 
 
-@pytest.mark.parametrize("is_command", [True, False])
-@pytest.mark.parametrize("kind", list(NOTHING))
+@for_each("is_command", [True, False])
+@for_each("kind", list(NOTHING))
 def test_what_was_seen_names_the_cure(kind: str, is_command: bool):
     seen = NOTHING | {kind: {"a:1": 1, "b:2": 9, "c": 2, "d": 1, "e\x1b": 1}}
     (line,) = nothing_recorded(**seen, is_command=is_command)

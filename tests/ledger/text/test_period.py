@@ -16,6 +16,7 @@ from ledger.model.errors import LedgerError, WrongCallError
 from ledger.text import figures
 from ledger.text.figures import duration_text, exact_duration_text, pair_text, until_text
 from ledger.text.period import TimeSpan, moment, month_of, span, week_of, year_of, zone_of
+from tests.named import for_each
 
 NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 """A Friday."""
@@ -25,8 +26,8 @@ def at(year, month, day, hour=0, minute=0, second=0):
     return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ("2026-11-01", at(2026, 11, 1)),
         ("20261101", at(2026, 11, 1)),
@@ -61,8 +62,8 @@ def test_a_moment(text, expected):
     assert moment(text, NOW).utcoffset() == timedelta(0)
 
 
-@pytest.mark.parametrize(
-    ("text", "start", "end"),
+@for_each(
+    "text, start, end",
     [
         ("2026-02", at(2026, 2, 1), at(2026, 3, 1)),
         ("2026-12", at(2026, 12, 1), at(2027, 1, 1)),
@@ -92,7 +93,7 @@ def test_today_is_the_day_in_utc():
     assert moment("today", late) == at(2026, 11, 20)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -117,16 +118,14 @@ def test_what_is_no_moment(text):
         assert word in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"), [("month", "this-month"), ("lastweek", "last-week"), ("tday", "today")]
-)
+@for_each("text, meant", [("month", "this-month"), ("lastweek", "last-week"), ("tday", "today")])
 def test_the_nearest_word_is_named(text, meant):
     with pytest.raises(LedgerError, match=f"did you mean '{meant}'"):
         moment(text, NOW)
 
 
-@pytest.mark.parametrize(
-    ("word", "start", "end"),
+@for_each(
+    "word, start, end",
     [
         ("today", "2026-10-24T22:00", "2026-10-25T23:00"),  # 25 hours
         ("yesterday", "2026-10-23T22:00", "2026-10-24T22:00"),
@@ -145,7 +144,7 @@ def test_days_of_the_zone_of_now(word, start, end):
     assert shown == [start, end]
 
 
-@pytest.mark.parametrize("name", ["Europe/Berlni", "", "/etc/passwd", "../UTC", "x" * 300])
+@for_each("name", ["Europe/Berlni", "", "/etc/passwd", "../UTC", "x" * 300])
 def test_a_zone_that_is_none_is_named(name):
     with pytest.raises(WrongCallError, match="not a time zone"):
         zone_of(name)
@@ -157,8 +156,8 @@ EVENING = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
-@pytest.mark.parametrize(
-    ("picousd", "text"),
+@for_each(
+    "picousd, text",
     [
         (None, "–"),
         (0, "$0"),
@@ -182,8 +181,8 @@ def test_what_lacks_a_price_is_a_lower_bound_or_unpriced_never_zero():
     assert figures.exact_money(1) == "0.000000000001 USD"
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
+@for_each(
+    "number, text",
     [
         (None, "–"),
         (0, "0"),
@@ -197,8 +196,8 @@ def test_large_counts_are_short(number, text):
     assert figures.short(number) == text
 
 
-@pytest.mark.parametrize(
-    ("now", "before", "text"),
+@for_each(
+    "now, before, text",
     [
         (112, 100, "+12%"),
         (95, 100, "−5%"),
@@ -233,8 +232,8 @@ def test_the_rest():
     assert figures.counted(2, "entry", "entries") == "2 entries"
 
 
-@pytest.mark.parametrize(
-    ("milliseconds", "text"),
+@for_each(
+    "milliseconds, text",
     [
         (0, "0 ms"),
         (999, "999 ms"),
@@ -265,8 +264,8 @@ def test_a_duration_is_shown_to_a_twentieth(milliseconds):
     assert abs(shown - milliseconds) <= milliseconds / 20
 
 
-@pytest.mark.parametrize(
-    ("pair", "text"),
+@for_each(
+    "pair, text",
     [
         ((230, 880), "230/880 ms"),
         ((880, 12_300), "0.88/12 s"),

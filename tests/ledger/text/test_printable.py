@@ -4,7 +4,6 @@ are stored, and as people read and write them. What an error suggests."""
 import sys
 from unicodedata import category
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,12 +17,13 @@ from ledger.text.printable import (
     without_credentials,
     without_passwords,
 )
+from tests.named import for_each
 
 SECRET = "hunter2"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@for_each(
+    "text, shown",
     [
         ("gpt-5", "gpt-5"),
         ("größe 模型 é", "größe 模型 é"),
@@ -61,8 +61,8 @@ def test_printable_text_is_printable_and_stays_as_it_is(text):
     assert printable(shown) == shown
 
 
-@pytest.mark.parametrize(
-    ("text", "cell"),
+@for_each(
+    "text, cell",
     [
         ("=1+1", "'=1+1"),
         ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
@@ -83,8 +83,8 @@ def test_names_are_cut_and_do_nothing():
     assert len(short_text("x" * 500)) == 48
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ("no URL in it", "no URL in it"),
         ("postgresql://u:hunter2@h/d", "postgresql://u:***@h/d"),
@@ -115,8 +115,8 @@ def test_a_short_password_does_not_take_words_apart():
     assert without_passwords("a table", "a") == "a table"
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
+@for_each(
+    "url, expected",
     [
         ("postgresql+psycopg://u:hunter2[bad", "postgresql+psycopg://u:***"),
         ("postgresql://u:hunter2#h/db", "postgresql://u:***"),
@@ -134,8 +134,8 @@ def test_what_was_meant_as_a_url(url, expected):
     assert mistyped_url(url) == expected
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
+@for_each(
+    "url, expected",
     [
         ("localhost:4318", "localhost:4318"),
         ("http://u:hunter2@h:1/x", "http://***@h:1/x"),
@@ -151,8 +151,8 @@ def test_the_url_of_a_service(url, expected):
 WORDS = ("model", "provider", "key", "session")
 
 
-@pytest.mark.parametrize(
-    ("word", "added"),
+@for_each(
+    "word, added",
     [
         ("modle", "; did you mean 'model'?"),
         ("Models", "; did you mean 'model'?"),
@@ -166,8 +166,8 @@ def test_the_nearest_word(word, added):
     assert suggestion(word, WORDS) == added
 
 
-@pytest.mark.parametrize(
-    ("name", "extra"),
+@for_each(
+    "name, extra",
     [
         ("pyarrow.parquet", "tokentee[parquet]"),
         ("psycopg", "tokentee[postgresql]"),
@@ -183,7 +183,7 @@ def test_the_extra_is_named(name: str, extra: str):
     assert extra in text
 
 
-@pytest.mark.parametrize("name", ["mitmproxy", None])
+@for_each("name", ["mitmproxy", None])
 def test_anything_else_is_no_extra(name: str | None):
     assert missing_extra(ModuleNotFoundError(name=name)) is None
 
@@ -194,8 +194,8 @@ def test_what_an_error_adds():
     assert suggestion("m" * 10**6, WORDS) == ""
 
 
-@pytest.mark.parametrize(
-    ("stored", "shown"),
+@for_each(
+    "stored, shown",
     [
         ("https://api.example.com:443", "https://api.example.com"),
         ("http://localhost:80", "http://localhost"),
@@ -216,13 +216,13 @@ def test_the_default_port_is_not_shown(stored, shown):
     assert stored_origin(stored) == stored
 
 
-@pytest.mark.parametrize("origin", ["", "api.example.com", "unix:443", "*example*"])
+@for_each("origin", ["", "api.example.com", "unix:443", "*example*"])
 def test_what_is_no_origin_stays(origin):
     assert shown_origin(origin) == stored_origin(origin) == origin
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
+@for_each(
+    "text, address",
     [
         ("h:1", ("h", 1)),
         ("[::1]:80", ("::1", 80)),

@@ -26,6 +26,7 @@ from tests.ledger.why.sessions import (
     organization,
 )
 from tests.ledger.written import NOON
+from tests.named import for_each
 
 SESSIONS = pytest.mark.parametrize("count", [256, pytest.param(1_000, marks=pytest.mark.soak)])
 """By default two of each provider and break."""
@@ -91,8 +92,8 @@ def enlarged_messages(s: Session) -> list[Segment]:
     return s.messages
 
 
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
-@pytest.mark.parametrize("parts_of", [enlarged_system, enlarged_tools, enlarged_messages])
+@for_each("provider", PROVIDERS.values(), ids=PROVIDERS)
+@for_each("parts_of", [enlarged_system, enlarged_tools, enlarged_messages])
 def test_a_changed_segment_that_is_most_of_the_request_is_named(parts_of, provider):
     """At any turn, also at each; and what goes on after it is no break."""
     for seed in range(20):
@@ -117,7 +118,7 @@ def test_a_changed_segment_that_is_most_of_the_request_is_named(parts_of, provid
                 assert found.reason is (Reason.HIT if turn else Reason.FIRST), (seed, turn, found)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+@for_each("provider", PROVIDERS.values(), ids=PROVIDERS)
 def test_another_conversation_with_a_large_prompt_of_its_own_is_no_break(provider):
     """Sessions at a time under one name, which begin with the same message."""
     for seed in range(20):
@@ -133,7 +134,7 @@ def test_another_conversation_with_a_large_prompt_of_its_own_is_no_break(provide
                 assert found.reason is (Reason.HIT if turn else Reason.FIRST), (seed, turn, found)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+@for_each("provider", PROVIDERS.values(), ids=PROVIDERS)
 def test_another_key_of_one_organization_is_no_cause(provider):
     session = Session(1, provider)
     session.account = "one"
@@ -208,8 +209,8 @@ def back(s: Session) -> None:
     del s.messages[-2:]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
-@pytest.mark.parametrize("other", [anew, task, rewound, back])
+@for_each("provider", PROVIDERS.values(), ids=PROVIDERS)
+@for_each("other", [anew, task, rewound, back])
 def test_another_question_from_a_shared_beginning_is_no_break(other, provider):
     """A prompt with another document, a subagent, a conversation after its compaction, a question
     that is asked again; and the first conversation goes on."""
@@ -229,8 +230,8 @@ def test_another_question_from_a_shared_beginning_is_no_break(other, provider):
         assert judge.judge(session.ask()).reason is Reason.HIT
 
 
-@pytest.mark.parametrize(
-    ("broken", "reason"),
+@for_each(
+    "broken, reason",
     [
         (expired, Reason.EXPIRED),
         (model, Reason.MODEL),
@@ -279,7 +280,7 @@ def test_a_prompt_below_the_minimum_is_too_short():
     assert [first.reason, judge.judge(session.ask()).reason] == [Reason.FIRST, Reason.TOO_SHORT]
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@for_each("name", ["openai", "anthropic"])
 def test_a_whole_long_session_has_no_break_where_older_messages_are_joined(name):
     found = verdicts(Session(1, PROVIDERS[name], turns=200))
     assert {each.reason for each in found[1:]} == {Reason.HIT}
@@ -349,8 +350,8 @@ def test_the_row_of_a_cache_depends_on_model_format_and_day():
     assert cache_of("bedrock.converse", "us.amazon.nova-pro-v1:0", NOON).breakpoints
 
 
-@pytest.mark.parametrize(
-    ("model", "asked", "minutes"),
+@for_each(
+    "model, asked, minutes",
     [
         ("claude-sonnet-4-5", 0, 5),
         ("claude-sonnet-4-5", 1, 5),
@@ -370,7 +371,7 @@ def test_a_day_is_no_breakpoint():
     assert (cache.marks(found), found.lifetime) == ([], DAY_ASKED)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+@for_each("provider", PROVIDERS.values(), ids=PROVIDERS)
 def test_the_recorded_cached_tokens_are_predicted(provider):
     recorded = predicted = written = predicted_written = 0
     for seed in range(60):

@@ -15,6 +15,7 @@ from addon.metering.answers import decoding
 from addon.metering.answers.decoding import PIECE_BYTES_MAX, Decoder
 from tests.addon.feeding import cuts_of, pieces
 from tests.addon.linear import assert_linear
+from tests.named import for_each
 from tests.proxy.attack import zstd_bomb
 
 BODY = b"".join(b'data: {"n":%d}\n\n' % n for n in range(2_000))
@@ -45,8 +46,8 @@ def decoded(decoder: Decoder, chunks: list[bytes]) -> bytes:
     return b"".join(piece for chunk in chunks for piece in decoder.decode(chunk))
 
 
-@pytest.mark.parametrize(("encoding", "compress"), ENCODINGS)
-@pytest.mark.parametrize("size", [1, 3, 1_000, 1_000_000])
+@for_each("encoding, compress", ENCODINGS)
+@for_each("size", [1, 3, 1_000, 1_000_000])
 def test_what_was_encoded_comes_back_in_any_cut(encoding: str, compress, size: int) -> None:
     encoded = compress(BODY)
     decoder = Decoder(encoding)
@@ -80,7 +81,7 @@ def test_nothing_to_undo_is_said() -> None:
     assert not Decoder("gzip").is_identity
 
 
-@pytest.mark.parametrize("encoding", ["compress", "gzip, rot13", "gzip,gzip,gzip,gzip"])
+@for_each("encoding", ["compress", "gzip, rot13", "gzip,gzip,gzip,gzip"])
 def test_an_encoding_that_is_not_known_is_trouble(encoding: str) -> None:
     decoder = Decoder(encoding)
     assert decoder.trouble is not None
@@ -88,7 +89,7 @@ def test_an_encoding_that_is_not_known_is_trouble(encoding: str) -> None:
     assert decoded(decoder, [BODY]) == b""
 
 
-@pytest.mark.parametrize(("encoding", "compress"), ENCODINGS[:10])
+@for_each("encoding, compress", ENCODINGS[:10])
 def test_a_truncated_body_gives_what_it_holds(encoding: str, compress) -> None:
     """Streams are flushed after each event; here at least a prefix comes out, and no trouble."""
     encoded = compress(BODY)
@@ -97,7 +98,7 @@ def test_a_truncated_body_gives_what_it_holds(encoding: str, compress) -> None:
     assert decoder.trouble is None
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+@for_each("encoding", ["gzip", "deflate", "br", "zstd"])
 def test_broken_bytes_are_trouble_and_not_an_exception(encoding: str) -> None:
     decoder = Decoder(encoding)
     decoded(decoder, [b"this was never compressed " * 40])
@@ -114,8 +115,8 @@ def test_events_come_out_as_they_are_flushed() -> None:
         assert decoded(decoder, [flushed]) == event
 
 
-@pytest.mark.parametrize(
-    ("encoding", "compress"),
+@for_each(
+    "encoding, compress",
     [
         pytest.param("gzip", gzip.compress, id="gzip"),
         pytest.param("br", lambda body: brotli.compress(body, quality=4), id="br"),
@@ -154,8 +155,8 @@ def test_no_bytes_raise_and_cuts_mean_nothing(
         assert longest.startswith(other) or other.startswith(longest)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "make"),
+@for_each(
+    "encoding, make",
     [
         pytest.param("gzip", lambda: gzip.compress(bytes(20_000_000)), id="gzip"),
         pytest.param("deflate", lambda: zlib.compress(bytes(20_000_000)), id="deflate"),
@@ -179,7 +180,7 @@ def test_more_than_the_ratio_is_trouble(encoding: str, make: Callable[[], bytes]
     assert "times its size" in decoder.trouble
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+@for_each("encoding", ["gzip", "br", "zstd"])
 def test_a_stream_that_repeats_itself_is_no_bomb(encoding: str) -> None:
     # brotli's default quality takes most of a minute over these 13 MB
     encoders: dict[str, Callable[[bytes], bytes]] = {

@@ -22,6 +22,7 @@ from addon.metering.answers import meter as meter_module
 from addon.metering.answers.passed_text import UNMEASURED_BYTES_MAX
 from ledger.model.usage import NO_USAGE
 from tests.addon.feeding import SSE, Answer, cuts_of, metered, pieces
+from tests.named import for_each
 
 ID = "chatcmpl-0123456789"
 
@@ -52,7 +53,7 @@ def read(body: bytes, dialect: Dialect = openai_chat.CHAT, *, size: int = 0, **m
     return metered(dialect, body, **({"content_type": SSE} | more), size=size)
 
 
-@pytest.mark.parametrize("size", [0, 1, 17, 1_900, 4_000])
+@for_each("size", [0, 1, 17, 1_900, 4_000])
 def test_a_stream_reads_the_same_in_any_batches(size: int) -> None:
     meter = read(STREAM, size=size)
     facts = meter.facts
@@ -94,7 +95,7 @@ def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None
     assert parsed == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     "odd",
     [
         pytest.param(chunk("", usage=USAGE), id="usage-in-the-middle"),
@@ -110,7 +111,7 @@ def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(b"event: ping\ndata: {}\n\n", id="ping"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("at", [1, 2, 50, 199])
+@for_each("at", [1, 2, 50, 199])
 def test_nothing_odd_hides_among_ordinary_frames(
     odd: bytes, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +183,7 @@ def test_the_last_event_counts_without_its_blank_line() -> None:
     assert read(b"".join(WORDS) + chunk("", usage=USAGE).rstrip()).usage().input_tokens == 7
 
 
-@pytest.mark.parametrize("body", [b"", b"\n", b": only a comment\n\n"])
+@for_each("body", [b"", b"\n", b": only a comment\n\n"])
 def test_an_answer_of_nothing(body: bytes) -> None:
     meter = read(body)
     assert meter.usage() is NO_USAGE
@@ -204,7 +205,7 @@ def test_a_padded_stream_is_estimated_by_its_frames() -> None:
         assert read(body, size=size).estimated_output_tokens() == 60
 
 
-@pytest.mark.parametrize("size", [0, 100, 1_900])
+@for_each("size", [0, 100, 1_900])
 def test_a_tool_call_costs_more_than_its_arguments(size: int) -> None:
     call = {"index": 0, "id": "call_1", "function": {"name": "f", "arguments": ""}}
     frames = [{"tool_calls": [call]}] + [
@@ -236,8 +237,8 @@ def test_keys_never_seen_before_are_named_once_and_kept() -> None:
     assert '"dream_tokens":3' in (meter.usage_json or "")
 
 
-@pytest.mark.parametrize("place", [0, 15_000, 30_000])
-@pytest.mark.parametrize("is_document", [True, False])
+@for_each("place", [0, 15_000, 30_000])
+@for_each("is_document", [True, False])
 def test_figures_are_read_among_thirty_thousand_other_keys(place: int, is_document: bool) -> None:
     keys = [b'"k%d":{"n":%d}' % (n, n) if n % 7 else b'"k%d":-1' % n for n in range(30_000)]
     keys.insert(place, b'"prompt_tokens":9,"completion_tokens":3,"total_tokens":12')
@@ -391,8 +392,8 @@ def test_frames_behind_the_last_figure_of_a_run_do_not_hide_it() -> None:
     assert read(body, gemini.GENERATE_CONTENT).usage().output_tokens == 7
 
 
-@pytest.mark.parametrize(
-    ("rest", "is_cut"),
+@for_each(
+    "rest, is_cut",
     [
         (b": keep-alive", False),
         (b"event: x", True),
@@ -409,8 +410,8 @@ def test_whether_a_stream_ends_inside_an_event(rest: bytes, is_cut: bool) -> Non
     assert meter.facts.is_cut_inside is is_cut
 
 
-@pytest.mark.parametrize(
-    ("damaged", "is_read"),
+@for_each(
+    "damaged, is_read",
     [
         (b'{"id":"d","usage":{"prompt_tokens":7},"x":"\xff"}', True),
         (b'{"id":"d","usage":{"prompt_tokens":7},"x":"\x01"}', True),
@@ -440,7 +441,7 @@ CHAT = (
 ) % LOGPROBS
 
 
-@pytest.mark.parametrize("size", [1_000, 10_000, 70_000, 0])
+@for_each("size", [1_000, 10_000, 70_000, 0])
 def test_the_usage_of_a_body_that_is_not_held_whole_does_not_depend_on_its_chunks(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,9 +453,9 @@ def test_the_usage_of_a_body_that_is_not_held_whole_does_not_depend_on_its_chunk
     assert answer.facts.response_id == "c"
 
 
-@pytest.mark.parametrize("size", [1_000, 0])
-@pytest.mark.parametrize(
-    ("dialect", "body"),
+@for_each("size", [1_000, 0])
+@for_each(
+    "dialect, body",
     [
         (openai_endpoints.IMAGES, b'{"created":1,"data":[{"url":"a"},%s],"x":1}'),
         (gemini.MUSIC, b'{"predictions":[{"gcsUri":"a"},%s],"x":1}'),
@@ -473,7 +474,7 @@ def test_of_a_body_that_is_not_held_whole_a_number_is_a_lower_bound(
     assert '"beside:count_mode":"lower_bound"' in (held.usage_json or "")
 
 
-@pytest.mark.parametrize("size", [1_000, 0])
+@for_each("size", [1_000, 0])
 def test_a_long_body_whose_usage_is_out_of_reach_has_a_trouble(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,7 @@ from addon.dialects.vendors import anthropic
 from addon.metering.answers.estimate import text_bytes_of
 from addon.metering.answers.templates import Ordinary, PassedFrames, learn
 from tests.addon.linear import assert_linear
-from tests.named import named
+from tests.named import for_each, named
 
 DONE = Mark(b"[DONE]")
 
@@ -93,8 +92,8 @@ def test_what_differs_outside_of_strings_may_be_a_number_or_blanks() -> None:
     assert numbered.read(responses("one", 99) + responses("four", 100)) == PassedFrames(2, 7)
 
 
-@pytest.mark.parametrize(
-    ("pair", "dialect", "run"),
+@for_each(
+    "pair, dialect, run",
     named({
         "finish": (CHAT, openai_chat.CHAT, chat("x").replace(b":null", b':"stop"')),
         "usage": (CHAT, openai_chat.CHAT, chat("x", usage={"a": 1})),
@@ -122,8 +121,8 @@ def test_anything_else_is_not_ordinary(
         assert ordinary.read(whole) is None, whole
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@for_each(
+    "one, other",
     named(
         {
             "other-shape": (chat("a"), b": c\n\n"),

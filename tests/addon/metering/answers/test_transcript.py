@@ -18,6 +18,7 @@ from addon.metering.answers import estimate, verbatim
 from addon.metering.answers.passed_text import PassedText
 from tests.addon.feeding import JSON as JSON_TYPE
 from tests.addon.feeding import SSE, metered
+from tests.named import for_each
 from tests.proxy.wires import WIRES
 
 EXPECTED = {
@@ -49,7 +50,7 @@ def document(value):
     return transcript_of(json.dumps(value).encode(), "application/json")
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+@for_each("wire", WIRES, ids=lambda wire: wire.name)
 def test_every_wire_gives_its_text(wire):
     found = transcript_of(b"".join(wire.answer(asked=True)), wire.content_type)
     assert found.text == EXPECTED[wire.name]
@@ -199,8 +200,8 @@ def test_no_json_can_hurt(value):
 ODD = '{"prompt_tokens": 1e1, "x":"B", "x":"A" ,"completion_tokens":2.0,"d":{"a":[ {} ]}}'
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body", "content_type"),
+@for_each(
+    "dialect, body, content_type",
     [
         pytest.param(chat.CHAT, '{"usage": %s}', JSON_TYPE, id="document"),
         pytest.param(
@@ -266,7 +267,7 @@ def test_it_is_looked_for_in_few_places_only() -> None:
     assert verbatim.usage_text(data, "usage", usage) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "usage",
     [
         pytest.param({"a": "}{", "b": {"c": '}"'}}, id="braces-in-strings"),
@@ -283,8 +284,8 @@ def test_an_object_of_any_form_is_found_whole(usage: dict[str, object]) -> None:
 MARKS = (b'"content"', b'"arguments"')
 
 
-@pytest.mark.parametrize(
-    ("run", "expected"),
+@for_each(
+    "run, expected",
     [
         pytest.param(b'{"content":"abc"}', 3, id="text"),
         pytest.param(b'{"content" : "abc"}', 3, id="spaced"),
@@ -318,8 +319,8 @@ def test_few_long_texts_count_like_many(words: list[bytes]) -> None:
     assert estimate._long_text_bytes(run, MARKS) == counted
 
 
-@pytest.mark.parametrize(
-    ("frames", "text_bytes", "calls", "expected"),
+@for_each(
+    "frames, text_bytes, calls, expected",
     [(10, 0, 0, 0), (10, 20, 0, 10), (10, 400, 0, 100), (0, 3, 0, 0), (1, 3, 0, 1), (9, 0, 2, 60), (9, 40, 1, 40)],
 )  # fmt: skip
 def test_a_frame_is_a_token_at_least(
@@ -338,8 +339,8 @@ def test_without_marks_of_text_nothing_can_be_told() -> None:
     assert text.tokens(5) is None
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
+@for_each(
+    "body, expected",
     [
         pytest.param(b"", None, id="none"),
         pytest.param(b"{}", 1, id="one-at-least"),

@@ -35,10 +35,11 @@ from addon.metering.requests.attribution import (
 from addon.metering.requests.messages import NOT_KNOWN, Body, header_map, recorded_body
 from ledger.model.exchange import Billing
 from tests.addon.metering.opened import REQUEST, opened
+from tests.named import for_each
 
 
-@pytest.mark.parametrize(
-    ("headers", "path", "expected"),
+@for_each(
+    "headers, path, expected",
     [
         pytest.param({"authorization": "Bearer sk-abc"}, "/v1", "sk-abc", id="bearer"),
         pytest.param({"authorization": "bearer  sk-abc"}, "/v1", "sk-abc", id="lower-case"),
@@ -87,8 +88,8 @@ def test_a_short_key_shows_nothing():
     assert fingerprint_of("sk-short", b"one")[1] is None
 
 
-@pytest.mark.parametrize(
-    ("headers", "path", "expected"),
+@for_each(
+    "headers, path, expected",
     [
         ({"authorization": "AWS4-HMAC-SHA256 Credential=A/1"}, "/", True),
         ({"content-digest": "sha-256=:x:"}, "/", True),
@@ -113,7 +114,7 @@ def test_tags_are_bounded():
     assert len(tags_of_headers([many])) == TAGS_MAX
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/v1/chat/completions",
@@ -129,7 +130,7 @@ def test_names_stay(path: str):
     assert redacted_path(path) == path
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key",
     [
         "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl",
@@ -145,8 +146,8 @@ def test_keys_do_not(key: str):
     assert redacted_path(f"/hooks/{key}/v1/messages") == f"/hooks/{REDACTED}/v1/messages"
 
 
-@pytest.mark.parametrize(
-    ("data", "method", "body"),
+@for_each(
+    "data, method, body",
     [
         (b"x", "POST", Body(b"x")),
         (b"", "POST", NOT_KNOWN),
@@ -175,8 +176,8 @@ MINIMAX = ("api.minimax.io", "/anthropic/v1/messages", "minimax")
 METERED, PLAN, FREE = Billing.METERED, Billing.PLAN, Billing.FREE
 
 
-@pytest.mark.parametrize(
-    ("upstream", "headers", "has_key", "expected"),
+@for_each(
+    "upstream, headers, has_key, expected",
     [
         (CLAUDE, OAUTH, True, PLAN),
         (CLAUDE, {"x-api-key": "sk-ant-api03-abc"}, True, METERED),
@@ -214,8 +215,8 @@ def test_a_request(upstream, headers, has_key, expected):
     assert found is expected
 
 
-@pytest.mark.parametrize(
-    ("headers", "redacted", "expected"),
+@for_each(
+    "headers, redacted, expected",
     [
         ({"anthropic-beta": OAUTH["anthropic-beta"]}, {"authorization"}, PLAN),
         ({"anthropic-beta": OAUTH["anthropic-beta"]}, {"x-api-key", "authorization"}, METERED),
@@ -237,8 +238,8 @@ def test_a_recorded_request_without_its_credential(headers, redacted, expected):
     assert found is expected
 
 
-@pytest.mark.parametrize(
-    ("asked", "headers", "provider", "models", "expected"),
+@for_each(
+    "asked, headers, provider, models, expected",
     [
         (PLAN, {}, "anthropic", ("claude-x", None), (PLAN, False)),
         (None, {}, "example", NO_MODELS, (None, False)),
@@ -332,7 +333,7 @@ EXAMPLES: list[tuple[str | None, str, dict[str, str], dict[str, Any] | None, str
 ]
 
 
-@pytest.mark.parametrize(("agent", "path", "headers", "body", "purpose"), EXAMPLES)
+@for_each("agent, path, headers, body, purpose", EXAMPLES)
 def test_what_a_request_is_for(agent, path, headers, body, purpose):
     shape = None if body is None else shape_of(body)
     assert purpose_of(agent, headers, path, shape) == purpose
@@ -377,8 +378,8 @@ def test_the_purpose_of_an_exchange():
         assert opened(request, rules).opened.purpose == purpose
 
 
-@pytest.mark.parametrize(
-    ("user_agent", "name"),
+@for_each(
+    "user_agent, name",
     [
         ("claude-cli/2.0.31 (external, cli)", "claude-code"),
         ("codex_cli_rs/0.140.0 (Debian 12; x86_64)", "codex"),

@@ -2,15 +2,14 @@
 
 import base64
 
-import pytest
-
 from addon.metering.requests.attribution import credentials_of
+from tests.named import for_each
 
 PASSWORD = "a-long-password-0123456789"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "secret"),
+@for_each(
+    "name, value, secret",
     [
         ("x-api-key", PASSWORD, PASSWORD),
         (
@@ -37,8 +36,8 @@ def test_a_credential_is_known(name: str, value: str, secret: str) -> None:
     assert secret in credentials_of({name: value}, "/v1/messages")
 
 
-@pytest.mark.parametrize(
-    ("query", "secret"),
+@for_each(
+    "query, secret",
     [
         ("key=AIza0123456789&alt=sse", "AIza0123456789"),
         ("alt=sse&api-key=abc%2Fdefgh1%3D%3D", "abc/defgh1=="),
@@ -55,15 +54,15 @@ def test_a_credential_in_a_query_is_known_as_it_is_sent_and_decoded(
 UNREADABLE = ("no-base64-at-all!!", base64.b64encode(b"\xff\xfe" * 8).decode())
 
 
-@pytest.mark.parametrize("word", UNREADABLE)
+@for_each("word", UNREADABLE)
 def test_a_basic_password_that_cannot_be_read_hides_no_other(word: str) -> None:
     """The word itself may be one."""
     given = {"authorization": f"Basic {word}", "x-api-key": PASSWORD}
     assert set(credentials_of(given, "/v1/messages")) == {word, PASSWORD}
 
 
-@pytest.mark.parametrize(
-    ("headers", "path"),
+@for_each(
+    "headers, path",
     [
         ({"content-type": "application/json"}, "/x?api-version=2024-10-21"),
         ({"authorization": "Basic !"}, "/x"),

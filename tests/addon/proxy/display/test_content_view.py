@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 
-import pytest
 from mitmproxy import contentviews, flow, hooks
 from mitmproxy.test import taddons, tflow
 from msgspec.structs import replace
@@ -28,7 +27,7 @@ from ledger.store.processes import supervision
 from ledger.store.writing.jobs import Receipt
 from tests.addon.recordings.test_capture import captured
 from tests.ledger.written import charge, priced, reading, settled, writing
-from tests.named import named
+from tests.named import for_each, named
 
 
 class View:
@@ -177,9 +176,7 @@ async def test_the_responses_of_a_websocket_share_a_flow():
         assert "Answer" not in ExchangeContentview(notes).prettify(b"", metadata)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "is_marked"), [(Outcome.COMPLETE, False), (Outcome.CLIENT_LEFT, True)]
-)
+@for_each("outcome, is_marked", [(Outcome.COMPLETE, False), (Outcome.CLIENT_LEFT, True)])
 async def test_a_client_that_left_after_the_end_makes_no_red_mark(outcome, is_marked):
     async with viewing() as (notes, view):
         found = view.add()
@@ -258,8 +255,8 @@ OUT = charge("output", 87, 1_494_253_0)
 UNKNOWN = charge("output", 87, None, reason="no price for 'x'")
 
 
-@pytest.mark.parametrize(
-    ("one", "comment"),
+@for_each(
+    "one, comment",
     named(
         {
             "plain": (booked(IN), "in 1 204 (1 024 cached) out 87 · $0.0018"),

@@ -15,6 +15,7 @@ from mitmproxy.test import tflow
 from wsproto import ConnectionType
 
 from addon.proxy.host import message_types, websocket_parts
+from tests.named import for_each
 from tests.proxy.test_websocket_attacks import BINARY, CONTINUATION, PING, TEXT, frame
 
 
@@ -124,7 +125,7 @@ def relayed(cut: int) -> tuple[list[bytes], list[bytes]]:
     return sent, [message.content for message in flow.websocket.messages]
 
 
-@pytest.mark.parametrize("cut", [1_000, 4_096, len(SENT)])
+@for_each("cut", [1_000, 4_096, len(SENT)])
 def test_messages_are_relayed_as_before(cut: int):
     # The masks of what is sent are random: lengths and messages are compared.
     before, expected = relayed(cut)

@@ -31,6 +31,7 @@ from tests.addon.recordings.recorded_files import (
     flow,
 )
 from tests.bench import recordings
+from tests.named import for_each
 
 GOOD = captured(EXCHANGES[0])
 
@@ -423,7 +424,7 @@ def test_a_file_that_became_shorter_costs_the_records_behind_its_end(path: Path)
 TAIL = b"2:id;3:abc;4:type;4:http;7:version;2:21#}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "tail",
     [
         pytest.param(TAIL.replace(b"3:abc", b"4:abc"), id="another-length"),

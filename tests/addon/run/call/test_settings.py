@@ -6,6 +6,7 @@ import pytest
 from addon.run.call.arguments import Call, parse, set_options
 from addon.run.call.settings import MetricsSettings, UpstreamSettings, read
 from ledger.model.errors import WrongCallError
+from tests.named import for_each
 
 WHOLE = """
 ledger_file = "ledger_url"
@@ -55,8 +56,8 @@ def test_an_empty_file_gives_nothing():
     assert (settings.upstream, settings.ledger, found) == ((), None, [])
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
+@for_each(
+    "text, says",
     [
         ("ledgr = 'x'", "line 1: ledgr: unknown; did you mean 'ledger'?"),
         ("a = ", "not TOML"),
@@ -124,8 +125,8 @@ def test_the_number_of_upstreams_is_bounded():
     assert problems(text) == ["line 1: upstream: 101 of them; at most 100"]
 
 
-@pytest.mark.parametrize(
-    ("words", "options", "command"),
+@for_each(
+    "words, options, command",
     [
         ("-- python x.py", "", "python x.py"),
         ("python x.py", "", "python x.py"),
@@ -151,8 +152,8 @@ def test_our_own_options():
     assert call == Call(everything=True, listen=("0.0.0.0", 81), is_help=True, options=("-n", "~d"))
 
 
-@pytest.mark.parametrize(
-    ("value", "listen"),
+@for_each(
+    "value, listen",
     [
         ("0.0.0.0", ("0.0.0.0", None)),
         ("8000", ("127.0.0.1", 8000)),
@@ -166,8 +167,8 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
     assert parse([f"--listen={value}"]).listen == listen
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
+@for_each(
+    "words, named",
     [
         ("--evrything true", "did you mean --everything?"),
         ("--lisen 1", "did you mean --listen"),

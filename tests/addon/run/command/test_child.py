@@ -10,6 +10,7 @@ from addon.run.command import authorities
 from addon.run.command.authorities import read_trust, write_bundles, write_trusted
 from addon.run.command.child import environment_for, node_options, workspace_of
 from addon.run.command.outbound import BadProxyError, Proxy, covers, outbound_of
+from tests.named import for_each
 
 PROXY = "http://tokentee:secret@127.0.0.1:8080"
 
@@ -38,7 +39,7 @@ def test_everything_else_stays_as_it_was():
     assert told(before).items() >= before.items()
 
 
-@pytest.mark.parametrize("name", ["ALL_PROXY", "all_proxy"])
+@for_each("name", ["ALL_PROXY", "all_proxy"])
 def test_all_proxy_is_replaced_only_where_it_is_set(name: str):
     """With an HTTP proxy in it, curl would ask the recorder for ftp:// too."""
     assert told({name: "http://corp:3128"})[name] == PROXY
@@ -46,8 +47,8 @@ def test_all_proxy_is_replaced_only_where_it_is_set(name: str):
     assert told({name: ""})[name] == ""
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "becomes"),
+@for_each(
+    "variable, value, becomes",
     [
         pytest.param(
             "OPENAI_BASE_URL", "http://127.0.0.1:11434/v1", "http://127.0.0.1:9/s/v1", id="local"
@@ -69,8 +70,8 @@ def test_a_local_base_url_without_a_listener_stays():
     assert told({"OPENAI_BASE_URL": "http://localhost:1/v1"})["OPENAI_BASE_URL"].endswith(":1/v1")
 
 
-@pytest.mark.parametrize(
-    ("before", "preload", "after"),
+@for_each(
+    "before, preload, after",
     [
         pytest.param("", "/a/b.cjs", '--require "/a/b.cjs"', id="alone"),
         pytest.param("--no-warnings", "/b.cjs", '--no-warnings --require "/b.cjs"', id="merged"),
@@ -145,8 +146,8 @@ def test_a_proxy_with_a_credential():
     assert found.url == "http://proxy.corp:3128", "mitmproxy's mode must not show the password"
 
 
-@pytest.mark.parametrize(
-    ("environment", "https", "http"),
+@for_each(
+    "environment, https, http",
     [
         ({"HTTPS_PROXY": "http://a:1", "https_proxy": "http://b:2"}, "b", None),
         ({"HTTPS_PROXY": "http://a:1", "HTTP_PROXY": "http://c:3"}, "a", "c"),
@@ -172,8 +173,8 @@ def test_no_credential_is_no_header():
     assert outbound_of({"HTTPS_PROXY": "a:1"}).any_proxy.authorization is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("value", "named"),
+@for_each(
+    "value, named",
     [("socks4://a:1", "socks4"), ("http://:80", "http://HOST:PORT"), ("http://a:b", "HOST:PORT")],
 )
 def test_what_cannot_be_used_is_named(value: str, named: str):
@@ -182,8 +183,8 @@ def test_what_cannot_be_used_is_named(value: str, named: str):
     assert named in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("entry", "host", "port", "is_covered"),
+@for_each(
+    "entry, host, port, is_covered",
     [
         ("*", "anything", 1, True),
         ("corp", "corp", 1, True),

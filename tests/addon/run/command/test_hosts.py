@@ -20,12 +20,13 @@ from addon.run.command.hosts import (
     no_proxy_for,
     origin_of,
 )
+from tests.named import for_each
 
 GATEWAY = LlmHosts(named=(NamedHost(name="gw.corp", port=8443), NamedHost(name="llm.corp")))
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "is_llm"),
+@for_each(
+    "host, port, is_llm",
     [
         ("api.openai.com", 443, True),
         ("API.OpenAI.com.", 443, True),
@@ -69,8 +70,8 @@ def test_base_urls_of_the_user_name_hosts():
     assert found == (NamedHost(name="gw.corp", port=8443),)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         pytest.param("", ["localhost", "127.0.0.1", "::1"], id="none"),
         pytest.param(".corp", ["localhost", "127.0.0.1", "::1"], id="covers-a-named-one"),
@@ -93,8 +94,8 @@ def test_loopback_is_led_where_tee_hosts_names_it():
     assert no_proxy_for("", hosts) == ["localhost", "::1"]
 
 
-@pytest.mark.parametrize(
-    ("url", "address", "origin"),
+@for_each(
+    "url, address, origin",
     [
         ("https://h/v1", ("h", 443), "https://h"),
         ("http://u:p@h:81/", ("h", 81), "http://h:81"),

@@ -11,6 +11,7 @@ import pytest
 from addon.run.command import socks_bridge
 from addon.run.command.outbound import Proxy
 from addon.run.command.socks_bridge import Bridge
+from tests.named import for_each
 from tests.proxy.relaying import SocksProxy
 
 
@@ -118,8 +119,8 @@ def test_a_connection_that_breaks_off_does_not_look_complete():
         asyncio.run(go())
 
 
-@pytest.mark.parametrize(
-    ("data", "status"),
+@for_each(
+    "data, status",
     [
         (lambda bridge: head(bridge, secret="tokentee:wrong"), "407"),
         (lambda bridge: b"CONNECT a:1 HTTP/1.1\r\n\r\n", "407"),

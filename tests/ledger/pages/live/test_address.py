@@ -19,6 +19,7 @@ from ledger.store import db
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import Page, running
 from tests.ledger.written import alter, put, rows, settled, whole
+from tests.named import for_each
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -61,8 +62,8 @@ def test_links_keep_the_period_and_add_the_line():
     assert list(found.chosen("/")) == [("key", "k", "/?days=7")]
 
 
-@pytest.mark.parametrize(
-    ("pairs", "reason"),
+@for_each(
+    "pairs, reason",
     [
         ([("days", "0")], "not a number of days: '0'"),
         ([("days", "٣")], "not a number of days"),
@@ -191,8 +192,8 @@ def test_every_answer_carries_the_policy(site):
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize(
-    ("host", "is_loopback", "is_let_in"),
+@for_each(
+    "host, is_loopback, is_let_in",
     [
         ("10.0.0.7:80", False, True),
         ("10.0.0.7", False, True),

@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from addon.cli import application
 from ledger.figures.queries import report
 from ledger.pages import sections
 from ledger.pages.live import read_only, server
 from ledger.store.scope import Scope
 from ledger.text import figures
+from tests.app import APP
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import pages
 from tests.ledger.pages.test_html_file import HOSTILE, Elements, hostile_ledger
@@ -117,9 +117,7 @@ def test_commands_that_a_page_advises_run_as_they_stand(site, weeks_url, weeks):
     runner = CliRunner(env={"TOKENTEE_LEDGER": weeks_url})
     for command in commands:
         words = shlex.split(command)[1:]
-        done = runner.invoke(
-            application(), [*words, *(["--dry-run"] if words[0] == "reprice" else [])]
-        )
+        done = runner.invoke(APP, [*words, *(["--dry-run"] if words[0] == "reprice" else [])])
         assert done.exit_code == 0, (command, done.output, done.exception)
 
 

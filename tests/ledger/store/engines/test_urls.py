@@ -19,7 +19,7 @@ from ledger.store import db, secret
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
 from tests.ledger.written import file_of, on_sqlite, put, row, rows, settled, whole
-from tests.named import named
+from tests.named import for_each, named
 
 
 def test_the_default_is_a_file_in_the_data_directory(own_data_directory):
@@ -48,8 +48,8 @@ def test_the_environment_says_otherwise(monkeypatch):
     assert urls.default_url() == "sqlite:////srv/other.sqlite3"
 
 
-@pytest.mark.parametrize(
-    ("url", "drivername"),
+@for_each(
+    "url, drivername",
     [
         ("sqlite:////srv/l.sqlite3", "sqlite"),
         ("sqlite+pysqlite:////srv/l.sqlite3", "sqlite"),
@@ -83,8 +83,8 @@ def test_a_path_is_a_url():
     assert urls.shown("postgresql://u:secret@h/d") == "postgresql+psycopg://u:***@h/d"
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
+@for_each(
+    "url, said",
     [
         ("", "not a ledger URL"),
         ("ledger", "not a ledger URL: ledger; use sqlite:////path"),
@@ -107,7 +107,7 @@ def test_what_is_no_url_of_a_ledger(url, said):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "postgresql+psycopg://bob:hun@hunter2@[bad",
@@ -160,7 +160,7 @@ def test_a_path_that_is_no_utf_8_is_shown():
     assert urls.shown("/srv/ä.db") == "sqlite:////srv/%C3%A4.db"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "sqlite:////srv/ledger.sqlite3",
@@ -184,7 +184,7 @@ def test_an_ordinary_path_is_read_as_sqlalchemy_reads_it(url):
     assert urls.shown(url) == urls.shown(parsed)
 
 
-@pytest.mark.parametrize("url", ["ledger", "sqlite:///", "sqlite:///:memory:", "mysql://h/d", "/a"])
+@for_each("url", ["ledger", "sqlite:///", "sqlite:///:memory:", "mysql://h/d", "/a"])
 def test_what_is_no_path_of_a_ledger_is_refused_by_both(url):
     for read in (urls.parse_url, urls.sqlite_path, urls.shown):
         with pytest.raises(LedgerError):
@@ -212,8 +212,8 @@ def failed(text: str) -> OperationalError:
     return OperationalError("SELECT 1", {}, Exception(text))
 
 
-@pytest.mark.parametrize(
-    ("url", "said", "line"),
+@for_each(
+    "url, said, line",
     named(
         {
             "two lines of libpq": (
@@ -254,8 +254,8 @@ def test_the_line_names_the_ledger_the_cause_and_the_remedy(url: sa.URL, said: s
     assert urls.not_opened(url, failed(said)) == line
 
 
-@pytest.mark.parametrize(
-    ("said", "is_trouble"),
+@for_each(
+    "said, is_trouble",
     [("database is locked", True), ("no such table: x", False), ('near "SELEC": syntax', False)],
 )
 def test_a_wrong_statement_is_no_trouble_of_the_database(said: str, is_trouble: bool):
@@ -281,9 +281,7 @@ def test_a_connection_is_durable_patient_and_checks_references(url):
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    "path", ["/proc/nowhere/ledger.sqlite3", "/dev/null/ledger.sqlite3", "/proc/version"]
-)
+@for_each("path", ["/proc/nowhere/ledger.sqlite3", "/dev/null/ledger.sqlite3", "/proc/version"])
 def test_a_place_that_cannot_be_written(path):
     with pytest.raises(LedgerError, match=r"cannot (create|write|open) the ledger") as caught:
         db.ensure(f"sqlite:///{path}")

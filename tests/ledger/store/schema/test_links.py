@@ -18,6 +18,7 @@ from ledger.store.writing import batch_insert
 from ledger.sync import bundles
 from tests.ledger.duplicates_rule import Link, Member, link, links_of, rank
 from tests.ledger.written import NOON, ORIGIN, bundle_of, intake_on, key_of, put, settled, whole
+from tests.named import for_each
 
 many_examples = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -149,7 +150,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("members", "expected"), CASES)
+@for_each("members, expected", CASES)
 def test_the_rule(members, expected):
     assert link(members) == expected
 

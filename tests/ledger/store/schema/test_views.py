@@ -31,6 +31,7 @@ from tests.ledger.written import (
     settled,
     whole,
 )
+from tests.named import for_each
 
 
 def test_a_request_has_its_reading_its_charges_and_its_times(engine):
@@ -328,7 +329,7 @@ def test_queries_know_the_type_of_every_column_of_the_view(new_postgres):
     assert found == REQUEST_COLUMNS
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line", [line for line in INPUT_LINES if line == "cache_read" or line.startswith("cache_write")]
 )
 def test_a_cached_line_saves_what_it_costs_less_than_uncached_input(line):
