@@ -136,6 +136,10 @@ class RareFacts(Struct, kw_only=True):
     """The event of the stream that states quotas (Codex)."""
     left_out: dict[str, None] = field(default_factory=dict)
     """The fields that had a text which is not kept."""
+    is_counted: bool = False
+    """The usage is a number that we counted, of an answer without a usage object."""
+    has_gap: bool = False
+    """Of a long body the ends are known alone, so a list in it may be longer than it looks."""
 
 
 class Facts(Struct, kw_only=True):
@@ -161,10 +165,6 @@ class Facts(Struct, kw_only=True):
     """The weakest sign that this stream is whole."""
     is_document: bool = False
     """The answer is one plain body, so its facts are complete."""
-    is_counted: bool = False
-    """The usage is a number that we counted, of an answer without a usage object."""
-    has_gap: bool = False
-    """Of a long body the ends are known alone, so a list in it may be longer than it looks."""
     is_cut_inside: bool = False
     """The body ended inside a frame, so the answer is incomplete."""
     rare: RareFacts = field(default_factory=RareFacts)
@@ -283,10 +283,10 @@ class Facts(Struct, kw_only=True):
         """Keep the number of what is billed by the piece; of a body with a gap it is a lower bound,
         so the price is known in part only. `is_usage`: it stands for the usage object that this
         format has not."""
-        if self.has_gap:
+        if self.rare.has_gap:
             self.record_beside("count_mode", "lower_bound")
         self.record_usage({path: number}, final=True)
-        self.is_counted = not is_usage
+        self.rare.is_counted = not is_usage
 
     def record_further(self, kind: str, model: object, usage: dict[str, Any]) -> None:
         """Keep the usage object of what another model did."""

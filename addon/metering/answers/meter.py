@@ -209,12 +209,12 @@ class Meter:
         """The provider's usage object: its own text if it is one object of the answer, compact
         JSON if the dialect assembles it (`verbatim`). With the billing fields that it lacks."""
         usage = self.facts.usage
-        if self.facts.is_counted:
+        if self.facts.rare.is_counted:
             usage = {} if self.facts.rare.beside else None
         if usage is None:
             return None
         text = None
-        if self._usage_frame is not None and not self.facts.is_counted:
+        if self._usage_frame is not None and not self.facts.rare.is_counted:
             data, body = self._usage_frame
             key = verbatim.key_of(body, usage)
             text = verbatim.usage_text(data, key, usage) if key is not None else None
@@ -336,7 +336,7 @@ class Meter:
             return
         unread = None
         if len(data) > long_json.LONG_BYTES:
-            facts.has_gap = GAP in data
+            facts.rare.has_gap = GAP in data
             body, unread = long_json.read(data, answer_keys())
         else:
             value = json_values.value_of(data)

@@ -152,7 +152,7 @@ class WorkerState(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class WorkerPlace:
     """The place of one worker, which successive processes fill."""
 
     number: int
@@ -168,7 +168,7 @@ class Place:
 class Worker:
     """A process, until its end was handled."""
 
-    place: Place
+    place: WorkerPlace
     index: int
     """Of its files, unique among living processes."""
     process: "subprocess.Popen[bytes]"
@@ -187,13 +187,13 @@ class Supervisor:
     def __init__(self, count: int, *, make_call: Callable[[], Call], folder: Path) -> None:
         """`make_call`: returns the call with the current settings; `folder`: for files that the
         workers share, removed at the end."""
-        self._places = [Place(number) for number in range(1, count + 1)]
+        self._places = [WorkerPlace(number) for number in range(1, count + 1)]
         self.run_id = secrets.token_hex(4)
         self._make_call = make_call
         self._folder = folder
         self._plan = self._next_plan = plan_of(make_call(), folder)
         logger.setLevel(logging.WARNING if self._plan.quiet else logging.INFO)
-        self._to_replace: list[Place] = []
+        self._to_replace: list[WorkerPlace] = []
         self._workers: list[Worker] = []
         self._signals: list[int] = []
         self._all_listen = False
@@ -257,7 +257,7 @@ class Supervisor:
             for line in self._plan.first_lines:
                 logger.info("tokentee: %s", as_typed(line, os.environ))
 
-    def _start(self, place: Place, plan: WorkerPlan, *, replaces: bool) -> None:
+    def _start(self, place: WorkerPlace, plan: WorkerPlan, *, replaces: bool) -> None:
         taken = {each.index for each in self._workers}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
         report_path(self._folder, index).unlink(missing_ok=True)
@@ -289,7 +289,7 @@ class Supervisor:
             )
         )
 
-    def _accepting(self, place: Place) -> Worker | None:
+    def _accepting(self, place: WorkerPlace) -> Worker | None:
         """The worker in a place that accepts."""
         same = (each for each in self._workers if each.place is place)
         return next((each for each in same if each.state is WorkerState.ACCEPTING), None)
