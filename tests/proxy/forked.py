@@ -1,6 +1,6 @@
-"""A mitmdump that is forked from a process which has imported mitmproxy already.
+"""A mitmdump or tokentee that is forked from a process which has imported mitmproxy already.
 
-The imports are four fifths of what it costs to start one, and the tests start about eighty.
+The imports are four fifths of what it costs to start one, and the tests start about 150.
 """
 
 import atexit
@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -23,21 +24,30 @@ _one_at_a_time = threading.Lock()
 
 
 class Forked:
-    """Used like a `subprocess.Popen` whose output is a pipe, errors included."""
+    """Used like a `subprocess.Popen` whose output is a pipe, errors included, unless they go
+    elsewhere."""
 
     def __init__(
-        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        errors: int | None = None,
     ) -> None:
         read_end, output = os.pipe()
         self._exit_code, exit_code = os.pipe()
         request = {
+            "program": program,
             "arguments": [*arguments],
             "folder": str(folder),
             "environment": {**environment},
         }
+        descriptors = [output, output if errors is None else errors, exit_code]
         with _one_at_a_time:
             server = _server()
-            socket.send_fds(server, [json.dumps(request).encode()], [output, exit_code])
+            socket.send_fds(server, [json.dumps(request).encode()], descriptors)
             self.pid = int(server.recv(100))
         os.close(output)
         os.close(exit_code)
@@ -68,6 +78,21 @@ class Forked:
             self.returncode = int(os.read(self._exit_code, 100))
             os.close(self._exit_code)
         return self.returncode
+
+
+def run(
+    program: str, *arguments: str, folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[bytes]:
+    """As `subprocess.run` with both outputs captured."""
+    with tempfile.TemporaryFile() as errors:
+        process = Forked(
+            program, arguments, folder=folder, environment=environment, errors=errors.fileno()
+        )
+        with process.stdout:
+            output = bytes(process.stdout.buffer.read())
+        code = process.wait(END_SECONDS_MAX)
+        errors.seek(0)
+        return subprocess.CompletedProcess(arguments, code, output, errors.read())
 
 
 @cache

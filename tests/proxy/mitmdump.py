@@ -134,12 +134,12 @@ class Mitmdump:
     def _popen(
         self, words: list[str], environment: dict[str, str]
     ) -> "subprocess.Popen[str] | Forked":
-        if self.tool == "mitmdump" and not self.has_own_interpreter:
-            return Forked(words, folder=self.folder, environment=environment)
         code = f"from mitmproxy.tools.main import {self.tool}; {self.tool}()"
         if self.tool == "tokentee":
             code, words = "from addon.cli import main; main()", ["run", *words]
             environment = environment | {"PYTHONPATH": str(REPOSITORY)}
+        if not self.has_own_interpreter:
+            return Forked(self.tool, words, folder=self.folder, environment=environment)
         return subprocess.Popen(
             [sys.executable, "-c", code, *words],
             stdin=subprocess.DEVNULL,

@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
 from tests.addon.recordings.recorded_files import FILE_KINDS
-from tests.proxy import rows
+from tests.proxy import forked, rows
 from tests.proxy.mitmdump import TEE, Mitmdump
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair
 from tests.proxy.test_websocket import CREATE, answer_of
@@ -86,17 +86,19 @@ def flow_of(item: Recorded) -> http.HTTPFlow:
     return flow
 
 
-def tokentee(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MAIN, *words], capture_output=True, text=True, timeout=100, check=False)
+def run(program: str, *words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return forked.run(program, *words, folder=Path.cwd(), environment=os.environ | environment)
+
+
+def tokentee(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return run("tokentee", *words)
 
 
 def load(flows: Path, ledger: Path) -> None:
     """With `mitmdump -nr`, into a ledger."""
-    mitmdump = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
     options = [f"confdir={ledger.parent}", f"ledger_url=sqlite:///{ledger}"]
     words = [word for option in options for word in ("--set", option)]
-    call = [*mitmdump, "-nr", str(flows), "-s", str(TEE), *words]
-    subprocess.run(call, capture_output=True, timeout=100, check=True)
+    run("mitmdump", "-nr", str(flows), "-s", str(TEE), *words).check_returncode()
 
 
 def test_captures_are_read_as_live(captured, tmp_path: Path):
@@ -208,27 +210,23 @@ def test_a_command_against_a_served_recording_costs_the_same_each_time(
             )
             costs = tmp_path / "costs.toml"
 
-            def run(*words: str) -> subprocess.CompletedProcess[str]:
-                environment = {
-                    **os.environ,
-                    "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
-                    "TOKENTEE_LEDGER": f"sqlite:///{tmp_path}/ledger.db",
-                }
-                return subprocess.run(
-                    [*MAIN, "run", "--set", f"confdir={tmp_path}", "--expect", str(costs), *words,
-                     "--", sys.executable, str(asking)],
-                    capture_output=True, text=True, timeout=100, check=False, env=environment,
+            def run_asking(*words: str) -> subprocess.CompletedProcess[bytes]:
+                return run(
+                    "tokentee", "run", "--set", f"confdir={tmp_path}", "--expect", str(costs), *words,
+                    "--", sys.executable, str(asking),
+                    OPENAI_BASE_URL=f"http://127.0.0.1:{port}/v1",
+                    TOKENTEE_LEDGER=f"sqlite:///{tmp_path}/ledger.db",
                 )  # fmt: skip
 
-            written = run("--expect-update")
+            written = run_asking("--expect-update")
             assert written.returncode == 0, written.stderr
             text = costs.read_text()
             assert "requests = 3\n" in text
-            again = run()
+            again = run_asking()
             assert again.returncode == 0, again.stderr
             costs.write_text(text.replace("requests = 3", "requests = 2"))
-            other = run()
+            other = run_asking()
             assert other.returncode == 1
-            assert "expects: total: requests 3, expected 2, +50.0%" in other.stderr
+            assert "expects: total: requests 3, expected 2, +50.0%" in other.stderr.decode()
         finally:
             server.terminate()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from addon.run import leftovers
-from tests.proxy import rows
+from tests.proxy import forked, rows
 from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.pair import OPENAI, speak
 from tests.proxy.relaying import NOT_ALLOWED, ConnectProxy, SocksProxy
@@ -34,13 +34,17 @@ NOT_INHERITED = PROXY_VARIABLES | {
 """What the machine of the test sets must not decide the test."""
 
 
-def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def run(
+    folder: Path, *words: str, has_own_interpreter: bool = False, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
     inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    environment = inherited | {"TOKENTEE_LEDGER": f"sqlite:///{folder}/ledger.db"} | environment
+    words = ("run", "--set", f"confdir={folder}", *words)
+    if not has_own_interpreter:
+        return forked.run("tokentee", *words, folder=Path.cwd(), environment=environment)
     return subprocess.run(
-        [sys.executable, "-c", "from addon.cli import main; main()", "run",
-         "--set", f"confdir={folder}", *words],
-        capture_output=True, timeout=100, check=False, stdin=subprocess.DEVNULL,
-        env=inherited | {"TOKENTEE_LEDGER": f"sqlite:///{folder}/ledger.db"} | environment,
+        [sys.executable, "-c", "from addon.cli import main; main()", *words],
+        capture_output=True, timeout=100, check=False, stdin=subprocess.DEVNULL, env=environment,
     )  # fmt: skip
 
 
@@ -72,7 +76,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         done = run(
             folder, "--set", f"tee_hosts=localhost:{llm.port}", "--set", "tee_tags=team=search",
             "--", sys.executable, str(CHILD), f"localhost:{llm.port}", f"127.0.0.1:{other.port}",
-            f"127.0.0.1:{plain.port}", body,
+            f"127.0.0.1:{plain.port}", body, has_own_interpreter=True,
             HTTPS_PROXY=proxy.url,
             NO_PROXY=f"localhost,.internal,127.0.0.1:{plain.port}",
             SSL_CERT_FILE=str(pem),

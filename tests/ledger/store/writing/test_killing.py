@@ -5,11 +5,10 @@ https://www.sqlite.org/howtocorrupt.html#_unlinking_or_renaming_a_database_file_
 """
 
 import contextlib
+import os
 import random
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from bisect import bisect_right
@@ -32,6 +31,7 @@ from tests.ledger.written import (
     wait_until,
     writing,
 )
+from tests.proxy.forked import Forked
 
 pytestmark = pytest.mark.process
 
@@ -73,14 +73,13 @@ class Load:
         self.reported: list[str] = []
         self.moments: list[float] = []
         """When each was reported, as `time.monotonic`: it may be read much later."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", LOAD, url, name], stdout=subprocess.PIPE, text=True
+        self._process = Forked(
+            "python", [LOAD, url, name], folder=Path.cwd(), environment=os.environ
         )
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         with self._process.stdout:
             for line in self._process.stdout:
                 if line.endswith("\n"):  # else it was killed meanwhile
@@ -195,8 +194,12 @@ def test_an_overwritten_file_is_left_alone_and_the_next_start_books_what_was_rep
     if what == "another ledger":
         other = new_sqlite("other")
         with writing(other) as written:
-            for number in range(2_000):  # it has more pages than the one that is overwritten
+            for number in range(10):
                 written.hand_over(settled(f"other{number}"))
+        with contextlib.closing(sqlite3.connect(file_of(other))) as connection:
+            # It has more pages than the one that is overwritten.
+            connection.execute("CREATE TABLE room AS SELECT zeroblob(10000000)")
+            connection.execute("DROP TABLE room")
         shutil.copy(file_of(other), source)
     elif what == "another database":
         with contextlib.closing(sqlite3.connect(source)) as connection:
