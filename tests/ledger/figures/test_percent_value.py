@@ -107,7 +107,7 @@ def test_the_command_and_its_exact_rows(few):
     assert list(limits_text.value_table(found).rows[0][:4]) == ["example", "a00", "5h", "(all)"]
 
 
-@pytest.mark.large
+@pytest.mark.soak
 def test_a_simulation_without_a_database():
     known = right = 0
     for seed in range(200, 260):

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.large
 @pytest.fixture(scope="module", params=BOTH)
 def engine(request, tmp_path_factory):
     for engine in empty(request, tmp_path_factory):
-        fill(engine, **SMALL | {"rows": 300, "history_days": 14})
+        fill(engine, **SMALL | {"rows": 150, "history_days": 14})
         yield engine
 
 

@@ -72,7 +72,7 @@ TOGETHER = [
 ]
 
 
-def entries(count=420, seed=7):
+def entries(count=210, seed=7):
     """Requests of all kinds over twelve days; the last day is not over."""
     draw = random.Random(seed)  # the same entries each time
     for number in range(count):

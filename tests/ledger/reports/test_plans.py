@@ -19,7 +19,7 @@ from tests.ledger.written import row, rows
 
 pytestmark = pytest.mark.large
 
-ROWS = 10_000
+ROWS = 4_000
 """Enough that a planner prefers an index for a day and not for everything."""
 MIDNIGHT = END.replace(hour=0, minute=0)
 MONTH = Scope(since=MIDNIGHT - timedelta(days=29))

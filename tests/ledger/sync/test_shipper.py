@@ -159,7 +159,7 @@ def test_many_shippers_agree(target, shared, run):
     proxies = [run(target, f"spool{number}") for number in range(count)]
     for number, running in enumerate(proxies):
         entries = []
-        for group in range(40):
+        for group in range(12):
             at = NOON + timedelta(seconds=(group * 7 + number * 3) % 5)
             name = f"g{group}-{number}"
             same = settled(name, at=at, response_id=f"r{group}", content_digest="x")
@@ -168,7 +168,7 @@ def test_many_shippers_agree(target, shared, run):
         running.put(*entries)
     for running in proxies:
         running.wait_until_shipped()
-    assert totals(shared) == (40 + 120, 160 * 100, (40 + 120) * 20, 160 * COST)
+    assert totals(shared) == (12 + 36, 48 * 100, (12 + 36) * 20, 48 * COST)
     assert row(
         shared,
         "SELECT COUNT(*) FROM exchanges e WHERE response_id <> 'all' AND duplicate_of IS DISTINCT "
@@ -179,7 +179,7 @@ def test_many_shippers_agree(target, shared, run):
         shared,
         "SELECT COUNT(*), COUNT(*) FILTER (WHERE id_collision) FROM exchanges "
         "WHERE response_id = 'all'",
-    ) == (120, 120)
+    ) == (36, 36)
 
 
 FAILURES = [
