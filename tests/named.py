@@ -21,7 +21,7 @@ def for_each(
     names: str, cases: Iterable[Any], *, ids: Iterable[Any] | Callable[[Any], object] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """`pytest.mark.parametrize` as one test, for cases that need nothing made anew for each but
-    `monkeypatch`: it runs all of them, and then says which ones failed, and how.
+    `monkeypatch` and `tmp_path`: it runs all of them, and then says which ones failed, and how.
 
     A test of its own costs 10 ms, most cases less than 1.
     """
@@ -57,7 +57,11 @@ def for_each(
         @wraps(test)
         def run_all(**fixtures: Any) -> None:
             failed = []
-            for name, values in table:
+            folder = fixtures.get("tmp_path")
+            for number, (name, values) in enumerate(table):
+                if folder is not None:
+                    fixtures["tmp_path"] = folder / str(number)
+                    fixtures["tmp_path"].mkdir()
                 try:
                     with pytest.MonkeyPatch.context() as patch:
                         more = {"monkeypatch": patch} if patches else {}

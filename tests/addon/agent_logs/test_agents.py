@@ -59,7 +59,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@for_each("agent", AGENTS)
 def test_the_first_answer_of_each_agent(tmp_path, agent):
     write_home(tmp_path, agent)
     path = tmp_path / PATHS[agent]

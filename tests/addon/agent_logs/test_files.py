@@ -11,6 +11,7 @@ from addon.agent_logs.agents import AGENTS
 from addon.agent_logs.files import SkippedCounts, agent_of, find, named, read
 from ledger.model.errors import LedgerError
 from tests.addon.agent_logs.logs import LINES, PATHS, TABLES, write_database, write_home
+from tests.named import for_each
 
 
 def test_each_agents_own_folder(tmp_path):
@@ -32,14 +33,14 @@ def test_links_are_not_followed(tmp_path):
     assert len(find(AGENTS["claude-code"], {}, tmp_path)) == 1
 
 
-@pytest.mark.parametrize("agent", LINES)
+@for_each("agent", LINES)
 def test_a_log_anywhere_is_known_by_its_first_lines(tmp_path, agent):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in LINES[agent]))
     assert agent_of(path) is AGENTS[agent]
 
 
-@pytest.mark.parametrize("text", ['{"a": 1}\n', "", "no json\n"])
+@for_each("text", ['{"a": 1}\n', "", "no json\n"])
 def test_what_is_no_log(tmp_path, text):
     for name in ("log.jsonl", "log.json", "log.db"):
         (tmp_path / name).write_text(text)

@@ -55,8 +55,8 @@ def test_files_of_names_and_budgets_follow_the_config_file(
     assert os.environ["TOKENTEE_BUDGETS"] == "mine.toml", "the operator's own stands above"
 
 
-@pytest.mark.parametrize(
-    ("words", "modes"),
+@for_each(
+    "words, modes",
     [
         ("", ["--mode", "regular@127.0.0.1:81"]),
         ("--mode socks5", ["--mode", "socks5"]),

@@ -40,7 +40,7 @@ def texts(kind, folder):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_every_kind_is_written_and_says_no_placeholder(kind, tmp_path):
     found = texts(kind, tmp_path)
     assert set(found) == set(KINDS[kind])
@@ -141,7 +141,7 @@ def test_images_are_pinned_and_everything_has_limits(tmp_path):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_every_file_is_used_by_another_or_named_in_the_next_steps(kind, tmp_path):
     found = texts(kind, tmp_path)
     steps = next_steps(kind)
@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         write("docker", Path(tmp_path / "file" / "below"))
 
 
-@pytest.mark.parametrize("folder", kinds.HIDDEN)
+@for_each("folder", kinds.HIDDEN)
 def test_a_program_that_the_unit_hides_is_installed_where_it_is_seen(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: f"{folder}/somebody/bin/tokentee")
     unit = texts("systemd", tmp_path)["tokentee.service"]

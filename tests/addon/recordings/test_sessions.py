@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import orjson
-import pytest
 from typer.testing import CliRunner
 
 from tests.addon.recordings.recorded_files import AT
 from tests.app import APP
+from tests.named import for_each
 
 TOOLS = ("read", "bash", "grep")
 TEXT = "Words that fill the prompt of an agent. " * 40
@@ -144,7 +144,7 @@ def opencode(turn: int) -> tuple[str, dict[str, str], Any, Any]:
     return "https://api.openai.com/v1/chat/completions", headers, body, answer
 
 
-@pytest.mark.parametrize("agent", [claude, codex, gemini, opencode])
+@for_each("agent", [claude, codex, gemini, opencode])
 def test_what_broke_the_cache_and_what_filled_the_input(agent, tmp_path):
     lines = []
     for turn in range(4):

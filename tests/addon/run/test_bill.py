@@ -12,6 +12,7 @@ from ledger.model.exchange import UsageSource
 from ledger.store.engines import urls
 from ledger.sync import spool
 from tests.ledger.priced import exchange, fill, reading, settled
+from tests.named import for_each
 
 GPT = "gpt-4.1"
 
@@ -54,7 +55,7 @@ def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
     assert path.read_text().startswith("tolerance = 1\n")
 
 
-@pytest.mark.parametrize("usage_source", [UsageSource.REPORTED, UsageSource.NONE])
+@for_each("usage_source", [UsageSource.REPORTED, UsageSource.NONE])
 def test_a_figure_that_is_not_known_is_neither_written_nor_taken_for_zero(tmp_path, usage_source):
     url, path = f"sqlite:///{tmp_path / 'ledger.sqlite3'}", tmp_path / "costs.toml"
     tokens = {"output_tokens": 0} if usage_source is UsageSource.REPORTED else {}
@@ -105,8 +106,8 @@ def test_only_what_is_written_is_compared():
         assert len(list(differences(expected, found))) == lines, expected
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@for_each(
+    "text, said",
     [
         ("tolerance = 2", "tolerance 2 is not from 0 to 1"),
         ("tolerance = -0.1", "is not from 0 to 1"),

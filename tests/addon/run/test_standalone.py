@@ -42,7 +42,7 @@ def test_an_address_that_others_reach_is_warned_of(words: str, hosts: list[str])
     assert all(line.startswith(begin) for line, begin in zip(lines, begins, strict=True))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "is_skipped",
     [pytest.param(True, id="alone"), pytest.param(False, id="with a script")],
 )

@@ -80,6 +80,8 @@ def test_who_is_silent_for_long_is_dead_if_it_could_be_heard():
 
 # Simulation
 
+MIDNIGHT = NOON.replace(hour=0)
+
 
 @dataclass(eq=False)
 class Process:
@@ -118,7 +120,7 @@ class World:
         self.base: defaultdict[str, list[tuple[datetime, Amounts]]] = defaultdict(list)
 
     def now(self, process: Process) -> datetime:
-        return NOON.replace(hour=0) + timedelta(seconds=self.second) + process.clock
+        return MIDNIGHT + timedelta(seconds=self.second) + process.clock
 
     def start(self) -> None:
         book = Book([self.cap], is_shared=True)

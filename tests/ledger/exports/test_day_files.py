@@ -38,8 +38,8 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("before", ["charges", "focus", "focus-1.4"])
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@for_each("before", ["charges", "focus", "focus-1.4"])
+@for_each("form", ["csv", "parquet"])
 def test_exports_of_two_kinds_do_not_share_a_folder(tmp_path, before, form):
     """`*.parquet` of the folder would count each request twice; the same export again replaces."""
     for _ in range(2):
@@ -73,7 +73,7 @@ def test_csv_is_safe_in_a_spreadsheet(tmp_path):
     assert second.path.read_text().splitlines()[1].split(",")[1] == '"\'-x"'
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv"])
+@for_each("form", ["parquet", "csv"])
 def test_nobody_else_reads_an_export(tmp_path, form):
     folder = tmp_path / "out" / "deep"
     old = os.umask(0)

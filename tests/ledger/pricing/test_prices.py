@@ -44,8 +44,8 @@ def test_an_answer_is_priced_by_its_vendors_list(book):
     assert source.endswith(" openai/gpt-4.1")
 
 
-@pytest.mark.parametrize(
-    ("at", "usd"),
+@for_each(
+    "at, usd",
     [
         (datetime(2025, 6, 9, 23, 59, 59, 999_999, tzinfo=UTC), 50),
         (datetime(2025, 6, 10, tzinfo=UTC), 10),
@@ -67,14 +67,14 @@ def test_the_model_that_answered_is_priced_not_the_one_asked_for(book):
     assert cost(charges) == 1_600_000
 
 
-@pytest.mark.parametrize("said", [None, ""])
+@for_each("said", [None, ""])
 def test_the_model_asked_for_where_the_answer_names_none(book, said):
     charges = book.price(exchange(said, request_model="gpt-4.1"), reading(output_tokens=1))
     assert cost(charges) == 8_000_000
 
 
-@pytest.mark.parametrize(
-    ("about", "reason"),
+@for_each(
+    "about, reason",
     named(
         {
             "unknown-model": (exchange("gpt-99"), "no price for 'gpt-99' in the list of openai"),
@@ -197,8 +197,8 @@ def test_what_is_remembered_is_bounded(monkeypatch):
         assert len(book._sheets) <= 3
 
 
-@pytest.mark.parametrize(
-    ("origin", "provider", "model", "reported", "expected"),
+@for_each(
+    "origin, provider, model, reported, expected",
     [
         # At the price of the vendor: the plan's own list counts against an allowance.
         ("https://api.githubcopilot.com:443", "github_copilot", "gpt-4.1", None, 2_400_000_000),
@@ -220,8 +220,8 @@ def test_what_a_plan_covers_has_the_list_value_of_its_tokens(
     assert (PROVIDER in sources(metered)) == (reported is not None)
 
 
-@pytest.mark.parametrize(
-    ("answered", "sourced"),
+@for_each(
+    "answered, sourced",
     [
         ("google/gemini-2.0-flash-exp:free", "free"),
         ("google/gemini-2.0-flash-exp", "free"),
@@ -439,8 +439,8 @@ LISTED = {
 """A model of each list."""
 
 
-@pytest.mark.parametrize(
-    ("row", "prefix"),
+@for_each(
+    "row, prefix",
     [
         pytest.param(row, prefix, id=f"{row.name}-{prefix}")
         for row in PROVIDERS

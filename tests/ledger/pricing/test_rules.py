@@ -128,7 +128,7 @@ def book():
     return PriceBook()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@for_each("row", ROWS, ids=lambda row: row["name"])
 def test_a_request_costs_what_the_page_says(row, book):
     charges = charged(row, book)
     assert (amount(charges), state_of(charges)) == (worked_out(row), row["state"])

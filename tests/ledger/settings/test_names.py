@@ -507,7 +507,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("kind", READERS)
+@for_each("kind", READERS)
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, kind):
     for path, reason in (
         (tmp_path / "none", "No such file or directory"),
@@ -535,7 +535,7 @@ def test_a_file_beyond_the_bound_is_refused_and_no_more_of_it_is_read(tmp_path, 
     assert [bytes_max for _, bytes_max in asked] == [limit + 1]
 
 
-@pytest.mark.parametrize("kind", [each for each in READERS if each != "LiteLLM price file"])
+@for_each("kind", [each for each in READERS if each != "LiteLLM price file"])
 def test_a_file_that_is_not_utf_8_is_refused_with_the_place(tmp_path, kind):
     path = tmp_path / "image"
     path.write_bytes(b"\x89PNG")

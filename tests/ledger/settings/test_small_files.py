@@ -6,6 +6,7 @@ import pytest
 
 from ledger.model.errors import LedgerError
 from ledger.settings import small_files
+from tests.named import for_each
 
 
 @pytest.mark.timeout(20)
@@ -24,8 +25,8 @@ def test_a_pipe_is_refused_and_one_that_is_open_already_is_read(tmp_path):
         os.close(reader)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
+@for_each(
+    "content, said",
     [
         (b"12345678", None),
         (b"123456789", "larger than 8 bytes; look again"),
@@ -42,7 +43,7 @@ def test_a_file_is_read_up_to_its_bound(tmp_path, content, said):
             small_files.read_text(path, "kind", bytes_max=8, advice="look again")
 
 
-@pytest.mark.parametrize("name", ["gone", "folder", "zero\0byte"])
+@for_each("name", ["gone", "folder", "zero\0byte"])
 def test_what_cannot_be_read_is_one_line(tmp_path, name):
     (tmp_path / "folder").mkdir()
     with pytest.raises(LedgerError, match="cannot read the kind") as caught:

@@ -343,7 +343,7 @@ def test_no_template_spells_a_duration():
         assert not re.search(r"\}\} ?(ms|s|sec|min|h|d)\b", path.read_text()), path
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     ['f"{a} ms"', 'f"{a:.1f} s"', 'f"{a}h"', '"%d s" % a', '"{} min".format(a)',
      'str(a) + " ms"', 'f"took {a // 60} minutes"', 'Column(heading="Duration, ms")'],

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from ledger.model.segments import Kind, Part, Segment, pack, unpack
+from ledger.model.segments import SEGMENTS_MAX, Kind, Part, Segment, Segments, pack, unpack
 from ledger.why.cache import AskedRequest, Reason
 from tests.ledger.written import NOON
 
@@ -94,7 +94,9 @@ class Session:
             sent[-1] = sent[-1]._replace(breakpoint=one.breakpoint)
         is_written = one.breakpoint and self.marked and tokens >= one.least
         automatic = one.breakpoint if one.at_top and self.marked else 0
-        found = unpack(pack(sent, automatic=automatic))
+        found: Segments | None = Segments(tuple(sent), automatic)
+        if len(sent) > SEGMENTS_MAX:  # older messages are joined
+            found = unpack(pack(sent, automatic=automatic))
         assert found is not None
         asked = AskedRequest(
             id=f"{self.at}",

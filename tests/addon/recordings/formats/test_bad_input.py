@@ -55,8 +55,8 @@ def line(**changes: Any) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-@pytest.mark.parametrize(
-    ("bad", "why"),
+@for_each(
+    "bad, why",
     [
         (b'{"x":' + b"[" * 60_000 + b'"request""response"\n', "not a recorded exchange"),
         (line(response__chunks=[[1, 10**400]]), "chunks"),
@@ -86,7 +86,7 @@ def test_a_bad_line_costs_itself(tmp_path: Path, bad: bytes, why: str):
     assert "\n" not in fault.why
 
 
-@pytest.mark.parametrize(
+@for_each(
     "year",
     ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+14:00", "no time"],
 )
@@ -136,7 +136,7 @@ def test_a_damaged_member_costs_its_own_lines(tmp_path: Path):
     assert set(faults(found)) == {"cut short: the gzip data is damaged here"}
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 4096])
+@for_each("size", [1, 7, 100, 4096])
 def test_pieces_of_any_size_give_the_same_lines(tmp_path: Path, monkeypatch, size: int):
     path = as_captures(tmp_path)
     whole = items(path)
@@ -204,8 +204,8 @@ def test_a_bad_flow_costs_itself(tmp_path: Path):
     assert len(faults(found)) == 3
 
 
-@pytest.mark.parametrize(
-    ("tail", "why"),
+@for_each(
+    "tail, why",
     [
         (b"999999999999:", "cut short"),
         (b"9999999999999:", "damaged from here on"),
@@ -247,8 +247,8 @@ def test_an_older_flow_goes_through_mitmproxys_migration(tmp_path: Path, monkeyp
     assert items(path) == new
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
+@for_each(
+    "content, why",
     [
         (b"{", "no HAR file"),
         (b'{"log":{"entries":' + b"[" * 100_000, "no HAR file"),
@@ -314,8 +314,8 @@ def test_files_are_found_once_and_in_order(tmp_path: Path):
         files_of([tmp_path / "nowhere"], bodies_too=False)
 
 
-@pytest.mark.parametrize("kind", FILE_KINDS)
-@pytest.mark.parametrize("parts", [2, 3])
+@for_each("kind", FILE_KINDS)
+@for_each("parts", [2, 3])
 def test_parts_together_are_the_whole(tmp_path: Path, kind: str, parts: int):
     path = FILE_KINDS[kind](tmp_path)
     whole = [entry.parse().where for entry in entries(path, url=None)]

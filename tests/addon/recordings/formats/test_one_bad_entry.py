@@ -4,7 +4,6 @@ Every value of an entry, at every depth, is replaced by each kind of bad value, 
 file, and the entry stands first, in the middle, or last.
 """
 
-import copy
 import gzip
 import json
 import zlib
@@ -49,7 +48,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(entry: Any, path: tuple[Any, ...], bad: Any) -> Any:
-    made = json_like(copy.deepcopy(entry))
+    made = json_like(entry)
     inner = made
     for key in path[:-1]:
         inner = inner[key]
@@ -61,7 +60,7 @@ def replaced(entry: Any, path: tuple[Any, ...], bad: Any) -> Any:
 
 
 def json_like(value: Any) -> Any:
-    """With lists for tuples, so that every value can be replaced."""
+    """A copy with lists for tuples, so that every value can be replaced."""
     if isinstance(value, dict):
         return {key: json_like(one) for key, one in value.items()}
     return [json_like(one) for one in value] if isinstance(value, list | tuple) else value
@@ -246,7 +245,7 @@ def test_a_lone_surrogate_in_a_header_costs_nothing(
 ):
     """mitmproxy exports a header's bytes that are no UTF-8 as lone surrogates."""
     path = tmp_path / "surrogate.har"
-    entries = copy.deepcopy(entries_of["mitmproxy-har"])
+    entries = json_like(entries_of["mitmproxy-har"])
     for header in entries[0]["request"]["headers"]:
         if header["name"] == "user-agent":
             header["value"] = "client/\udc80"

@@ -116,7 +116,7 @@ def test_outside_of_a_repository(tmp_path):
     assert workspace_of(folder) == ("plain", None)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"gitdir: /nowhere"])
+@for_each("content", [b"", b"\xff\xfe", b"gitdir: /nowhere"])
 def test_an_odd_git_file_is_no_repository(tmp_path, content):
     folder = tmp_path / "odd"
     folder.mkdir()
@@ -265,7 +265,7 @@ def test_the_first_store_that_can_be_asked_for_is_read(
     assert (PEM % b"a" in roots, PEM % b"b" in roots) == (True, False)
 
 
-@pytest.mark.parametrize("name", ["NODE_EXTRA_CA_CERTS", "DENO_CERT"])
+@for_each("name", ["NODE_EXTRA_CA_CERTS", "DENO_CERT"])
 def test_what_a_client_adds_to_its_roots_is_the_authority_alone(tmp_path: Path, name: str):
     assert Path(bundles(tmp_path, {})[name]).read_bytes() == OURS
 

@@ -312,8 +312,8 @@ def test_a_ledger_that_must_be_there_is_not_made(tmp_path):
         db.open_existing(f"sqlite:///{path}")
 
 
-@pytest.mark.parametrize("name", ["exchanges", "alembic_version", "anything"])
-@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+@for_each("name", ["exchanges", "alembic_version", "anything"])
+@for_each("kind", ["TABLE", "VIEW"])
 def test_a_database_of_another_program_is_refused_and_stays_as_it_is(tmp_path, kind, name):
     path = tmp_path / "other.sqlite3"
     with contextlib.closing(sqlite3.connect(path)) as other:
