@@ -6,6 +6,7 @@ import sys
 addons: list[object] = []
 try:
     from addon.proxy.recorder import Recorder
+    from addon.run.seen import ScriptBill
 except (ImportError, SyntaxError) as missing:
     # An ERROR while mitmproxy starts ends the start with this one line and exit code 1.
     if sys.version_info < (3, 12):  # noqa: UP036  # an older mitmproxy runs there, and loads this file
@@ -29,4 +30,5 @@ except (ImportError, SyntaxError) as missing:
             missing,
         )
 else:
-    addons = [Recorder()]
+    recorder = Recorder()
+    addons = [recorder, ScriptBill(recorder)]

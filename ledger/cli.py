@@ -44,7 +44,7 @@ COMMANDS = commands_in(
     ("report", "report", "report", "Tokens, cache and cost by model, key, day, ..."),
     ("requests", "requests", "requests", "Single requests, the latest first, filtered"),
     ("serve", "serve", "serve", "The ledger as pages in your browser, live"),
-    ("show", "requests", "show", "Explain one request to the last line"),
+    ("show", "requests", "show", "Explain one request line by line"),
     ("export", "export", "export", "Write the ledger as CSV, Parquet or FOCUS"),
     ("prices", "prices", "prices", "What a model costs; check a price file"),
     ("names", "names", "names", "Who is behind keys, hosts, tags, projects"),

@@ -37,7 +37,7 @@ def check(file: File = None) -> None:
         sys.stdout.write(f"{path}: {problem}\n")
     if problems:
         raise typer.Exit(1)
-    sys.stderr.write(f"{path}: nothing to complain about\n")
+    sys.stderr.write(f"{path}: no problem found\n")
 
 
 @config.command()

@@ -184,7 +184,7 @@ def import_command(
         document = [asdict(row) | {"factor": row.factor} for row in found]
         output.write(form, table, document)
         if not found:
-            output.print_line("no session was logged and recorded")
+            output.print_line("no session is both in the logs and in the ledger")
         return
     for name, tally in tallies.items():
         for text in _lines(name, tally, is_dry=dry_run):

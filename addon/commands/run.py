@@ -22,19 +22,19 @@ HELP = """\
 Usage: tokentee run [OPTIONS] [--] COMMAND ...  record what a command sends
        tokentee run [OPTIONS]                   a recording proxy, until Ctrl-C
 
-Around a command: the command is led through a proxy on loopback that answers it
-alone. Connections to LLM hosts are decrypted and recorded, all others are
-tunnelled untouched. When the command ends, its bill is printed to stderr, and
-its exit code is ours. HTTPS_PROXY, NO_PROXY and certificate variables that are
-set go on to hold, for the way out too. Servers on this machine (Ollama) are not
-led through the proxy unless tee_hosts or a base URL variable names them.
+Around a command: the command uses a proxy on loopback that serves it alone.
+Connections to LLM hosts are decrypted and recorded, all others are tunnelled
+untouched. When the command ends, its bill is printed to stderr, and run ends
+with its exit code. HTTPS_PROXY, NO_PROXY and certificate variables that you have
+set stay in force, also for what the proxy sends. Calls to servers on this machine
+(Ollama) pass the proxy only if tee_hosts or a base URL variable names them.
 
 Options:
   --config FILE          Settings: upstreams with listeners, ledger, tags,
                          prices. Default: TOKENTEE_CONFIG, ./tokentee.toml, the
-                         user's config folder, /etc/tokentee. Options stand
-                         above it. What ./tokentee.toml may do unasked:
-                         tokentee config trust --help.
+                         user's config folder, /etc/tokentee. Options
+                         override it. What ./tokentee.toml may set without
+                         your trust: tokentee config trust --help.
   --unrecorded-ok        If the recorder cannot start (a ledger that cannot be
                          opened, say), start the command without it. Default:
                          do not start.
@@ -49,7 +49,7 @@ Options:
   --expect FILE          Compare requests, tokens and list value with those
                          that FILE expects (costs.toml); exit code 1 if they
                          differ.
-  --expect-update        Write FILE.
+  --expect-update        Write the figures of this run into that FILE.
   --everything           Decrypt all TLS connections of the command, not only
                          those to LLM hosts.
   --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].

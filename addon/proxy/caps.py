@@ -129,7 +129,7 @@ class Gate:
                 book.is_low = False
                 self.wake.set()
         except Exception:  # the guard between our bugs and the operator's money
-            logger.exception("tokentee: a cap could not be asked")
+            logger.exception("tokentee: asking the caps failed, so the request is refused")
             found = Refusal("", OURS)
         return self._noted(found)
 
@@ -340,7 +340,7 @@ class Gate:
                     await self._look()
             except LedgerError as error:
                 if str(error) != self._trouble:
-                    logger.error("tokentee: the caps stay as they were: %s", error)  # noqa: TRY400
+                    logger.error("tokentee: the caps that are in force stay: %s", error)  # noqa: TRY400
                 self._trouble = str(error)
             except Exception:  # what is in force stays, and the task goes on
                 logger.exception("tokentee: the budgets file could not be looked at")

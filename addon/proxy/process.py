@@ -55,7 +55,7 @@ class Process:
             try:
                 self._undo.append(wrap())
                 self.can_hold_end = True
-                said = ["wraps HttpStream (tee_wrap=no leaves it)"]
+                said = ["wraps HttpStream (off: tee_wrap=no)"]
             except Exception as unknown:  # noqa: BLE001  # a mitmproxy that it was not written for
                 said = [f"not made for this mitmproxy: HttpStream is not wrapped ({unknown})"]
         if not self.can_hold_end:
@@ -70,7 +70,7 @@ class Process:
             self._undo.append(self._host.remove)
             said.append(f"{len(self._host.used)} speed-ups of mitmproxy")
             said += [f"not used: {each}" for each in self._host.left_out]
-            said[-1] += " (tee_fast=no leaves them out)"
+            said[-1] += " (off: tee_fast=no)"
         else:
             said.append("changes nothing else")
         whose = "our own process" if owner.is_us else "a guest"

@@ -45,14 +45,14 @@ from ledger.text.hints import as_typed
 from ledger.text.printable import printable
 
 
-def show(ledger_url: str, run_id: str) -> bool:
-    """A table by model of the requests that carry the run's tag, to stderr; whether there are
-    any, or it is not known."""
+def show(ledger_url: str, run_id: str, word: str = "tag:run") -> bool:
+    """A table by model of the requests of a run, which the dimension `word` tells, to stderr;
+    whether there are any, or it is not known."""
     console = Console(stderr=True, highlight=False)
     try:
         with db.disposing(db.open_engine(_local(ledger_url))) as engine:
-            found = queries.report(engine, ["model"], Scope(only=(("tag:run", run_id),)))
-        seen = sum(each.requests or 0 for each in used(ledger_url, run_id).values())
+            found = queries.report(engine, ["model"], Scope(only=((word, run_id),)))
+        seen = sum(each.requests or 0 for each in used(ledger_url, run_id, word).values())
     except LedgerError as error:
         console.print(escape(f"tokentee: {error}"))
         return True
@@ -71,7 +71,7 @@ def show(ledger_url: str, run_id: str) -> bool:
     render.print_table(report_tables.screen(found), console, title)
     for note in report_tables.notes(found):
         console.print(escape(note))
-    more = as_typed(f"tokentee report --only tag:run={run_id}", os.environ)
+    more = as_typed(f"tokentee report --only {word}={run_id}", os.environ)
     where = f"tokentee: in {urls.shown(ledger_url)}; more: {more}"
     console.print(escape(where), soft_wrap=True)
     return True
@@ -120,10 +120,10 @@ def read(path: Path) -> Expected:
     return found
 
 
-def used(ledger_url: str, run_id: str) -> dict[str, RunFigures]:
+def used(ledger_url: str, run_id: str, word: str = "tag:run") -> dict[str, RunFigures]:
     """Model -> what the requests of a run used. LedgerError if the ledger cannot be read."""
     with db.disposing(db.open_engine(_local(ledger_url))) as engine:
-        rows = seen_by_model(engine, run_id, _TOKENS)
+        rows = seen_by_model(engine, (word, run_id), _TOKENS)
     found = {}
     for row in rows:
         model, requests, *tokens, picousd = tuple(row)

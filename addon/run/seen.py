@@ -1,8 +1,14 @@
-"""Edge. What passed a proxy, counted, to say why nothing was recorded."""
+"""Edge. What passed a proxy, counted, to say why nothing was recorded; and the bill at its end."""
 
+import os
+import sys
 from collections import Counter
 
-from mitmproxy import http, tls
+from mitmproxy import ctx, http, tls
+
+from addon.proxy.recorder import Recorder
+from ledger.text import first_minute
+from ledger.text.hints import as_typed
 
 PLACES_MAX = 1_000
 """Hosts that are counted; further ones are not."""
@@ -25,6 +31,39 @@ class SeenTraffic:
         """mitmproxy's hook."""
         host, port = data.context.server.address or ("a host", None)
         count(self.untrusting, data.conn.sni or host, port)
+
+    def show_bill(self, ledger_url: str, run_id: str, word: str = "tag:run") -> None:
+        """Print what was recorded (`bill.show`), or why nothing was."""
+        from addon.run import bill
+
+        if not bill.show(ledger_url, run_id, word):
+            for line in first_minute.nothing_recorded(
+                requests=self.requests,
+                untrusting=self.untrusting,
+                unread={},
+                local={},
+                is_command=False,
+            ):
+                sys.stderr.write(f"tokentee: {as_typed(line, os.environ)}\n")
+
+
+class ScriptBill(SeenTraffic):
+    """The same beside the recorder of a script: prints the bill where the process is ours."""
+
+    name = "tokentee-bill"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def done(self) -> None:
+        """mitmproxy's hook, at its end and when the script is taken out; after the recorder's."""
+        found, options = self._recorder.recording, ctx.options
+        is_read = options.server and options.termlog_verbosity != "error"
+        if not (found and found.process.is_ours and is_read and ctx.master.should_exit.is_set()):
+            return
+        if not found.settings.log_as_json:
+            self.show_bill(found.settings.ledger_url, found.rules.node, "node")
 
 
 def count(counts: Counter[str], host: str, port: int | None) -> None:

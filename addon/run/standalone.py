@@ -18,8 +18,6 @@ from addon.run.master import RecordingMaster, parsed_options, run_master
 from addon.run.seen import SeenTraffic
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.store.engines.urls import default_url
-from ledger.text import first_minute
-from ledger.text.hints import as_typed
 
 LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
 
@@ -43,17 +41,7 @@ def run_proxy(call: Call) -> int:
             words,
             {"ssl_verify_upstream_trusted_ca": str(trusted)},
         )
-    from addon.run import bill
-
-    if not bill.show(stopped.ledger_url or default_url(), run_id):
-        for line in first_minute.nothing_recorded(
-            requests=seen.requests,
-            untrusting=seen.untrusting,
-            unread={},
-            local={},
-            is_command=False,
-        ):
-            sys.stderr.write(f"tokentee: {as_typed(line, os.environ)}\n")
+    seen.show_bill(stopped.ledger_url or default_url(), run_id)
     return 0
 
 

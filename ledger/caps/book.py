@@ -375,10 +375,10 @@ class Book:
                 is_for_share = is_for_share and fits(plus(used, known), limits)
                 short.append(account)
             elif account.cap.unreachable == "refuse":
-                why = f"the ledger cannot be asked: {self.unreachable}"
+                why = f"the ledger cannot be reached: {self.unreachable}"
                 return self._refused(account, f"{why}; the cap has unreachable = 'refuse'")
             else:
-                remarks.append(f"cap {account.cap.name}: passed: the ledger could not be asked")
+                remarks.append(f"cap {account.cap.name}: passed: the ledger could not be reached")
         if ahead and not short:
             short = [account for account in accounts if account in ahead]
         if short:

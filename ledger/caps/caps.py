@@ -8,7 +8,7 @@ period = "day"               # run, session, day, week, month, or 5h (rolling)
 # team = "search"            # or key, person, project, model, provider, tag = "NAME=VALUE",
                              #   session, agent, host; none of them: everything
 # unpriced = "pass"          # requests whose cost cannot be bounded go on, and count when known
-# unreachable = "pass"       # requests go on while the ledger cannot be asked; "refuse"
+# unreachable = "pass"       # requests go on while the ledger cannot be reached; "refuse"
 # warn = [80]                # per cent of a limit
 # wait = 10                  # seconds to wait for requests under way; 0 refuses at once
 """

@@ -57,7 +57,7 @@ def current(*, ledger: LedgerOption = None) -> None:
         found = migration.revision_of(engine)
     typer.echo(found)
     if found != REVISION:
-        _print(f"this is tokentee for {REVISION}: run `tokentee db upgrade`")
+        _print(f"this tokentee needs {REVISION}: run `tokentee db upgrade`")
         raise typer.Exit(1)
 
 

@@ -259,5 +259,5 @@ def _values(form: Form, key: str | None, provider: str | None, ledger: str | Non
         for note in limits_text.value_notes(found):
             print_line(note)
         print_line(
-            limits_text.VALUE_METHOD if found else "no plan's answer has stated a used share"
+            limits_text.VALUE_METHOD if found else "no answer has stated how much of a plan is used"
         )

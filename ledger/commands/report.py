@@ -52,7 +52,8 @@ def report(
     exact: Annotated[
         bool,
         typer.Option(
-            "--exact", help="Add up every request, also where days have sums: slow, and equal."
+            "--exact",
+            help="Add up every request, not the stored sums of days: slower, with the same result.",
         ),
     ] = False,
     format: TableFormat = "table",  # noqa: A002

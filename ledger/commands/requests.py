@@ -137,7 +137,7 @@ def show(
     ] = "text",
     ledger: LedgerOption = None,
 ) -> None:
-    """Explain one request to the last line: frames, usage, prices and where each came from."""
+    """Explain one request line by line: frames, usage, prices and where each came from."""
     from ledger.figures.queries import existing_ledger
     from ledger.reports import explain, render
     from ledger.reports.lookup import AmbiguousError, candidates, find

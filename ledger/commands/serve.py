@@ -73,7 +73,7 @@ def serve(
     shown = f"[{host}]" if address.version == 6 else host
     address_shown = f"http://{shown}:{bound}/?token={token}"
     if not address.is_loopback:
-        print_line(f"{host} is reachable from other machines: the token opens the pages")
+        print_line(f"other machines can reach {host}: whoever has the token can read the pages")
     typer.echo(address_shown)
     print_line("Ctrl-C ends it")
     if open_browser:
@@ -303,7 +303,9 @@ def bounded(document: Any, rows: str) -> str:
         if len(text.encode()) <= ANSWER_BYTES_MAX:
             return text
         if not kept:
-            raise LedgerError("this answer is too long for an agent: ask the command line")
+            raise LedgerError(
+                "this answer is too long for a tool: run tokentee on the command line"
+            )
         kept = kept[: len(kept) // 2]
 
 

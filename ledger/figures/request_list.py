@@ -94,6 +94,11 @@ class ListedRequest:
         return self.billing in COVERED
 
     @property
+    def has_no_usage(self) -> bool:
+        """Whether it was answered, and nobody said with how many tokens."""
+        return self.outcome == "complete" and self.usage_source == "none"
+
+    @property
     def place(self) -> str:
         """Where the next page begins, if this request is the last one of a page."""
         return f"{self.opened_at.astimezone(UTC).isoformat()},{self.id}"
@@ -192,7 +197,8 @@ def _place_of(text: str) -> tuple[datetime, str]:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise WrongCallError(
-            f"not a place in the list of requests: {text[:60]!r}; the page before it names one"
+            f"not a place in the list of requests: {text[:60]!r}; --before takes what the page "
+            "before printed"
         )
     return moment, name
 

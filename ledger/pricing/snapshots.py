@@ -121,7 +121,7 @@ def read(data: bytes, name: str) -> PriceList:
     kind = _kind_of(document)
     if kind is None:
         forms = "genai-prices' data.json, LiteLLM's or models.dev's price list"
-        raise LedgerError(f"{name} is not a price list: it has not the form of {forms}")
+        raise LedgerError(f"{name} is not a price list: it does not have the form of {forms}")
     found = PriceList(kind, hashlib.sha256(data).hexdigest(), data)
     try:
         models = found.figures(datetime.now(UTC))

@@ -66,6 +66,8 @@ class TableColumn:
     """A sentence, which may take several lines."""
     is_whole: bool = False
     """Not cut, as a time without its middle says nothing."""
+    note: str = ""
+    """What explains its cells, below a table that shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

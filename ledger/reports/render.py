@@ -61,7 +61,8 @@ def as_markdown(table: Table, title: str = "") -> str:
     if table.total is not None:
         body[-1] = [f"**{text}**" if text else "" for text in body[-1]]
     above = f"{_marked(title)}\n\n" if title else ""
-    return above + "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *body))
+    below = "".join(f"\n{_marked(note)}\n" for note in _notes(table))
+    return above + "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *body)) + below
 
 
 def as_json(value: object) -> str:
@@ -87,7 +88,15 @@ def print_table(table: Table, console: "Console", title: str = "") -> tuple[str,
     if shown.total is not None:
         line(shown.rule, "dim")
         line(shown.total, "bold")
+    for note in _notes(table, shown.left_out):
+        line(note, "dim")
     return shown.left_out
+
+
+def _notes(table: Table, left_out: Sequence[str] = ()) -> dict[str, None]:
+    """What explains the cells of the columns that are shown."""
+    columns = (each for each in table.columns if each.note and each.heading not in left_out)
+    return dict.fromkeys(each.note for each in columns)
 
 
 def _marked(text: str) -> str:

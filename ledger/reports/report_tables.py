@@ -27,6 +27,7 @@ from ledger.text.printable import printable
 IN_PART = "*"
 """Behind a day, week, month or hour of which a part is outside the period."""
 
+PAIRS = "times: median/95th percentile"
 STAYS = ("Requests", "Input", "Output", "Cost")
 """Columns that every screen shows, beside the dimensions."""
 DROPPED = {
@@ -133,6 +134,7 @@ def screen(report: Report) -> Table:
                 heading=headings[place],
                 is_number=place >= words,
                 drop=DROPPED.get(headings[place], 0) if place >= words else 0,
+                note=PAIRS if headings[place] in ("First token", "Duration") else "",
             )
             for place in keep
         ),
@@ -193,7 +195,7 @@ def notes(report: Report) -> Iterator[str]:
         yield (
             f"no price: lines of {count(unpriced)} of "
             f"{counted(total.requests, 'request')}, so the cost is a lower bound; "
-            "the view `unpriced` lists them with the reason"
+            "`tokentee requests --unpriced` lists them"
         )
     if total.covered:
         value = money(total.covered_value_picousd, sign, is_lower_bound=total.unlisted > 0)
@@ -225,7 +227,7 @@ def notes(report: Report) -> Iterator[str]:
         )
     if total.difference_picousd:
         difference = money(total.difference_picousd, sign)
-        yield f"our cost less the providers' own figures: {difference}"
+        yield f"our cost minus the providers' own figures: {difference}"
     if report.differing:
         differing = counted(report.differing, "request")
         is_longer = report.first and report.last and report.last - report.first > DIFFERING

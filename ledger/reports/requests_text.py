@@ -106,9 +106,12 @@ def _cells(one: ListedRequest, currency: Currency | None, ids: list[str]) -> tup
         cost: Cell = amount_of(one.estimated_cost_picousd, "~")
     elif one.is_covered:
         cost = one.billing
+    elif one.has_no_usage:
+        cost = "no usage"
+    elif one.cost_picousd is None and one.cost_state == "unpriced":
+        cost = "unpriced"
     else:
-        is_part = one.cost_state in ("unpriced", "partial")
-        cost = amount_of(one.cost_picousd, "≥ " if is_part else "")
+        cost = amount_of(one.cost_picousd, "≥ " if one.cost_state == "partial" else "")
     return (
         f"{one.opened_at:%Y-%m-%d %H:%M:%S}",
         one.model or NO_MODEL,

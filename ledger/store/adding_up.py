@@ -136,9 +136,16 @@ def rows_of(connection: Connection, query: sa.Executable) -> Sequence[sa.Row[Any
     return connection.execute(query).all()
 
 
-def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[sa.Row[Any]]:
+RUNS = {"tag:run": "json_extract(e.tags, '$.run')", "node": "e.node"}
+"""Dimension that tells a run -> its expression in a SQLite ledger."""
+
+
+def seen_by_model(
+    engine: Engine, run: tuple[str, str], tokens: Sequence[str]
+) -> Sequence[sa.Row[Any]]:
     """(model, requests, sums of these reported tokens, list value in pico-USD) of the exchanges of
-    a run in a SQLite ledger. Answers that were seen before count here, too."""
+    a run (dimension and value) in a SQLite ledger. Answers that were seen before count here,
+    too."""
     value = terms.reported(terms.pricing("list_value_picousd"), "r")
     estimated = terms.IS_ESTIMATED.format("r")
     sums = (f"SUM(CASE WHEN NOT {estimated} THEN r.{name} END)" for name in tokens)
@@ -146,7 +153,7 @@ def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[s
         f"SELECT {MODEL} AS model, COUNT(*), {', '.join(sums)}, SUM({value}) "
         f"FROM exchanges e LEFT {joined_reading('sqlite')} {FURTHER_PRICING} "
         f"WHERE e.state <> 'open' AND NOT {terms.IS_REFUSED.format('e')} "
-        "AND json_extract(e.tags, '$.run') = :run GROUP BY 1"
+        f"AND {RUNS[run[0]]} = :run GROUP BY 1"
     )
     with engine.connect() as connection:
-        return connection.execute(query, {"run": run}).all()
+        return connection.execute(query, {"run": run[1]}).all()

@@ -37,7 +37,7 @@ def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine
             migration.upgrade(engine)
         elif found != REVISION:
             raise LedgerError(
-                f"{shown(parsed)} has the schema {found}, this is tokentee for {REVISION}: "
+                f"{shown(parsed)} has the schema {found}, this tokentee needs {REVISION}: "
                 "run `tokentee db upgrade`, once, when every proxy can follow"
             )
     return engine

@@ -213,7 +213,7 @@ def _of_this_schema(source: Engine) -> Iterator[Engine]:
         yield source
     elif path is None:
         raise LedgerError(
-            f"{urls.shown(source.url)} has the schema {found}, this is tokentee for {REVISION}: "
+            f"{urls.shown(source.url)} has the schema {found}, this tokentee needs {REVISION}: "
             "run `tokentee db upgrade` on it first"
         )
     else:

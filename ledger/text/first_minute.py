@@ -8,7 +8,7 @@ from ledger.model import providers
 from ledger.text.figures import counted
 from ledger.text.printable import printable
 
-NEXT = "look into it with: tokentee top, tokentee report --since today"
+NEXT = "to see what was recorded: tokentee top, tokentee report --since today"
 SAVED_WITHOUT_BODIES = (
     "-w: answers are streamed on, and saved without their bodies; --set store_streamed_bodies=true "
     "saves them, too, and holds each in memory until it ends"
@@ -35,7 +35,7 @@ def lines_at_start(listeners: Iterable[tuple[str, str, int]], *, authority: str)
         match kind:
             case "reverse":
                 # The variable that the SDKs of the target read, with the URL of its proxy.
-                setting = f"their base URL to {url} with the path that it has at {target}"
+                setting = f"their base URL to {url} in the place of {target}, with the same path"
                 upstream = urlsplit(target).hostname
                 for each in providers.TABLE.base_urls():
                     default = urlsplit(each.default or "")
@@ -76,7 +76,7 @@ def nothing_recorded(
         )
     if local:
         lines.append(
-            f"the command called {_named(local)} on this machine, which is not led through the "
+            f"the command called {_named(local)} on this machine, which did not pass through the "
             f"proxy; if it is an LLM server: {start.format(_first(local))}"
         )
     if unread:
@@ -91,7 +91,7 @@ def nothing_recorded(
             "OPENAI_BASE_URL=http://127.0.0.1:8080/v1 for the client"
         )
     elif not lines:
-        lines.append("no client came: the lines at the start say what each has to set")
+        lines.append("no client connected: the lines at the start say what each has to set")
     return lines
 
 

@@ -20,16 +20,16 @@ from tests.proxy.workers import Workers
 pytestmark = pytest.mark.proxy
 
 
-@pytest.mark.parametrize("kind", ["one process", "workers"])
+@pytest.mark.parametrize("kind", ["tokentee", "mitmdump", "workers"])
 def test_a_proxy_says_what_to_set_and_prints_its_bill_at_ctrl_c(tmp_path: Path, kind: str):
     with Upstream(speak(OPENAI)) as upstream:
-        make = Mitmdump if kind == "one process" else Workers
-        more = {"tool": "tokentee"} if kind == "one process" else {}
-        upstreams = [upstream.url] if kind == "one process" else upstream.url
+        make = Workers if kind == "workers" else Mitmdump
+        more = {} if kind == "workers" else {"tool": kind}
+        upstreams = upstream.url if kind == "workers" else [upstream.url]
         options = {"tee_hosts": f"127.0.0.1:{upstream.port}=openai"}
         with make(tmp_path, upstreams, options=options, **more) as proxy:  # type: ignore[arg-type]
             host, port = proxy.address()
-            said = f"clients set their base URL to http://{host}:{port} with the path"
+            said = f"clients set their base URL to http://{host}:{port} in the place of"
             assert proxy.wait_for_log(said)
             assert proxy.wait_for_log("tokentee report --since today")
             with Http1(proxy.address()) as client:
@@ -38,14 +38,16 @@ def test_a_proxy_says_what_to_set_and_prints_its_bill_at_ctrl_c(tmp_path: Path, 
             assert proxy.stop(signal.SIGINT) == 0
     (row,) = rows.by_tag(tmp_path / "ledger.db", "case")["x"]
     assert row["response_model"] in proxy.log.partition("This run by model")[2]
-    assert f"tag:run={row['tags']['run']}" in proxy.log
+    run = f"node={row['node']}" if kind == "mitmdump" else f"tag:run={row['tags']['run']}"
+    assert f"tokentee report --only {run}" in proxy.log
     assert proxy.log.count("clients set") == 1
 
 
-def test_a_proxy_that_recorded_nothing_names_the_host(tmp_path: Path):
+@pytest.mark.parametrize("tool", ["tokentee", "mitmdump"])
+def test_a_proxy_that_recorded_nothing_names_the_host(tmp_path: Path, tool: str):
     with (
         Upstream(speak(OPENAI)) as upstream,
-        Mitmdump(tmp_path, [upstream.url], tool="tokentee") as proxy,
+        Mitmdump(tmp_path, [upstream.url], tool=tool) as proxy,
     ):
         with Http1(proxy.address()) as client:
             client.send("GET", "/health", [])

@@ -296,7 +296,7 @@ def warnings(seen: Mapping[Address, int], names: Mapping[str, str]) -> list[str]
         shown = f"[{host}]" if ":" in host else host
         lines.append(
             f"{counted(count, 'connection')} to {LOCAL_SERVERS[port]} at {shown}:{port} went past "
-            "the recorder: traffic on loopback is not led through it. To record it: tokentee run "
-            f"--set tee_hosts={shown}:{port} -- COMMAND"
+            "the recorder: calls of this machine to itself do not go through it. To record it: "
+            f"tokentee run --set tee_hosts={shown}:{port} -- COMMAND"
         )
     return lines

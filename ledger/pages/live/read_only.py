@@ -39,7 +39,7 @@ def open_read_only(url: str) -> Engine:
         existing.dispose()
     if found != REVISION:
         raise LedgerError(
-            f"{urls.shown(parsed)} has the schema {found}, this is tokentee for {REVISION}: "
+            f"{urls.shown(parsed)} has the schema {found}, this tokentee needs {REVISION}: "
             "run `tokentee db upgrade`"
         )
     if path := urls.file_of(parsed):

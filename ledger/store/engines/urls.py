@@ -102,7 +102,7 @@ def parse_url(url: str | URL) -> URL:
             parsed = parsed.difference_update_query(["password"])
         return parsed
     raise WrongCallError(
-        f"a ledger cannot live in {parsed.drivername!r}: {shown(parsed)}; "
+        f"a ledger cannot be kept in {parsed.drivername!r}: {shown(parsed)}; "
         "use sqlite:///… or postgresql+psycopg://…"
     )
 

@@ -44,6 +44,7 @@ DIMENSIONS = (
     DimensionRow("end_user", "end_user", is_summed=True),
     DimensionRow("user_agent", "user_agent", is_summed=True),
     DimensionRow("source", "source", is_summed=True),
+    DimensionRow("node", "node"),
 )
 COLUMN_OF = {row.word: row.column for row in DIMENSIONS}
 SUMMED = tuple(row.column for row in DIMENSIONS if row.is_summed)

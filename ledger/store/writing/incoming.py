@@ -88,7 +88,7 @@ class Incoming:
             if self.is_closed:
                 return "the ledger is closed"
             if self._queue.qsize() >= WAITING_MAX:
-                return "the ledger is overrun"
+                return "too many exchanges wait for the ledger"
             self._settled_at.append(time.monotonic())
             self._queue.put(job)
         # Only now: whoever is refused keeps the open row.

@@ -124,7 +124,10 @@ class Ledger:
         except (sqlite3.Error, OSError, OverwrittenError) as error:
             raise LedgerError(f"cannot write the ledger {self.shown_url}: {error}") from error
         if booked:
-            self._log("warning", f"{booked} exchanges that lay beside the ledger are in it now")
+            self._log(
+                "warning",
+                f"{booked} exchanges that could not be written earlier are in the ledger now",
+            )
         if lost:
             self._log("warning", f"{lost} exchanges of a process that died are recorded as lost")
         self._batches = self._batches_of(node)

@@ -202,7 +202,7 @@ def test_a_ledger_that_is_away_is_said_once_and_asked_again(trouble, why, monkey
             await gate.share()
         found = ask()
         assert isinstance(found, Refusal)
-        assert f"the ledger cannot be asked: {why}" in found.message
+        assert f"the ledger cannot be reached: {why}" in found.message
         ledger.trouble = None
         await gate.share()
         assert isinstance(ask(), Held)

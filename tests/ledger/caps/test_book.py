@@ -364,11 +364,11 @@ def test_without_the_ledger_it_uses_its_slice_and_then_the_operator_decides(unre
     later = book.ask(opened("l"), usd(0.1))
     if unreachable == "refuse":
         assert isinstance(found, Refusal)
-        assert "the ledger cannot be asked: it is down" in found.message
+        assert "the ledger cannot be reached: it is down" in found.message
         assert isinstance(later, Refusal)
     else:
         assert isinstance(found, Held)
-        assert found.remarks == ("cap daily: passed: the ledger could not be asked",)
+        assert found.remarks == ("cap daily: passed: the ledger could not be reached",)
         assert isinstance(later, Held)
         assert "spent" in refused(book, usd(11)).message
 

@@ -254,7 +254,7 @@ def test_the_history_of_a_model(update, run):
         ("{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
         ("[]", "is not a price list"),
         ("[" * 100_000, "is not JSON"),
-        ('{"a": 1}', "is not a price list: it has not the form of"),
+        ('{"a": 1}', "is not a price list: it does not have the form of"),
         (genai(models=[{"id": "x"}]), "is not a price list of genai-prices: .*match"),
         (
             genai(models=[{"id": "x", "match": {"equals": "x"}, "prices": {"input_mtok": "a"}}]),

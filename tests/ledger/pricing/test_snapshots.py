@@ -71,11 +71,11 @@ def test_figures_are_the_costs_that_are_numbers():
 @for_each(
     "document, problem",
     [
-        (7, "list.json is not a price list: it has not the form of"),
-        ("text", "list.json is not a price list: it has not the form of"),
-        ([], "list.json is not a price list: it has not the form of"),
-        ([{"id": "x"}], "list.json is not a price list: it has not the form of"),
-        ({}, "list.json is not a price list: it has not the form of"),
+        (7, "list.json is not a price list: it does not have the form of"),
+        ("text", "list.json is not a price list: it does not have the form of"),
+        ([], "list.json is not a price list: it does not have the form of"),
+        ([{"id": "x"}], "list.json is not a price list: it does not have the form of"),
+        ({}, "list.json is not a price list: it does not have the form of"),
         ({"a": {"models": {}}}, "list.json has no prices of models.dev"),
         (genai(match=7), "list.json is not a price list of genai-prices: Expected dict"),
         (genai(match=["x"]), "list.json is not a price list of genai-prices: Expected dict"),

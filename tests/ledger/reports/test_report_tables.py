@@ -275,6 +275,8 @@ def test_times_share_a_unit():
     cells = dict(zip([column.heading for column in table.columns], table.rows[0], strict=True))
     assert cells["First token"] == "80/999 ms"
     assert cells["Duration"] == "0.6/12 s"
+    assert as_markdown(table).endswith("|\n\ntimes: median/95th percentile\n")
+    assert "median" not in as_markdown(screen(make(ReportRow(key=("a",), figures=GPT))))
 
 
 def test_what_the_reader_must_know():
@@ -294,11 +296,11 @@ def test_what_the_reader_must_know():
     told = list(notes(make(row, open_requests=1, differing=2)))
     assert told == [
         "no price: lines of 2 of 9 requests, so the cost is a lower bound; "
-        "the view `unpriced` lists them with the reason",
+        "`tokentee requests --unpriced` lists them",
         "without usage, in no total: 4 completed, 2 ended early; "
         "by our estimate ~1,000 input and ~500 output tokens, ~$1.00",
         "no price of our own: 3 requests at the provider's own figure",
-        "our cost less the providers' own figures: −$1.00",
+        "our cost minus the providers' own figures: −$1.00",
         "providers' own figures differ in 2 requests; the column `remarks` says how",
         "still open, in no figure: 1 request",
     ]

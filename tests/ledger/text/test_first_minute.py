@@ -20,7 +20,7 @@ NOTHING: dict[str, Any] = {"requests": {}, "untrusting": {}, "unread": {}, "loca
         (
             "reverse:http://gateway:4000",
             "10.0.0.1",
-            "their base URL to http://10.0.0.1:1 with the path",
+            "their base URL to http://10.0.0.1:1 in the place of",
         ),
         ("regular", "::", "HTTPS_PROXY=http://[::1]:1 and SSL_CERT_FILE=ca.pem"),
         ("upstream:http://proxy:3128", "127.0.0.1", "HTTPS_PROXY=http://127.0.0.1:1 and"),
@@ -52,4 +52,4 @@ def test_nothing_was_seen():
     (line,) = nothing_recorded(**NOTHING, is_command=True)
     assert "reads no proxy variables" in line
     (line,) = nothing_recorded(**NOTHING, is_command=False)
-    assert "no client came" in line
+    assert "no client connected" in line

@@ -94,8 +94,8 @@ def test_a_path_is_a_url():
         ("sqlite:///file:x?mode=memory&uri=true", "in memory"),
         ("sqlite:////srv/a?b=c.db", "'b' is no option of SQLite; a name with ?"),
         ("postgresql://h:65536/d", "its port is not in 1 to 65535"),
-        ("mysql://u:secret@h/d", "cannot live in 'mysql': mysql://u:***@h/d"),
-        ("postgresql+psycopg2://h/d", "cannot live in 'postgresql+psycopg2'"),
+        ("mysql://u:secret@h/d", "cannot be kept in 'mysql': mysql://u:***@h/d"),
+        ("postgresql+psycopg2://h/d", "cannot be kept in 'postgresql+psycopg2'"),
         ("postgresql://h:port/d", "not a ledger URL"),
     ],
 )

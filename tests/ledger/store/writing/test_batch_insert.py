@@ -292,7 +292,7 @@ def test_the_refused_end_of_an_exchange_leaves_its_open_row(queue, monkeypatch):
     monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
     queue.open(Job(opened("a")))
     monkeypatch.setattr(incoming, "WAITING_MAX", 1)
-    assert queue.settle(ended("a")) == "the ledger is overrun"
+    assert queue.settle(ended("a")) == "too many exchanges wait for the ledger"
     queue.close()
     assert taken(queue) == (["a open"], True)
 

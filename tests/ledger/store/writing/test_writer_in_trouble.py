@@ -199,7 +199,7 @@ def test_a_queue_that_is_overrun_refuses_at_once(new_sqlite, monkeypatch):
     monkeypatch.setattr(incoming, "WAITING_MAX", 0)
     with writing(new_sqlite()) as written:
         receipt = written.hand_over(settled("a"))
-        assert receipt.error == "the ledger is overrun"
+        assert receipt.error == "too many exchanges wait for the ledger"
         assert written.ledger.dropped == 1
     assert "not in the ledger" in written.lines()[0]
 
