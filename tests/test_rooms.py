@@ -526,7 +526,6 @@ TESTED_BY = {
     "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
     "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",
-    "ledger/reports/requests_text.py": "tests/ledger/commands/test_shown_texts.py",
     # By data: logs, answers, price files and statements.
     "addon/agent_logs/": "tests/addon/agent_logs/test_agents.py",
     "addon/dialects/": "tests/addon/dialects/test_cases.py",

@@ -233,6 +233,14 @@ def notes(report: Report) -> Iterator[str]:
         is_longer = report.first and report.last and report.last - report.first > DIFFERING
         of = f" of the last {duration_text(DIFFERING // MILLISECOND)}" if is_longer else ""
         yield f"providers' own figures differ in {differing}{of}; the column `remarks` says how"
+    unanswered = sum(
+        row.figures.requests for row in report.rows if row.figures.errors == row.figures.requests
+    )
+    if unanswered and "model" in report.by and "request_model" not in report.by:
+        yield (
+            f"under the name that was asked for, as no model answered: "
+            f"{counted(unanswered, 'request')}; --by request_model puts them beside the answers"
+        )
     for (asked, answered), requests in report.other_models.items():
         answers = counted(requests, "request")
         yield printable(f"another model: {answered} answered {answers} for {asked}")

@@ -279,6 +279,16 @@ def test_times_share_a_unit():
     assert "median" not in as_markdown(screen(make(ReportRow(key=("a",), figures=GPT))))
 
 
+def test_requests_without_an_answer_stand_under_the_name_that_was_asked_for():
+    failed = ReportRow(key=("alias",), figures=Figures(requests=2, errors=2))
+    (line,) = notes(make(ReportRow(key=("a",), figures=Figures(requests=1)), failed))
+    assert line == (
+        "under the name that was asked for, as no model answered: 2 requests; --by request_model "
+        "puts them beside the answers"
+    )
+    assert not [*notes(make(failed, by=("request_model",)))]
+
+
 def test_what_the_reader_must_know():
     figures = Figures(
         requests=9,
