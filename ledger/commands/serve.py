@@ -1,9 +1,11 @@
 """Wiring. The ledger, read-only, for others: `tokentee serve`, a live page in a browser, and `mcp`,
 its figures as tools for agents, over stdio."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -102,6 +104,9 @@ def serve(
 ANSWER_BYTES_MAX = 40_000
 """Of one answer: some 10 000 tokens of the agent's context."""
 TOOL_ROWS_MAX = 100
+COUNTS = ("requests", "errors", "without_usage", "groups", "refused")
+"""Endings of the names of counts: one that is left out is 0. Anything else that is left out was not
+reported."""
 ERROR_CHARACTERS_MAX = 2_000
 """Of the line that says why there is no answer."""
 INSTRUCTIONS = """\
@@ -109,7 +114,8 @@ Usage and cost of LLM calls, as a recording proxy measured them. Amounts are USD
 billed by tokens, list_value what the same tokens cost at list prices, also if a plan covers them;
 never add the two. since and until: 2026-11, 2026-11-01, today, this-week, last-month, 7d (calendar
 days of the zone that an answer names). only: conditions such as model=gpt-5, team=search,
-session=ID, http_status=4*, purpose=turn; * and ? stand for any characters, (none) for no value."""
+session=ID, http_status=4*, purpose=turn; * and ? stand for any characters, (none) for no value.
+A count of requests that is not there is 0; any other figure that is not there was not reported."""
 
 type Period = Annotated[str | None, "2026-11-01, today, this-week, last-month, 7d, ..."]
 type Only = Annotated[list[str] | None, "WORD=VALUE conditions; all words must hold"]
@@ -257,6 +263,8 @@ def server_of(answers: Answers) -> Any:
     from mcp.types import ToolAnnotations
 
     server = FastMCP("tokentee", instructions=INSTRUCTIONS, log_level="WARNING")
+    # It has no parameter for it, and states the version of the package mcp instead.
+    server._mcp_server.version = version("tokentee")
     tools = (
         answers.report, answers.requests, answers.explain, answers.limits, answers.cache,
         answers.budgets,
@@ -294,12 +302,14 @@ def bounded(document: Any, rows: str) -> str:
     from ledger.model.errors import LedgerError
     from ledger.reports.render import as_json
 
+    document = _brief(document)
     every = document[rows]
     kept = list(every)[:TOOL_ROWS_MAX]
     while True:
         left_out = len(every) - len(kept)
         note = {"left_out": f"{left_out} of {len(every)} {rows}: ask for less"} if left_out else {}
-        text: str = as_json({**document, rows: kept, **note})
+        # Within a text JSON escapes a line's end.
+        text = re.sub(r"\n *", "", as_json({**document, rows: kept, **note}))
         if len(text.encode()) <= ANSWER_BYTES_MAX:
             return text
         if not kept:
@@ -307,6 +317,17 @@ def bounded(document: Any, rows: str) -> str:
                 "this answer is too long for a tool: run tokentee on the command line"
             )
         kept = kept[: len(kept) // 2]
+
+
+def _brief(value: Any) -> Any:
+    """Without members that are null, and without counts of requests that are 0."""
+    if isinstance(value, Mapping):
+        return {
+            name: _brief(each)
+            for name, each in value.items()
+            if each is not None and not (name.endswith(COUNTS) and each == 0)
+        }
+    return [_brief(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _within(count: int) -> int:

@@ -4,27 +4,46 @@ requests a second and peak memory, at ten calls at once and an upstream that ans
     uv run python -m tests.bench --parts overhead
 
 Three wire formats, whole answers and streams, in turn: straight to upstream, through bare mitmdump,
-through ours. What is added is a quantile less the same quantile of the straight calls of the round.
-Beside it stands whether an exchange is on disk before its client sees the end.
+through ours, and through two gateways, where they can be installed (LiteLLM with uv, Portkey with
+npm; OpenAI's and Anthropic's format). What is added is a quantile less the same quantile of the
+straight calls of the round. Beside it stands whether an exchange is on disk before its client sees
+the end.
 """
 
 import asyncio
+import contextlib
 import json
+import os
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.bench_proxy import HARNESS_CORE, on_core, proxy
+from tests.bench.bench_proxy import (
+    HARNESS_CORE,
+    PROXY_CORE,
+    Proxy,
+    on_core,
+    proxy,
+    wait_for_port,
+)
 
 AT_ONCE = 10
+GATEWAYS = {
+    "LiteLLM": ["uv", "pip", "install", "--quiet", "--python", "{}/bin/python", "litellm[proxy]"],
+    "Portkey": ["npm", "install", "--silent", "--prefix", "{}", "@portkey-ai/gateway"],
+}
+"""Name -> what installs it into a folder."""
+GATEWAY_FORMATS = ("openai.chat", "anthropic.messages")
+INSTALL_SECONDS_MAX = 600
 WARM_UP_SECONDS = 1.0
 FRAMES = 20
 _ID = "00000000"
@@ -45,6 +64,7 @@ _MESSAGE = {
     "type": "message",
     "role": "assistant",
     "model": "claude-sonnet-4-5",
+    "stop_reason": None,
 }
 _DELTA = {
     "type": "content_block_delta",
@@ -76,6 +96,7 @@ FORMATS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], list[dict[str
         {
             **_MESSAGE,
             "content": [{"type": "text", "text": _TEXT * 20}],
+            "stop_reason": "end_turn",
             "usage": {"input_tokens": 1_200, "output_tokens": 200},
         },
         [
@@ -140,7 +161,8 @@ async def serve() -> None:
             except (asyncio.IncompleteReadError, ConnectionError):
                 return writer.close()
             path = request.split(b" ", 2)[1]
-            is_stream = b'"stream": true' in request or b"streamGenerate" in path
+            path = path if b"alt=sse" in path else path.partition(b"?")[0]
+            is_stream = b'"stream":true' in request.replace(b" ", b"") or b"alt=sse" in path
             count += 1
             made = answers[path + b"-stream" if is_stream else path]
             writer.write(made.replace(_ID.encode(), b"%08d" % count))
@@ -151,8 +173,64 @@ async def serve() -> None:
     server.close()
 
 
-async def load(port: int, name: str, kind: str, seconds: float) -> None:
-    """Ten calls at once, for some seconds; prints the quantiles in milliseconds, and the rate."""
+def installed(folder: Path, upstream_port: int) -> list[str]:
+    """The gateways that could be installed there, and start."""
+    found = []
+    for name, words in GATEWAYS.items():
+        place = folder / name
+        try:
+            if words[0] == "uv":
+                subprocess.run(["uv", "venv", "--quiet", place], check=True)
+            command = [word.format(place) for word in words]
+            subprocess.run(command, check=True, timeout=INSTALL_SECONDS_MAX)
+            with gateway(name, upstream_port, folder):
+                found.append(name)
+        except (OSError, subprocess.SubprocessError, SystemExit) as failure:
+            print(f"{name} is left out: {failure}")
+    return found
+
+
+@contextlib.contextmanager
+def gateway(name: str, upstream_port: int, folder: Path) -> Iterator[Proxy]:
+    """An installed gateway in front of the upstream."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    if name == "Portkey":
+        script = folder / name / "node_modules/@portkey-ai/gateway/build/start-server.js"
+        command = ["node", str(script), f"--port={port}", "--headless"]
+    else:
+        url, models = f"http://127.0.0.1:{upstream_port}", []
+        for vendor, model, path in (
+            ("openai", "gpt-4.1", "/v1"),
+            ("anthropic", "claude-sonnet-4-5", ""),
+        ):
+            goes_to = {"model": f"{vendor}/{model}", "api_base": url + path, "api_key": "sk-bench"}
+            models.append({"model_name": model, "litellm_params": goes_to})
+        settings = folder / "litellm.json"  # JSON is YAML, too
+        settings.write_text(json.dumps({"model_list": models}))
+        program = folder / name / "bin/litellm"
+        command = [str(program), "--config", str(settings), "--host", "127.0.0.1"]
+        command += ["--port", str(port), "--num_workers", "1"]
+    with (folder / f"{name}.log").open("ab") as log, on_core(PROXY_CORE):
+        local = {
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+        }
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=folder, env=os.environ | local
+        )
+    try:
+        wait_for_port(port, process, INSTALL_SECONDS_MAX)
+        yield Proxy(name=name, process=process, port=port)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def load(port: int, name: str, kind: str, seconds: float, upstream: str) -> None:
+    """Ten calls at once, for some seconds; prints the quantiles in milliseconds, and the rate.
+    `upstream`: where Portkey is to send them."""
     path, stream_path, request, *_ = FORMATS[name]
     is_stream = kind == "stream"
     says_so = is_stream and "stream" not in stream_path  # Gemini says it in the path
@@ -160,6 +238,7 @@ async def load(port: int, name: str, kind: str, seconds: float) -> None:
     head = (
         f"POST {stream_path if is_stream else path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
         "authorization: Bearer sk-bench\r\ncontent-type: application/json\r\n"
+        f"x-portkey-provider: {name.partition('.')[0]}\r\nx-portkey-custom-host: {upstream}\r\n"
         f"content-length: {len(body)}\r\n\r\n"
     )
     sent, took, until = head.encode() + body, list[float](), time.perf_counter() + seconds
@@ -192,17 +271,24 @@ def measure(*, rounds: int, seconds: float, names: Sequence[str]) -> dict[str, A
         port = int(upstream.stdout.readline())
 
         def play(at: int, name: str, kind: str, for_seconds: float) -> dict[str, float]:
-            words = [*module, "load", str(at), name, kind, str(for_seconds)]
+            url = f"http://127.0.0.1:{port}/v1"
+            words = [*module, "load", str(at), name, kind, str(for_seconds), url]
             played: dict[str, float] = json.loads(subprocess.check_output(words))
             return played
 
         try:
+            gateways = installed(Path(folder), port)
             for number in range(rounds):
-                for who in ("bare", *names):
+                for who in ("bare", *names, *gateways):
                     place = Path(folder) / f"{who}-{number}"
                     place.mkdir()
-                    with proxy(who, port, place) as running:
-                        for name in FORMATS:
+                    started = (
+                        gateway(who, port, Path(folder))
+                        if who in gateways
+                        else proxy(who, port, place)
+                    )
+                    with started as running:
+                        for name in GATEWAY_FORMATS if who in gateways else FORMATS:
                             for kind in ("json", "stream"):
                                 play(running.port, name, kind, WARM_UP_SECONDS)
                                 straight = play(port, name, kind, seconds)
@@ -240,7 +326,7 @@ def measure(*, rounds: int, seconds: float, names: Sequence[str]) -> dict[str, A
             f"{middle['added_p99_ms']:.2f}",
             f"{middle['rate']:.0f}",
         )
-        table.add_row(key, *cells, f"{peaks[who]:.0f}", "-" if who == "bare" else "yes")
+        table.add_row(key, *cells, f"{peaks[who]:.0f}", "yes" if who in names else "-")
     Console(width=120).print(table)
     return {"medians": medians, "peak_mb": peaks, "rounds": found}
 
@@ -249,4 +335,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         asyncio.run(serve())
     else:
-        asyncio.run(load(int(sys.argv[2]), sys.argv[3], sys.argv[4], float(sys.argv[5])))
+        asyncio.run(
+            load(int(sys.argv[2]), sys.argv[3], sys.argv[4], float(sys.argv[5]), sys.argv[6])
+        )

@@ -207,8 +207,10 @@ def proxy(
             print(f"{name} said:\n{said[:2000]}", file=sys.stderr)
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    bound = time.monotonic() + START_SECONDS_MAX
+def wait_for_port(
+    port: int, process: subprocess.Popen[bytes], seconds: float = START_SECONDS_MAX
+) -> None:
+    bound = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < bound:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return

@@ -285,7 +285,12 @@ def by_mcp(engine: Engine) -> Answers:
     """What an agent is told."""
     total = json.loads(serve.Answers(engine).report(by=["key", "session"]))["total"]
     names = ("requests", "errors", *SUMMED)
-    return {name: total[name] for name in names if not name.startswith("estimated_")}
+    absent = {"requests": 0, "errors": 0}
+    return {
+        name: total.get(name, absent.get(name))
+        for name in names
+        if not name.startswith("estimated_")
+    }
 
 
 def by_top(engine: Engine) -> Answers:
