@@ -107,27 +107,6 @@ _UNITS = {
     "server_tool_use_details.web_search_requests": "web_searches",
     "server_tool_use_details.tool_calls_executed": "server_tool_calls",
 }
-_DETAILS_KEYS = (
-    "cached_tokens",
-    "cached_tokens_details",
-    "cache_write_tokens",
-    "cache_write_tokens_details",
-    "cache_creation_tokens",
-    "reasoning_tokens",
-    "text_tokens",
-    "audio_tokens",
-    "image_tokens",
-    "video_tokens",
-    "multimodal_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-    "cache_creation",
-    "cache_type",
-    "accepted_prediction_tokens",
-    "rejected_prediction_tokens",
-    "grok_tokens",
-)
-
 PICOUSD_PER_TICK = 100
 """xAI's `cost_in_usd_ticks`: 10^10 ticks make a USD
 (https://docs.x.ai/docs/guides/usage-and-cost; grok-4.3 at 71 x 1.25 + 128 x 0.20 + 160 x 2.50
@@ -160,11 +139,17 @@ _PATHS = {
     "output_audio_tokens": _inside(_OUTPUT_DETAILS, "audio_tokens"),
 }
 """Column, or the total -> where it is reported."""
+_READ = {path for paths in (*_PATHS.values(), _UNITS) for path in paths}
+_DETAILS = _INPUT_DETAILS + _OUTPUT_DETAILS
+_IN_DETAILS = {
+    *(path.split(".")[1] for path in _READ if path.startswith(_DETAILS)),
+    *("text_tokens", "multimodal_tokens", "cache_type", "grok_tokens"),
+    *("accepted_prediction_tokens", "rejected_prediction_tokens"),
+}
 KNOWN_KEYS = frozenset(
-    {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
-    | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
-    | {path for key in _DETAILS_KEYS for path in _inside(_INPUT_DETAILS + _OUTPUT_DETAILS, key)}
-    | {*_UNITS, *(path.partition(".")[0] for path in _UNITS)}
+    {path.partition(".")[0] for path in _READ}
+    | {path for key in _IN_DETAILS for path in _inside(_DETAILS, key)}
+    | _UNITS.keys()
     | {f"cache_creation.{lifetime}" for lifetime in _CACHE_LIFETIMES}
     | {"server_tool_use.*", "server_tool_use_details.*", "server_side_tool_usage_details.*"}
     | {"prompt_cache_miss_tokens", "cached_tokens_details.cached_text_tokens"}
