@@ -21,11 +21,8 @@ from ledger.model.exchange import Billing
 from ledger.model.providers import TABLE
 
 PLAN_HOSTS = (
-    "chatgpt.com",
-    "githubcopilot.com",
-    "cloudcode-pa.googleapis.com",
-    "coding.dashscope.aliyuncs.com",
-    "coding-intl.dashscope.aliyuncs.com",
+    *("chatgpt.com", "githubcopilot.com", "cloudcode-pa.googleapis.com"),
+    *("coding.dashscope.aliyuncs.com", "coding-intl.dashscope.aliyuncs.com"),
 )
 """Hosts that no API key is for; a name matches its subdomains, too."""
 _PLAN_ENDS = tuple(f".{host}" for host in PLAN_HOSTS)

@@ -29,13 +29,8 @@ from addon.dialects.facts import Ending, Facts
 from addon.dialects.frame_paths import FramePaths, UsagePaths
 
 _OLLAMA_KEYS = (
-    "prompt_eval_count",
-    "prompt_eval_cached_count",
-    "eval_count",
-    "total_duration",
-    "load_duration",
-    "prompt_eval_duration",
-    "eval_duration",
+    *("prompt_eval_count", "prompt_eval_cached_count", "eval_count", "total_duration"),
+    *("load_duration", "prompt_eval_duration", "eval_duration"),
 )
 _OLLAMA = UsagePaths(
     input=("prompt_eval_count",), output=("eval_count",), cache_read=("prompt_eval_cached_count",)

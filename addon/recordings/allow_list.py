@@ -58,13 +58,8 @@ KEPT_TOKENS_OF = {
 """Headers that list words, and the words that are kept: clients put keys between them."""
 URL_HEADERS = frozenset(
     {
-        "azure-asyncoperation",
-        "content-location",
-        "http-referer",
-        "location",
-        "operation-location",
-        "origin",
-        "referer",
+        *("azure-asyncoperation", "content-location", "http-referer", "location"),
+        *("operation-location", "origin", "referer"),
     }
 )
 """Headers that hold a URL, which is redacted like the request's."""

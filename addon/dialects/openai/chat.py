@@ -24,14 +24,8 @@ from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (
-    "content",
-    "reasoning_content",
-    "reasoning",
-    "reasoning_details",
-    "refusal",
-    "tool_calls",
-    "function_call",
-    "audio",
+    *("content", "reasoning_content", "reasoning", "reasoning_details", "refusal", "tool_calls"),
+    *("function_call", "audio"),
 )
 _ENDS_BY_CLOSING = "stream:chat:"
 """Prefix of the ids of the endpoint without an end mark."""

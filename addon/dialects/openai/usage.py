@@ -157,10 +157,7 @@ KNOWN_KEYS = frozenset(
     | {"cost", "cost.*", "cost_details", "cost_details.*", "is_byok", "estimated_cost"}
     | {f"cost_usd_{part}" for part in ("total", "input", "output", "cached_input", "request")}
     | {
-        "cost_usd_data_storage",
-        "market_cost",
-        "cost_in_usd_ticks",
-        "pydantic_ai_gateway",
+        *("cost_usd_data_storage", "market_cost", "cost_in_usd_ticks", "pydantic_ai_gateway"),
         "pydantic_ai_gateway.*",
     }
     # Speeds, times and labels, which a ledger has no column for.
