@@ -126,12 +126,12 @@ class Writing:
         self.file.open()
         self.batches = Batches(
             self.file,
-            node="host/1/1",
             price=PriceBook.load(None).price,
             trouble=Trouble(path, log=print),
             set_aside=SetAside(None, log=print),
             resolve=_fail,
         )
+        self.batches.node = "host/1/1"
 
     def write(self, pairs: Sequence[tuple[Exchange, Exchange, Reading]], *, live: bool) -> None:
         """One batch: the open rows before it, where it is live, then the settled ones."""

@@ -44,14 +44,14 @@ class Batches:
         self,
         file: LedgerFile,
         *,
-        node: str | None,
         price: Price | None,
         trouble: Trouble,
         set_aside: SetAside,
         resolve: Resolve,
     ) -> None:
+        self.node: str | None = None
+        """Whose live rows are written; None: of processes that are gone."""
         self._file = file
-        self._node = node
         self._price = price
         self._trouble = trouble
         self._set_aside = set_aside
@@ -144,7 +144,7 @@ class Batches:
     def _prepare(self, job: Job) -> None:
         exchange, reading = job.exchange, job.reading
         if reading is None:
-            job.row = batch_insert.open_row(exchange, self._node)
+            job.row = batch_insert.open_row(exchange, self.node)
         else:
             lines: tuple[Charge, ...] = ()
             try:
@@ -153,7 +153,7 @@ class Batches:
             except Exception as error:  # noqa: BLE001  # an unpriced row is better than none
                 self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {shown(error)}")
             reading = remarked(reading, lines)
-            node = self._node if exchange.source is Source.LIVE else None
+            node = self.node if exchange.source is Source.LIVE else None
             job.row = batch_insert.settled_row(exchange, reading, lines, node)
 
     def _refuse(self, job: Job, error: Exception) -> None:

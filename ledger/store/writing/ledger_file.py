@@ -67,10 +67,10 @@ class LedgerFile:
 
     def __init__(self, path: Path, *, shown_url: str, spooling: bool, log: Log) -> None:
         self.connection: sqlite3.Connection
-        self._path = path
+        self.path = path
+        self.shown_url = shown_url
+        self.spooling = spooling
         self._wal = path.with_name(f"{path.name}-wal")
-        self._shown_url = shown_url
-        self._spooling = spooling
         self._log = log
         self._ids: tuple[FileId | None, FileId | None] = (None, None)
         """Of the file and the WAL that are open."""
@@ -86,11 +86,11 @@ class LedgerFile:
     def open(self) -> None:
         """Open the ledger, created or migrated if need be, and prepare the connection for
         batches. LedgerError if it cannot be opened."""
-        with _opening(self._path) as lock:
+        with _opening(self.path) as lock:
             self._set_stale_wal_aside(lock)
-            sqlite_file.create(self._path)
-            file_id = _id_of(self._path)
-            connection, found = sqlite_file.opened(self._path, self._shown_url, creating=True)
+            sqlite_file.create(self.path)
+            file_id = _id_of(self.path)
+            connection, found = sqlite_file.opened(self.path, self.shown_url, creating=True)
             if found != REVISION:
                 connection.close()
                 # Migrations use SQLAlchemy, which a proxy does not import otherwise.
@@ -98,8 +98,8 @@ class LedgerFile:
 
                 from ledger.store import db
 
-                db.ensure(URL.create("sqlite", database=str(self._path))).dispose()
-                connection = sqlite_file.connect(self._path)
+                db.ensure(URL.create("sqlite", database=str(self.path))).dispose()
+                connection = sqlite_file.connect(self.path)
             self._number = _number(connection)
             self._ids = (file_id, _id_of(self._wal))
             if lock is not None:
@@ -110,7 +110,7 @@ class LedgerFile:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES_MAX}")
-        for statement in batch_insert.setup(spooling=self._spooling):
+        for statement in batch_insert.setup(spooling=self.spooling):
             connection.execute(statement)
         self.connection = connection
         with contextlib.closing(self._past_wal()) as past_wal:
@@ -121,7 +121,7 @@ class LedgerFile:
         """Whether the connected file is the one that has the ledger's name. OverwrittenError: it
         is, and is the ledger's no more."""
         try:
-            status = self._path.stat()
+            status = self.path.stat()
         except OSError:
             return False
         file_id, wal_id = self._ids
@@ -140,11 +140,11 @@ class LedgerFile:
             # to the old one, whose locks are on the same inode.
             self.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
             self.connection.close()
-            with contextlib.suppress(sqlite3.OperationalError), _opening(self._path):
+            with contextlib.suppress(sqlite3.OperationalError), _opening(self.path):
                 if _id_of(self._wal) == wal_id:
                     _set_aside(self._wal)
             self._ids = (None, None)
-            raise OverwrittenError(f"the ledger {self._path} was overwritten in place")
+            raise OverwrittenError(f"the ledger {self.path} was overwritten in place")
         self._size_and_time = size_and_time
         return wal_now is not None
 
@@ -161,7 +161,7 @@ class LedgerFile:
             if size > WAL_WARNED_BYTES and not self._is_wal_warned:
                 self._log(
                     "warning",
-                    f"the WAL of {self._path} has {size // 1_000_000} MB: a reader that does not "
+                    f"the WAL of {self.path} has {size // 1_000_000} MB: a reader that does not "
                     "end keeps it from being emptied",
                 )
             self._is_wal_warned = size > WAL_WARNED_BYTES
@@ -169,7 +169,7 @@ class LedgerFile:
     def change(self) -> None:
         """Let go of a file that was moved or removed, and open the one that has the name."""
         if self._ids[0] is not None:
-            self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
+            self._log("error", f"the ledger {self.path} was moved or removed; a new one is begun")
             self._release()
         self.open()
 
@@ -185,10 +185,10 @@ class LedgerFile:
         try:
             busy, *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
-                self._log("error", f"a reader of {self._path} keeps its last commits in the WAL")
+                self._log("error", f"a reader of {self.path} keeps its last commits in the WAL")
         except sqlite3.Error as error:
-            self._log("error", f"the last commits of {self._path} stay in its WAL: {error}")
-        with _opening(self._path) as lock:
+            self._log("error", f"the last commits of {self.path} stay in its WAL: {error}")
+        with _opening(self.path) as lock:
             self._set_stale_wal_aside(lock)
             # Of a file that was moved, SQLite removes no WAL when the last connection closes.
             self.connection.close()
@@ -219,7 +219,7 @@ class LedgerFile:
 
     def _past_wal(self) -> sqlite3.Connection:
         """The file without its WAL, for its identity."""
-        uri = f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
+        uri = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True)
         # A checkpoint of another writer puts down the first page first, with the length that the
         # file is to have: until then the file would be malformed.
@@ -233,7 +233,7 @@ class LedgerFile:
             return
         lock.seek(0)
         noted_file, _, noted_wal = lock.readline(LOCK_CHARACTERS_MAX).strip().partition(" ")
-        file_id = _id_of(self._path)
+        file_id = _id_of(self.path)
         if file_id is None or (noted_wal == str(wal_id[1]) and noted_file != str(file_id[1])):
             _set_aside(self._wal)
 

@@ -1,15 +1,18 @@
 """Database. Lessons about an upstream, learnt from its traffic: read at the start, stored when they
 are learnt."""
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from ledger.model import door
 from ledger.model.columns import TEXT_CHARACTERS_MAX
 from ledger.model.learned import Learned
 from ledger.store.engines import sqlite_file
 from ledger.store.keys import instant_text
+from ledger.store.processes.supervision import SetAside
+from ledger.store.writing.trouble import TROUBLE
 
 KEPT_LESSONS_MAX = 1_000
 """Upstreams and paths that are remembered, in memory and in the ledger, the newest. A client with
@@ -32,6 +35,63 @@ _KEEP = (
 )
 
 
+class Lessons:
+    """What a process has learnt, or read of others."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], Learned] = {}
+        """By origin and path, the newest last."""
+        self.new: list[Learned] = []
+        """On their way into the ledger."""
+        self._since: datetime | None = None
+        """Lessons of other processes that were learned before are known."""
+
+    def remember(self, lesson: Learned) -> None:
+        """Know a lesson, in place of the oldest if there are too many."""
+        upstream = (lesson.origin, lesson.path)
+        self.known.pop(upstream, None)
+        self.known[upstream] = lesson
+        while len(self.known) > KEPT_LESSONS_MAX:
+            del self.known[next(iter(self.known))]
+
+    def refresh(self, path: Path) -> None:
+        """Read the lessons of other processes."""
+        with (
+            contextlib.suppress(*TROUBLE),
+            contextlib.closing(sqlite_file.connect(path)) as connection,
+        ):
+            found = valid_at(connection, datetime.now(UTC), since=self._since)
+            for upstream, lesson in found.items():
+                known = self.known.get(upstream)
+                if known is None or known.learned_at < lesson.learned_at:
+                    self.remember(lesson)
+            if found:
+                self._since = max(each.learned_at for each in found.values()) - LESSON_LATE_MAX
+
+    def store(self, connection: sqlite3.Connection, set_aside: SetAside) -> None:
+        """Store the new ones, each in place of the one for the same origin and path, in one commit.
+        What cannot be stored now is learnt again."""
+        try:
+            rows = [
+                (
+                    door.text_of(lesson.origin),
+                    door.text_of(lesson.path, TEXT_CHARACTERS_MAX),
+                    door.text_of(lesson.verdict),
+                    instant_text(lesson.learned_at),
+                    instant_text(lesson.expires_at),
+                )
+                for lesson in self.new
+            ]
+            with sqlite_file.writing(connection):
+                connection.executemany(_KEEP, rows)
+                connection.execute(_FORGET, (KEPT_LESSONS_MAX,))
+        except sqlite3.OperationalError:
+            return
+        except Exception as error:  # noqa: BLE001  # a lesson must not end the writer
+            for lesson in self.new:
+                set_aside.add(lesson, error)
+
+
 def valid_at(
     connection: sqlite3.Connection, now: datetime, *, since: datetime | None = None
 ) -> dict[tuple[str, str], Learned]:
@@ -49,20 +109,3 @@ def valid_at(
         )
         for origin, path, verdict, learned_at, expires_at in reversed(found)
     }
-
-
-def keep(connection: sqlite3.Connection, lessons: Sequence[Learned]) -> None:
-    """Insert lessons, each in place of the one for the same origin and path, in one commit."""
-    rows = [
-        (
-            door.text_of(lesson.origin),
-            door.text_of(lesson.path, TEXT_CHARACTERS_MAX),
-            door.text_of(lesson.verdict),
-            instant_text(lesson.learned_at),
-            instant_text(lesson.expires_at),
-        )
-        for lesson in lessons
-    ]
-    with sqlite_file.writing(connection):
-        connection.executemany(_KEEP, rows)
-        connection.execute(_FORGET, (KEPT_LESSONS_MAX,))

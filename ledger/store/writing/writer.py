@@ -32,7 +32,6 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Reading, State
 from ledger.model.learned import Learned
 from ledger.store import secret
-from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes
 from ledger.store.processes.recovery import mark_lost_of_dead_nodes
 from ledger.store.processes.supervision import (
@@ -49,6 +48,7 @@ from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile, OverwrittenError
+from ledger.store.writing.lessons import Lessons
 from ledger.store.writing.trouble import TROUBLE, Trouble
 from ledger.store.writing.unbooked import Unbooked
 from ledger.text.figures import seconds_text
@@ -80,45 +80,43 @@ class Ledger:
         """`path`: its SQLite file, created or migrated if need be; `shown_url`: names the ledger
         in messages."""
         self.on_commit = on_commit
-        self.shown_url = shown_url
         self.secret = b""
-        self.learned: dict[tuple[str, str], Learned] = {}
-        self._path = path
         self._node = node
-        self._price = price
         self._log = log
-        self._spooling = spooling
         self._companions = companions
         self._claim: nodes.Claim
-        self._batches: Batches
         self._unbooked: Unbooked | None = None
         """Where rows go since the ledger was overwritten."""
         self._waiting: list[Job] = []
-        self._lessons: list[Learned] = []
-        self._lessons_since: datetime | None = None
-        """Lessons of other processes that were learned before are known."""
+        self._lessons = Lessons()
         self._trouble = Trouble(path, log=log)
         self._file = LedgerFile(path, shown_url=shown_url, spooling=spooling, log=log)
         self._set_aside = SetAside(path.with_name(f"{path.name}-set-aside.jsonl"), log=log)
         self._incoming = Incoming(self._set_aside)
+        self._batches = Batches(
+            self._file,
+            price=price,
+            trouble=self._trouble,
+            set_aside=self._set_aside,
+            resolve=self._resolve,
+        )
         self._thread = SupervisedThread("writer", self._run, log=log, set_aside=self._set_aside)
 
     def start(self) -> None:
         """Mark the open rows of dead processes as lost, and start writing."""
-        now = datetime.now(UTC)
+        now, path = datetime.now(UTC), self.file
         try:
             with contextlib.ExitStack() as undoing:
                 self._file.open()
                 undoing.callback(self._file.close)
-                self._claim = nodes.Claim(self._path, self._node)
+                self._claim = nodes.Claim(path, self._node)
                 undoing.callback(self._claim.release)
                 connection, node = self._file.connection, self._claim.node
-                self.secret = secret.of_file(self._path, connection)
-                self.learned = lessons.valid_at(connection, now)
-                booking = self._batches_of(None)
-                booked = unbooked.book(self._path, booking.write, set_aside=self._set_aside)
+                self.secret = secret.of_file(path, connection)
+                self._lessons.known = lessons.valid_at(connection, now)
+                booked = unbooked.book(path, self._batches.write, set_aside=self._set_aside)
                 lost = mark_lost_of_dead_nodes(
-                    connection, self._path, node, now=now, spooling=self._spooling
+                    connection, path, node, now=now, spooling=self._file.spooling
                 )
                 undoing.pop_all()
         except (sqlite3.Error, OSError, OverwrittenError) as error:
@@ -130,20 +128,10 @@ class Ledger:
             )
         if lost:
             self._log("warning", f"{lost} exchanges of a process that died are recorded as lost")
-        self._batches = self._batches_of(node)
+        self._batches.node = node
         self._thread.start()
         for companion in self._companions:
             companion.start()
-
-    def _batches_of(self, node: str | None) -> Batches:
-        return Batches(
-            self._file,
-            node=node,
-            price=self._price,
-            trouble=self._trouble,
-            set_aside=self._set_aside,
-            resolve=self._resolve,
-        )
 
     def open(self, exchange: Exchange) -> None:
         """Record that a request goes upstream; its row is committed at about that time."""
@@ -172,36 +160,27 @@ class Ledger:
 
     def learn(self, lesson: Learned) -> None:
         """Store a lesson about an upstream."""
-        self._remember(lesson)
+        self._lessons.remember(lesson)
         self._incoming.learn(lesson)
-
-    def _remember(self, lesson: Learned) -> None:
-        """Keep a lesson in memory, in place of the oldest if there are too many."""
-        upstream = (lesson.origin, lesson.path)
-        self.learned.pop(upstream, None)
-        self.learned[upstream] = lesson
-        while len(self.learned) > lessons.KEPT_LESSONS_MAX:
-            del self.learned[next(iter(self.learned))]
 
     def refresh_lessons(self) -> None:
         """Read the lessons of other processes. It blocks: do not call it on an event loop."""
-        with (
-            contextlib.suppress(*TROUBLE),
-            contextlib.closing(sqlite_file.connect(self._path)) as connection,
-        ):
-            found = lessons.valid_at(connection, datetime.now(UTC), since=self._lessons_since)
-            for upstream, lesson in found.items():
-                known = self.learned.get(upstream)
-                if known is None or known.learned_at < lesson.learned_at:
-                    self._remember(lesson)
-            if found:
-                newest = max(each.learned_at for each in found.values())
-                self._lessons_since = newest - lessons.LESSON_LATE_MAX
+        self._lessons.refresh(self.file)
+
+    @property
+    def learned(self) -> dict[tuple[str, str], Learned]:
+        """The lessons about upstreams, by origin and path."""
+        return self._lessons.known
 
     @property
     def file(self) -> Path:
         """The SQLite file that is written: the ledger itself, or the spool of a shared one."""
-        return self._path
+        return self._file.path
+
+    @property
+    def shown_url(self) -> str:
+        """Names the ledger in messages."""
+        return self._file.shown_url
 
     @property
     def node(self) -> str:
@@ -244,7 +223,7 @@ class Ledger:
         failures, retry_at = 0, 0.0
         while not stopping:
             pause = max(0.0, retry_at - time.monotonic()) if self._waiting else IDLE_SECONDS
-            stopping = self._incoming.take(self._waiting, self._lessons, pause)
+            stopping = self._incoming.take(self._waiting, self._lessons.new, pause)
             if not self._waiting and self._unbooked is None:
                 # Let go of a file that was replaced: others that open the new one wait for that.
                 with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
@@ -259,9 +238,9 @@ class Ledger:
                     retry_at = time.monotonic() + pause_after(
                         failures, first_seconds=RETRY_SECONDS, seconds_max=RETRY_SECONDS_MAX
                     )
-            if self._lessons:
-                self._keep(self._lessons)
-                self._lessons.clear()
+            if self._lessons.new and self._unbooked is None:
+                self._lessons.store(self._file.connection, self._set_aside)
+            self._lessons.new.clear()
             if self._waiting:
                 self._resolve(self._waiting, self._trouble.reason)
                 # The newest settled rows up to the bound, then open rows up to the bound.
@@ -318,8 +297,8 @@ class Ledger:
             self._unbooked.write(batch)
 
     def _stop_writing(self) -> None:
-        self._unbooked = Unbooked(self._path, self._claim.node, set_aside=self._set_aside)
-        self._log("error", f"{self._path}: {self._overwritten}")
+        self._unbooked = Unbooked(self.file, self._claim.node, set_aside=self._set_aside)
+        self._log("error", f"{self.file}: {self._overwritten}")
 
     @property
     def _overwritten(self) -> str | None:
@@ -330,18 +309,6 @@ class Ledger:
             "the ledger was overwritten in place, and nothing more is written to it; exchanges go "
             f"into {self._unbooked.path}: start again, and the ledger gets them"
         )
-
-    def _keep(self, learned: Sequence[Learned]) -> None:
-        """Store lessons; what cannot be stored is learnt again."""
-        if self._unbooked is not None:
-            return
-        try:
-            lessons.keep(self._file.connection, learned)
-        except sqlite3.OperationalError:
-            return
-        except Exception as error:  # noqa: BLE001  # a lesson must not end the writer
-            for lesson in learned:
-                self._set_aside.add(lesson, error)
 
     def _drop(self, dropped: list[Job]) -> None:
         settled = [job for job in dropped if job.reading is not None]

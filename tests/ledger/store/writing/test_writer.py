@@ -260,8 +260,7 @@ def test_what_another_process_learns_is_taken_over(url):
 
 def test_a_ledger_that_cannot_be_read_teaches_nothing(new_sqlite, tmp_path):
     with writing(new_sqlite()) as written:
-        written.ledger._path = tmp_path / "none" / "there.sqlite3"
-        written.ledger.refresh_lessons()
+        written.ledger._lessons.refresh(tmp_path / "none" / "there.sqlite3")
         assert written.ledger.learned == {}
 
 
