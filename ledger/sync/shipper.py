@@ -79,9 +79,8 @@ class Shipper(Companion):
         self._logged: set[str] = set()
         self._months: set[date] = set()
         self._retried = False
-        self._heartbeat_at = 0.0
-        self._housekeeping_at = 0.0
-        self._give_up_at = 0.0
+        self._due = {"heartbeat": 0.0, "housekeeping": 0.0, "giving up": 0.0}
+        """When each periodic task is due, as `time.monotonic`."""
         self._changed = threading.Event()
 
     def wake(self) -> None:
@@ -114,8 +113,13 @@ class Shipper(Companion):
                     )
                 )
             else:
-                self._end_trouble()
                 failures = 0
+                if self._trouble is not None:
+                    self._trouble = None
+                    with contextlib.suppress(*_SHIPPING_ERRORS), db.writing(self._spool) as spooled:
+                        db.note(spooled, "trouble", None)
+                    target = urls.shown(self._url)
+                    self._log("warning", f"the shared ledger {target} is written again")
                 if is_done:
                     self._changed.wait(SHIPPER_IDLE_SECONDS)
                     self._changed.clear()
@@ -153,24 +157,20 @@ class Shipper(Companion):
         if self._target is None:
             target = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
             try:
-                self._greet(target)
+                _meet(self._spool, target, self._log)
+                self._months.clear()
+                settled_at = time.monotonic() + SETTLING_SECONDS
+                self._due = {"heartbeat": 0.0, "housekeeping": 0.0, "giving up": settled_at}
+                with db.writing(self._spool) as connection:
+                    db.note(connection, "target", urls.shown(self._url))
+                    if not self._retried:
+                        spool.retry_refused(connection)
             except BaseException:
                 target.dispose()
                 raise
             # Set last: after a failure half way, all of it is repeated.
-            self._target = target
+            self._target, self._retried = target, True
         return self._target
-
-    def _greet(self, target: Engine) -> None:
-        _meet(self._spool, target, self._log)
-        self._months.clear()
-        self._heartbeat_at = self._housekeeping_at = 0.0
-        self._give_up_at = time.monotonic() + SETTLING_SECONDS
-        with db.writing(self._spool) as connection:
-            db.note(connection, "target", urls.shown(self._url))
-            if not self._retried:
-                spool.retry_refused(connection)
-        self._retried = True
 
     def _disconnect(self) -> None:
         if self._target is not None:
@@ -180,38 +180,35 @@ class Shipper(Companion):
     def _keep_house(self) -> None:
         """Run the periodic tasks that are due. One that raises is retried soon, and the others run
         nevertheless."""
-        now = time.monotonic()
-        if now >= self._heartbeat_at:
-            self._heartbeat_at = now + RECONNECT_SECONDS_MAX
+        now, due = time.monotonic(), self._due
+        if now >= due["heartbeat"]:
+            due["heartbeat"] = now + RECONNECT_SECONDS_MAX
             with self._spool.connect() as connection:
                 live = recovery.live_nodes(connection, self._path)
             with db.writing(self._connected()) as connection:
                 recovery.record_heartbeats(connection, live)
-            self._heartbeat_at = now + HEARTBEAT_SECONDS
-        if now >= self._housekeeping_at:
-            self._housekeeping_at = now + RECONNECT_SECONDS_MAX
-            self._make_partitions(datetime.now(UTC).date())
+            due["heartbeat"] = now + HEARTBEAT_SECONDS
+        if now >= due["housekeeping"]:
+            due["housekeeping"] = now + RECONNECT_SECONDS_MAX
+            today = datetime.now(UTC).date()
+            months = retention.coming_months(today)
+            made = retention.make_partitions(self._connected(), months, today)
+            for month, trouble in made.items():
+                line = f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one"
+                if trouble is not None and line not in self._logged and len(self._logged) < 1_000:
+                    self._logged.add(line)
+                    self._log("warning", line)
             # Exchanges that were shipped long ago, for one turn; there may be more.
             may_be_more = all(
                 spool.drop_shipped(self._spool, now=datetime.now(UTC))
                 for _ in range(PRUNING_BATCHES_MAX)
             )
-            self._housekeeping_at = now if may_be_more else now + HOUSEKEEPING_SECONDS
-        if now >= self._give_up_at:
-            self._give_up_at = now + RECONNECT_SECONDS_MAX
+            due["housekeeping"] = now if may_be_more else now + HOUSEKEEPING_SECONDS
+        if now >= due["giving up"]:
+            due["giving up"] = now + RECONNECT_SECONDS_MAX
             with db.writing(self._connected()) as connection:
                 recovery.mark_lost_of_silent_nodes(connection)
-            self._give_up_at = now + HOUSEKEEPING_SECONDS
-
-    def _make_partitions(self, today: date) -> None:
-        outcome = retention.make_partitions(
-            self._connected(), retention.coming_months(today), today
-        )
-        for month, trouble in outcome.items():
-            line = f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one"
-            if trouble is not None and line not in self._logged and len(self._logged) < 1_000:
-                self._logged.add(line)
-                self._log("warning", line)
+            due["giving up"] = now + HOUSEKEEPING_SECONDS
 
     def _begin_trouble(self, error: Exception) -> None:
         self._disconnect()
@@ -226,13 +223,6 @@ class Shipper(Companion):
                 f"exchanges wait in {self._path}",
             )
         self._trouble = trouble
-
-    def _end_trouble(self) -> None:
-        if self._trouble is not None:
-            self._trouble = None
-            with contextlib.suppress(*_SHIPPING_ERRORS), db.writing(self._spool) as connection:
-                db.note(connection, "trouble", None)
-            self._log("warning", f"the shared ledger {urls.shown(self._url)} is written again")
 
 
 def open_spool(target: URL, *, log: Log) -> tuple[Path, Shipper]:

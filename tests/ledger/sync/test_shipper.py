@@ -435,9 +435,9 @@ STEPS = {
     "_ship": Shipper,
     "_connected": Shipper,
     "_keep_house": Shipper,
-    "_make_partitions": Shipper,
+    "make_partitions": retention,
     "_begin_trouble": Shipper,
-    "_end_trouble": Shipper,
+    "note": db,
     "deliver": shipper,
     "_meet": shipper,
     "take_turn": nodes,
@@ -495,7 +495,7 @@ def test_living_nodes_are_reported_once_a_minute(alone, sqlite_engine, monkeypat
     monkeypatch.setattr(shipper, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(recovery, "record_heartbeats", lambda *_: reported.append(clock[0]))
     monkeypatch.setattr(alone, "_connected", lambda: sqlite_engine)
-    alone._housekeeping_at = alone._give_up_at = float("inf")
+    alone._due["housekeeping"] = alone._due["giving up"] = float("inf")
     for now in (100.0, 101.0, 159.0, 160.0, 219.0, 220.0):
         clock[0] = now
         alone._keep_house()
@@ -506,6 +506,7 @@ def test_refused_exchanges_are_retried_once_a_start(alone, sqlite_engine, monkey
     """Not after each reconnect: a database that comes and goes would get them again and again."""
     engine = sqlite_engine
     monkeypatch.setattr(shipper, "_meet", lambda *_: None)
+    monkeypatch.setattr(db, "ensure", lambda *_, **__: engine)
 
     def refuse():
         refused = merging.RefusedExchange(("2026-11-02 12:00:00.000000Z", "a"), "no")
@@ -516,10 +517,12 @@ def test_refused_exchanges_are_retried_once_a_start(alone, sqlite_engine, monkey
         return row(engine, "SELECT (SELECT COUNT(*) FROM outbox), (SELECT COUNT(*) FROM set_aside)")
 
     refuse()
-    alone._greet(engine)
+    alone._connected()
+    alone._disconnect()
     assert counts() == (1, 0)
     refuse()
-    alone._greet(engine)
+    alone._connected()
+    alone._disconnect()
     assert counts() == (0, 1)
 
 
