@@ -65,13 +65,21 @@ def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
     found = groups_of(engine, ("session", "model"), of_today)
     with snapshot(engine) as connection:
         running, count = _running(connection, ever, now)
-        ended, output = _speed(connection, ever, now)
+        r = requests.c
+        output = sa.func.sum(sa.cast(r.output_tokens, sa.BigInteger))
+        speed = connection.execute(
+            sa.select(sa.func.count(), output).where(
+                *conditions(ever, connection.dialect.name),
+                r.opened_at >= now - timedelta(hours=SPEED_HOURS_MAX),
+                r.settled_at >= now - timedelta(seconds=SPEED_SECONDS),
+            )
+        ).one()
     return Activity(
         now=now,
         running=running,
         running_count=count,
-        ended=ended,
-        output_tokens=output,
+        ended=speed[0],
+        output_tokens=int(speed[1] or 0),
         today=sum(found.values(), Figures()),
         sessions=_by(found, 0),
         models=_by(found, 1),
@@ -158,15 +166,3 @@ def _running(
     )
     count = sa.select(sa.func.count()).select_from(of).where(is_running)
     return running, connection.execute(count).scalar_one()
-
-
-def _speed(connection: Connection, scope: Scope, now: datetime) -> tuple[int, int]:
-    r = requests.c
-    row = connection.execute(
-        sa.select(sa.func.count(), sa.func.sum(sa.cast(r.output_tokens, sa.BigInteger))).where(
-            *conditions(scope, connection.dialect.name),
-            r.opened_at >= now - timedelta(hours=SPEED_HOURS_MAX),
-            r.settled_at >= now - timedelta(seconds=SPEED_SECONDS),
-        )
-    ).one()
-    return row[0], int(row[1] or 0)

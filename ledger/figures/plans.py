@@ -12,7 +12,7 @@ ends a guessed one.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -27,8 +27,9 @@ from ledger.figures.queries import groups, report
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import PPM
 from ledger.model.money import PICOUSD_PER_USD, usd
-from ledger.settings.names import GroupFacts, PlanEntry
+from ledger.settings.names import GroupFacts
 from ledger.settings.rates import Currency
+from ledger.store.retention import next_month
 from ledger.store.scope import NO_VALUE, Scope, conditions, requests, snapshot, within
 from ledger.store.tables import exchanges, quotas
 from ledger.text.origins import host_of
@@ -107,10 +108,14 @@ def plan_months(engine: Engine, scope: Scope) -> list[PlanMonth]:
             row = (plan.name if plan else str(provider), str(day)[:7])
             found[row] = found.get(row, Figures()) + group.figures
         hit = _windows_hit(connection, scope)
-    for name in {name for name, _ in found}:
-        for month in _between(sorted(month for each, month in found if each == name)):
-            if (name, month) not in found and name in known and _is_in_force(known[name], month):
-                found[name, month] = Figures()
+    for name in {name for name, _ in found} & known.keys():
+        its = sorted(month for each, month in found if each == name)
+        since, until = known[name].since or date.min, known[name].until or date.max
+        month = date.fromisoformat(f"{its[0]}-01")
+        while f"{month:%Y-%m}" < its[-1]:
+            first, month = month, next_month(month)
+            if first < until and since < month:  # in force on some day of it
+                found.setdefault((name, f"{first:%Y-%m}"), Figures())
     return [
         PlanMonth(
             plan=name,
@@ -169,23 +174,6 @@ def _windows_hit(connection: Connection, scope: Scope) -> Counter[_Month]:
             seen.add(window)
             found[name, day[:7]] += 1
     return found
-
-
-def _between(months: Sequence[str]) -> list[str]:
-    """Every month from the first to the last."""
-    at, found = months[0], [months[0]]
-    while at < months[-1]:
-        year, month = int(at[:4]), int(at[5:])
-        at = f"{year + month // 12:04}-{month % 12 + 1:02}"
-        found.append(at)
-    return found
-
-
-def _is_in_force(plan: PlanEntry, month: str) -> bool:
-    """Whether a plan is in force on some day of a month."""
-    first = datetime.fromisoformat(f"{month}-01").date()
-    until = plan.until or date.max
-    return first < until and (plan.since or date.min).isoformat()[:7] <= month
 
 
 def report_by_block(

@@ -226,7 +226,16 @@ def groups(
             for whole, part in zip(group.histograms, histograms, strict=True):
                 whole.update(part.elements())  # twice as fast as its pairs
     if is_exact:
-        _compare(connection, total_of(everything), conditions(keys.rest, dialect))
+        # The sum of the groups equals the sum of the view.
+        names = ("input_tokens", "output_tokens", "cost_picousd")
+        added = (sa.func.sum(requests.c[name]) for name in names)
+        where = conditions(keys.rest, dialect)
+        (row,) = rows_of(connection, sa.select(sa.func.count(), *added).where(*where))
+        total = total_of(everything)
+        assert row[0] == total.requests + total.refused
+        shown: Any
+        for name, shown in zip(names, row[1:], strict=True):
+            assert (None if shown is None else int(shown)) == getattr(total, name), name
     return found
 
 
@@ -303,19 +312,6 @@ class _Keys:
         return tuple(
             self._facts.word_of(word, facts) if word in WORDS else next(plain) for word in self._by
         )
-
-
-def _compare(
-    connection: Connection, total: Figures, where: Sequence[sa.ColumnElement[bool]]
-) -> None:
-    """Check that the sum of the groups equals the sum of the view."""
-    names = ("input_tokens", "output_tokens", "cost_picousd")
-    added = (sa.func.sum(requests.c[name]) for name in names)
-    (row,) = rows_of(connection, sa.select(sa.func.count(), *added).where(*where))
-    assert row[0] == total.requests + total.refused
-    value: Any
-    for name, value in zip(names, row[1:], strict=True):
-        assert (None if value is None else int(value)) == getattr(total, name), name
 
 
 def opened(scope: Scope, dialect: str) -> sa.Subquery:

@@ -170,14 +170,27 @@ def grouped(connection: Connection, query: SumQuery) -> Sequence[Row[Any]]:
     if grouping is not None:
         step = HOUR if grouping == BY_HOUR else DAY
         covered = spans(connection, scope.since, scope.until, step=step)
-    parts = sa.union_all(
-        *(
-            _stored(query, grouping, span, dialect)
-            if span.has_sums
-            else _from_requests(query, span, dialect)
-            for span in covered
-        )
-    ).subquery("parts")
+    selects: list[sa.Select[Any]] = []
+    for span in covered:
+        within_span = replace(scope, since=span.since, until=span.until)
+        of = sums if span.has_sums else charged_requests(within_span, dialect)
+        labels = [column.label(f"by_{place}") for place, column in enumerate(query.by(of))]
+        if span.has_sums:
+            stored = sa.select(*labels, *(sums.c[name] for name in query.figures))
+            of_span = conditions(within_span, dialect, sums)
+            selects.append(stored.where(sums.c.summed_by == grouping, *of_span))
+            continue
+        if dialect == "sqlite":
+            # In a form that no index matches. Otherwise SQLite would read the whole ledger in the
+            # order of an index on keys, instead of sorting the groups of a period.
+            plus: Any = sa.sql.operators.custom_op("+")
+            labels = [
+                sa.UnaryExpression(each.element, operator=plus, type_=each.type).label(each.name)
+                for each in labels
+            ]
+        live = sa.select(*labels, *added_up(query.figures, dialect)).select_from(of)
+        selects.append(live.group_by(*(each.element for each in labels)))
+    parts = sa.union_all(*selects).subquery("parts")
     by = [column for column in parts.c if column.name.startswith("by_")]
     figures: list[sa.ColumnElement[Any]] = []
     for name in query.figures:
@@ -190,32 +203,3 @@ def grouped(connection: Connection, query: SumQuery) -> Sequence[Row[Any]]:
                 (sa.func.coalesce(added, 0) if name in COUNT_TERMS else added).label(name)
             )
     return rows_of(connection, sa.select(*by, *figures).group_by(*by))
-
-
-def _stored(query: SumQuery, grouping: str | None, span: SumSpan, dialect: str) -> sa.Select[Any]:
-    """Rows of the stored sums of a span."""
-    scope = replace(query.scope, since=span.since, until=span.until)
-    return sa.select(*_labelled(query, sums), *(sums.c[name] for name in query.figures)).where(
-        sums.c.summed_by == grouping, *conditions(scope, dialect, sums)
-    )
-
-
-def _from_requests(query: SumQuery, span: SumSpan, dialect: str) -> sa.Select[Any]:
-    """Sums of the requests of a span, by group."""
-    scope = replace(query.scope, since=span.since, until=span.until)
-    e = charged_requests(scope, dialect)
-    by = _labelled(query, e)
-    if dialect == "sqlite":
-        # In a form that no index matches. Otherwise SQLite would read the whole ledger in the order
-        # of an index on keys, instead of sorting the groups of a period.
-        plus: Any = sa.sql.operators.custom_op("+")
-        by = [sa.UnaryExpression(c.element, operator=plus, type_=c.type).label(c.name) for c in by]
-    return (
-        sa.select(*by, *added_up(query.figures, dialect))
-        .select_from(e)
-        .group_by(*(column.element for column in by))
-    )
-
-
-def _labelled(query: SumQuery, of: sa.FromClause) -> list[sa.Label[Any]]:
-    return [column.label(f"by_{place}") for place, column in enumerate(query.by(of))]
