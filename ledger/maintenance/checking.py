@@ -4,6 +4,7 @@ Each promise is one query for the rows that break it. Python reads only breaches
 the first few.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -277,10 +278,15 @@ def _adds_up(row: Any, lines: Sequence[list[Any]]) -> bool:
 def _is_as_written(row: Any, lines: Sequence[list[Any]]) -> bool:
     """Whether the id of a reading is the digest of its columns and charges, in a known form."""
     charged = orjson.dumps(lines)
+    # A usage object as it is kept, and as it was if it is no JSON: then a JSON text holds it.
+    spellings = [row["usage_json"]]
+    if (row["usage_json"] or "").startswith('"'):
+        with contextlib.suppress(ValueError):
+            spellings.append(json.loads(row["usage_json"]))
     for columns in _FORMS:
         if "billing" not in columns and row["billing"] is not None:
             continue
-        for usage_json in _spellings(row["usage_json"]):
+        for usage_json in spellings:
             plain = {**row, "usage_json": usage_json}
             values = [
                 instant_text(each) if isinstance(each := plain[name], datetime) else each
@@ -290,13 +296,3 @@ def _is_as_written(row: Any, lines: Sequence[list[Any]]) -> bool:
             if row["id"] == hashlib.blake2b(content, digest_size=16).hexdigest():
                 return True
     return False
-
-
-def _spellings(usage_json: str | None) -> Iterator[str | None]:
-    """A usage object as it is kept, and as it was if it is no JSON: then a JSON text holds it."""
-    yield usage_json
-    if usage_json is not None and usage_json.startswith('"'):
-        try:
-            yield json.loads(usage_json)
-        except ValueError:
-            return

@@ -137,46 +137,38 @@ def _close_days(engine: Engine, today: date) -> bool:
             connection.exec_driver_sql(
                 "LOCK TABLE exchanges, readings, pricings IN SHARE ROW EXCLUSIVE MODE"
             )
-        days = _days_with_rows(connection, _end_of_what_is_over(connection), midnight(today))
+        # The first days that have rows: one index lookup for each.
+        opened_at = exchanges.c.opened_at
+        days: list[date] = []
+        start = _end_of_what_is_over(connection)
+        while len(days) < CLOSED_DAYS_MAX:
+            where = [opened_at < midnight(today)]
+            where += [] if start is None else [opened_at >= start]
+            first = sa.select(sa.func.min(opened_at, type_=Instant())).where(*where)
+            if (found := connection.scalar(first)) is None:
+                break
+            days.append(found.date())
+            start = midnight(found.date() + timedelta(1))
         if end is None and not days:
             return True
         is_done = len(days) < CLOSED_DAYS_MAX
         end = midnight(today if is_done else days[-1] + timedelta(1))
         db.note(connection, _ROLLED_UNTIL, instant_text(end))
-        if days:
-            connection.execute(
-                sa.text(
-                    "INSERT INTO stale_days (day, starts_at, ends_at, writes) "
-                    "VALUES (:day, :starts_at, :ends_at, 0) ON CONFLICT (day) DO NOTHING"
-                ).bindparams(
-                    sa.bindparam("day", type_=sa.Date()),
-                    sa.bindparam("starts_at", type_=Instant()),
-                    sa.bindparam("ends_at", type_=Instant()),
-                ),
-                [
-                    {
-                        "day": day,
-                        "starts_at": midnight(day),
-                        "ends_at": midnight(day + timedelta(1)),
-                    }
-                    for day in days
-                ],
-            )
+        day = stale_days.c.day
+        known = {*connection.scalars(sa.select(day).where(day.in_(days)))}
+        rows = [
+            {
+                "day": each,
+                "starts_at": midnight(each),
+                "ends_at": midnight(each + timedelta(1)),
+                "writes": 0,
+            }
+            for each in days
+            if each not in known
+        ]
+        if rows:
+            connection.execute(sa.insert(stale_days), rows)
     return is_done
-
-
-def _days_with_rows(connection: Connection, start: datetime | None, end: datetime) -> list[date]:
-    """The first days of a span on which an exchange was opened; one index lookup for each."""
-    opened_at = exchanges.c.opened_at
-    days: list[date] = []
-    while len(days) < CLOSED_DAYS_MAX:
-        where = [opened_at < end] if start is None else [opened_at < end, opened_at >= start]
-        found = connection.scalar(sa.select(sa.func.min(opened_at, type_=Instant())).where(*where))
-        if found is None:
-            break
-        days.append(found.date())
-        start = midnight(found.date() + timedelta(1))
-    return days
 
 
 def _sum_up(engine: Engine, day: date) -> bool:

@@ -286,7 +286,6 @@ STEPS = {
     "roll": rollup,
     "_notes_writes": rollup,
     "_close_days": rollup,
-    "_days_with_rows": rollup,
     "_sum_up": rollup,
     "ensure": db,
 }
