@@ -94,10 +94,8 @@ def admitted(exchange: Exchange, reading: Reading | None) -> tuple[Exchange, Rea
         changes["settled_at"] = changes.get("opened_at", exchange.opened_at)
     if changes:
         exchange = replace(exchange, **changes)
-    return exchange, reading and _admitted_reading(reading, exchange)
-
-
-def _admitted_reading(reading: Reading, exchange: Exchange) -> Reading:
+    if reading is None:
+        return exchange, None
     changes = _changes(reading)
     usage = _admitted_usage(reading.usage)
     if reading.usage_json is not None:
@@ -115,7 +113,7 @@ def _admitted_reading(reading: Reading, exchange: Exchange) -> Reading:
         changes["read_at"] = UNKNOWN_MOMENT
     if usage is not reading.usage:
         changes["usage"] = usage
-    return replace(reading, **changes) if changes else reading
+    return exchange, replace(reading, **changes) if changes else reading
 
 
 def _admitted_usage(usage: Usage) -> Usage:
@@ -138,12 +136,8 @@ def _admitted_usage(usage: Usage) -> Usage:
     return replace(usage, **changes) if changes else usage
 
 
-def _tags(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _entries(mapping, lambda value: text_of(value) if isinstance(value, str) else None)
-
-
-def _units(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _entries(mapping, count_of)
+def _tag(value: object) -> str | None:
+    return text_of(value) if isinstance(value, str) else None
 
 
 def _entries(mapping: Mapping[str, Any], kept: _Gate) -> Mapping[str, Any]:
@@ -185,7 +179,8 @@ def _gates_of(record: type) -> _Gates:
     for name, (kind, column) in columns_of(record).items():
         kinds = {kind} if get_origin(kind) in (tuple, None) else set(get_args(kind))
         if get_origin(kind) in (dict, Mapping):
-            mappings[name] = _tags if get_args(kind)[1] is str else _units
+            kept: _Gate = _tag if get_args(kind)[1] is str else count_of
+            mappings[name] = partial(_entries, kept=kept)
         elif str in kinds and name != "usage_json":
             texts[name] = partial(text_of, characters_max=column.characters_max)
         elif datetime in kinds:

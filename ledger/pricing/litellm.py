@@ -19,6 +19,7 @@ from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.pricing.price_lines import Rate
 from ledger.pricing.published import picousd_of_price, tier_name
 from ledger.settings import small_files
+from ledger.settings.toml_tables import decimal_of_figure
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 """The file has 1.6 MB in 2026."""
@@ -78,7 +79,7 @@ class LiteLLM:
         """The file, or a LedgerError in one line."""
         data = small_files.read_bytes(path, "LiteLLM price file", bytes_max=FILE_BYTES_MAX)
         try:
-            models = json.loads(data, parse_float=_decimal)
+            models = json.loads(data, parse_float=decimal_of_figure)
         except (ValueError, RecursionError) as error:
             raise LedgerError(f"{path} is not JSON: {error}") from None
         if not isinstance(models, dict):
@@ -138,10 +139,3 @@ def _unit(price: object) -> int | None:
     if not decimal.is_finite() or not 0 <= decimal <= AMOUNT_MAX // PICOUSD_PER_USD:
         return None
     return picousd_of_price(decimal, 1)
-
-
-def _decimal(figure: str) -> Decimal | None:
-    try:
-        return Decimal(figure)
-    except ArithmeticError:  # the exponent is beyond Decimal's range: no price
-        return None

@@ -140,11 +140,15 @@ class PriceBook:
         listed = self._listed(question, asked, tier, at)
         # The rules of the list with the model apply, and those of the host's own.
         own_lists = [each.list_id for each in asked if each.own or not listed.list_id]
+        asked_for, answered = question.request_model, question.response_model
+        if asked_for and answered and is_another(question.provider, asked_for, answered):
+            asked_for = None  # the rules of a model are not those of another that stood in for it
+        names = (listed.model_id, answered, asked_for, *(each.model for each in asked))
         effect = self._rules.effect(
             Case(
                 host=question.host,
                 lists=tuple(dict.fromkeys((listed.list_id, *own_lists, question.provider))),
-                models=_names(listed, asked, question),
+                models=tuple(dict.fromkeys(name.lower() for name in names if name)),
                 tier=listed.missing_tier,
                 fields=fields,
             ),
@@ -188,7 +192,14 @@ class PriceBook:
         snapshot: PriceList | None,
     ) -> published.PricePeriod:
         lists = (snapshot.lists if snapshot else None) or published.installed()
-        found = _in_genai_prices(lists, question, asked, tier, at)
+        found = None
+        for each in asked:
+            if (model := lists.find(each.list_id, each.model)) is not None:
+                own = each.own and not model.is_borrowed
+                at_host = f" for {question.host}" if question.host and not own else ""
+                source = f"{model.source}{at_host}"
+                found = published.prices(model, tier=tier, at=at, source=source)
+                break
         if found is not None and found.rates and found.missing_tier is None:
             return found
         found = found or _nothing(_unknown(question, asked), tier)
@@ -201,35 +212,8 @@ class PriceBook:
         return found
 
 
-def _in_genai_prices(
-    lists: published.Lists,
-    question: PriceQuestion,
-    asked: list[Candidate],
-    tier: str | None,
-    at: datetime,
-) -> published.PricePeriod | None:
-    for candidate in asked:
-        model = lists.find(candidate.list_id, candidate.model)
-        if model is not None:
-            own = candidate.own and not model.is_borrowed
-            source = model.source + (f" for {question.host}" if question.host and not own else "")
-            return published.prices(model, tier=tier, at=at, source=source)
-    return None
-
-
 def _nothing(reason: str, tier: str | None) -> published.PricePeriod:
     return published.PricePeriod({}, reason, *NO_TIME, missing_tier=published.tier_name(tier))
-
-
-def _names(
-    listed: published.PricePeriod, asked: list[Candidate], question: PriceQuestion
-) -> tuple[str, ...]:
-    asked_for, answered = question.request_model, question.response_model
-    if asked_for and answered and is_another(question.provider, asked_for, answered):
-        asked_for = None  # the rules of a model are not those of another that stood in for it
-    names = (listed.model_id, answered, asked_for)
-    every = (*names, *(candidate.model for candidate in asked))
-    return tuple(dict.fromkeys(name.lower() for name in every if name))
 
 
 def _unknown(question: PriceQuestion, asked: list[Candidate]) -> str:

@@ -147,9 +147,15 @@ def prices(published: Published, *, tier: str | None, at: datetime, source: str)
     """The model's rates at a moment, and the span around it in which nothing changes."""
     model, name = published.model, tier_name(tier)
     since, until = _span(model, at)
-    context = {"service_tier": name, "processing": name, "speed": name} if name else None
-    missing = name if context and not _has_tier(published, context, at) else None
-    rates = _rates(model.get_prices(at, None if missing else context), source)
+    context = dict.fromkeys(("service_tier", "processing", "speed"), name) if name else {}
+    # The library would use the standard price where the list has none for the tier.
+    has_tier = not published.is_borrowed and any(
+        all(context.get(key) == value for key, value in variant.when.items())
+        for variant in model.price_variants or ()
+        if variant.constraint is None or variant.constraint.active(at)
+    )
+    missing = None if has_tier else name
+    rates = _rates(model.get_prices(at, None if missing else context or None), source)
     what = f"{published.list_id}/{model.id}"
     absent = f"{what} is listed without {'this line' if rates else 'a price'}"
     partial = ""
@@ -180,15 +186,6 @@ def _rates(price: "ModelPrice", source: str) -> dict[str, Rate]:
         elif value is not None:
             rates[line] = Rate(picousd_of_price(value, units), source)
     return rates
-
-
-def _has_tier(published: Published, context: dict[str, str], at: datetime) -> bool:
-    """Whether the list has a price for the tier; the library would use the standard price."""
-    return not published.is_borrowed and any(
-        all(context.get(key) == value for key, value in variant.when.items())
-        for variant in published.model.price_variants or ()
-        if variant.constraint is None or variant.constraint.active(at)
-    )
 
 
 def _span(model: "ModelInfo", at: datetime) -> tuple[datetime, datetime]:

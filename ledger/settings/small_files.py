@@ -74,9 +74,9 @@ def read_bytes(
     except ValueError as error:  # a path with a zero byte
         raise LedgerError(f"cannot read the {kind} {shown}: {error}") from None
     if len(data) > bytes_max:
-        raise LedgerError(
-            f"{shown} is not a {kind}: it is larger than {_size(bytes_max)}; {advice}"
-        )
+        is_large = bytes_max >= 1024 * 1024
+        bound = f"{bytes_max >> 20} MiB" if is_large else f"{bytes_max} bytes"
+        raise LedgerError(f"{shown} is not a {kind}: it is larger than {bound}; {advice}")
     return data
 
 
@@ -102,7 +102,3 @@ def first_bytes(path: Path, bytes_max: int) -> bytes:
         raise OSError(errno.EINVAL, "it is a pipe")
     with path.open("rb") as file:
         return file.read(bytes_max)
-
-
-def _size(size: int) -> str:
-    return f"{size >> 20} MiB" if size >= 1024 * 1024 else f"{size} bytes"

@@ -77,7 +77,7 @@ def valid[T](path: object, checked: tuple[T, Sequence[object]], command: str) ->
 def parse(text: str) -> tuple[dict[str, Any], list[TomlProblem]]:
     """The document, figures as decimals; a problem if it is not TOML."""
     try:
-        return tomllib.loads(text, parse_float=_decimal), []
+        return tomllib.loads(text, parse_float=decimal_of_figure), []
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         return {}, [TomlProblem(line=int(line[1]) if line else None, text=f"not TOML: {error}")]
@@ -180,7 +180,8 @@ def _mentions(line: str, key: str) -> bool:
     return re.search(rf"(^|[\s{{,.\"'])({re.escape(key)})[\"']?\s*=", line) is not None
 
 
-def _decimal(figure: str) -> Decimal:
+def decimal_of_figure(figure: str) -> Decimal:
+    """For parsers: the figure as it is written."""
     try:
         return Decimal(figure)
     except ArithmeticError:  # the exponent is beyond Decimal's range: refused like `inf`

@@ -90,7 +90,12 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
     if path := file_of(parsed):
         engine = sa.create_engine(parsed.set(database=str(path)), hide_parameters=True)
         sa.event.listen(engine, "connect", lambda connection, _: sqlite_file.prepare(connection))
-        sa.event.listen(engine, "begin", _on_sqlite_begin)
+
+        @sa.event.listens_for(engine, "begin")
+        def begin_sqlite(connection: Connection) -> None:
+            options = connection.get_execution_options()
+            connection.exec_driver_sql(options.get("tokentee_begin", "BEGIN"))
+
         return engine
     engine = sa.create_engine(
         parsed,
@@ -113,7 +118,14 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
         # Errors go into logs, so they must not hold parameter values; the secret of keys is one.
         hide_parameters=True,
     )
-    sa.event.listen(engine, "connect", _on_postgresql_connect)
+
+    @sa.event.listens_for(engine, "connect")
+    def set_date_style(connection: Any, _record: Any) -> None:
+        # Whatever the role or the database prefers; the driver reads no other style.
+        if not str(connection.info.parameter_status("DateStyle")).startswith("ISO"):
+            connection.execute("SET DateStyle = ISO")
+            connection.commit()
+
     if answer_seconds_max is not None:
         from ledger.store.engines.answering import BoundedConnection
 
@@ -159,14 +171,3 @@ def note(connection: Connection, key: str, value: str | None) -> None:
 def noted(connection: Connection, key: str) -> str | None:
     """The value that is kept under this key."""
     return connection.scalar(sa.select(meta.c.value).where(meta.c.key == key))
-
-
-def _on_postgresql_connect(connection: Any, _record: Any) -> None:
-    # Whatever the role or the database prefers; the driver reads no other style.
-    if not str(connection.info.parameter_status("DateStyle")).startswith("ISO"):
-        connection.execute("SET DateStyle = ISO")
-        connection.commit()
-
-
-def _on_sqlite_begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("tokentee_begin", "BEGIN"))
