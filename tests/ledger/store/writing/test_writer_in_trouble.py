@@ -309,7 +309,10 @@ def test_closing_in_trouble_counts_what_is_not_kept(url):
     assert "3 exchanges are not in the ledger: database is locked" in written.lines()[-1]
 
 
-STEPS = ["admitted", "open_row", "settled_row", "statement", "check", "resolve", "take", "keep"]
+STEPS = [
+    *("admitted", "open_row", "settled_row", "statement", "check", "resolve", "take"),
+    "instant_text",
+]
 
 
 @pytest.mark.large
@@ -326,7 +329,7 @@ def test_whatever_a_step_raises_the_writer_goes_on(
         "check": ledger_file.LedgerFile,
         "resolve": jobs,
         "take": incoming.Incoming,
-        "keep": lessons,
+        "instant_text": lessons,
     }.get(step, batch_insert)
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     with writing(url) as written:
