@@ -1,35 +1,18 @@
 """Edge. The operator's own prices: the file that `tee_prices` names, read once and validated
-completely.
+completely. docs/using.md ("Prices") shows its `[[price]]` and `[[gateway]]` tables; beside these:
 
     litellm = "model_prices_and_context_window.json"    # a second source; beside this file
 
-    [[price]]                       # a later entry wins over an earlier one, line by line
-    host = "llm.example.com"        # globs; at least one of host, provider and model
+    [[price]]
     model = "gpt-5*"
-    from = 2026-09-01               # in force from this moment (a date: midnight UTC)
     until = 2027-01-01              # up to, not including
     service_tier = "flex"           # absent: the standard tier; "*": every tier
-    usd_per_mtok = { uncached_input = 1.10, cache_read = 0.11, output = 8.80 }
-    usd_each = { web_searches = 0.01 }
-
-    [[price.above]]                 # a request with more input pays these for all its tokens
-    input_tokens = 272_000
-    usd_per_mtok = { uncached_input = 2.20, output = 13.20 }
-
-    [[price]]
-    host = "localhost"
-    free = true
 
     [[rule]]                        # a billing rule, as in billing_rules.toml; see rules.py
     name = "our-discount"
     page = "the contract of 2026"
     hosts = ["api.openai.com"]
     factor = 0.9
-
-    [[gateway]]                     # a host's price list, and its names for models
-    host = "llm.example.com"
-    prices = "openai"               # a list's id, or "vendor"
-    models = { big = "gpt-5" }
 
 Figures are read as decimals, never as floats; every name is checked, because a misspelt line would
 silently give a wrong price.

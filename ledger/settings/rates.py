@@ -1,14 +1,4 @@
-"""Pure. The rates file, and amounts in another currency than USD.
-
-    [[rate]]
-    currency = "EUR"
-    from = 2026-09-01      # in force from this day on, up to the currency's next entry
-    per_usd = 0.8627       # EUR for one USD ...
-
-    [[rate]]
-    currency = "EUR"
-    from = 2026-10-01
-    usd = 1.1741           # ... or USD for one EUR, as the ECB quotes it
+"""Pure. The rates file, as docs/using.md shows it, and amounts in another currency than USD.
 
 Nothing fetches rates. A day is of the zone of the report.
 """
