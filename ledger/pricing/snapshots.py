@@ -12,9 +12,7 @@ beside their place, flushed and renamed, readable by their owner alone.
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -219,12 +217,7 @@ class Snapshots:
     def _write(self, name: str, data: bytes) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, made = tempfile.mkstemp(dir=self.folder)  # its mode is 0600
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(made).replace(self.folder / name)
+            small_files.write_whole(self.folder / name, data)
         except OSError as error:
             raise LedgerError(f"cannot write to {self.folder}: {error.strerror}") from None
 

@@ -8,6 +8,7 @@ and all errors have the same wording.
 import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -92,6 +93,21 @@ def read_text(
         raise LedgerError(
             f"{shown} is not a {kind}: not UTF-8 text at byte {error.start}; {advice}"
         ) from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Put this in place of a file, whole or not at all, also after a power cut; its owner alone can
+    read it. Raises OSError."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # its mode is 0600
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # so that the name is there, too
+    finally:
+        os.close(folder)
 
 
 def first_bytes(path: Path, bytes_max: int) -> bytes:

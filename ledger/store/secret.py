@@ -28,7 +28,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from ledger.model.errors import LedgerError
 from ledger.settings import small_files
@@ -138,15 +138,7 @@ def share(spool: Engine, shared: Engine) -> bool:
     if bytes.fromhex(kept) == own:
         return False
     with _file_of(spool) as (path, _):
-        own_path = _own_path(path)
-        with tempfile.NamedTemporaryFile("w", dir=own_path.parent, delete=False) as file:
-            _write(file, bytes.fromhex(kept))
-        Path(file.name).replace(own_path)
-        folder = os.open(own_path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # so that the name is there, too, after a power cut
-        finally:
-            os.close(folder)
+        small_files.write_whole(_own_path(path), bytes.fromhex(kept).hex().encode())
     return True
 
 
@@ -202,7 +194,9 @@ def _made(path: Path, secret: bytes) -> bytes:
             # The complete file is linked into place, so of two processes that start together one
             # wins.
             with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:
-                _write(file, secret)
+                file.write(secret.hex())
+                file.flush()
+                os.fsync(file.fileno())
                 with contextlib.suppress(FileExistsError):
                     os.link(file.name, path)
     except OSError as error:
@@ -211,12 +205,6 @@ def _made(path: Path, secret: bytes) -> bytes:
             "name a file you can write to (TOKENTEE_SECRET_FILE)"
         ) from error
     return _read(path)
-
-
-def _write(file: IO[str], secret: bytes) -> None:
-    file.write(secret.hex())
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _read(path: Path) -> bytes:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from ledger.settings.small_files import (
     expanded,
     read_bytes,
     read_text,
+    write_whole,
 )
 from ledger.settings.toml_tables import TomlProblem
 
@@ -250,10 +250,7 @@ def remember(path: Path, digest: str | None) -> None:
     store = config_directory() / STORE
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=store.parent, delete=False) as made:  # mode 0600
-            json.dump(dict(list(files.items())[-FILES_MAX:]), made, indent=1)
-            made.flush()
-            os.fsync(made.fileno())
-        Path(made.name).replace(store)
+        kept = dict(list(files.items())[-FILES_MAX:])
+        write_whole(store, json.dumps(kept, indent=1).encode())
     except OSError as error:
         raise LedgerError(f"cannot write {store}: {error.strerror}") from None
