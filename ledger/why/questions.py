@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Reading, UsageSource
-from ledger.model.money import PICOUSD_PER_USD
+from ledger.model.money import PICOUSD_PER_USD, sum_of_known
 from ledger.model.providers import VENDOR
 from ledger.model.segments import OPERATIONS, Segments, unpack
 from ledger.model.usage import Usage
@@ -177,9 +177,7 @@ def causes(
                 group[name] = None
         group["requests"] += 1
         group["tokens"] += one.lost_tokens
-        lost_picousd = _lost(one, row, book)
-        if lost_picousd is not None:
-            group["list_value_usd"] = (group["list_value_usd"] or 0) + lost_picousd
+        group["list_value_usd"] = sum_of_known((group["list_value_usd"], _lost(one, row, book)))
         group["last_at"] = at
         if one.lost_tokens > dearest.get(key, -1):
             group["example"], dearest[key] = asked.id, one.lost_tokens
@@ -250,8 +248,9 @@ def what_if(
 ) -> WhatIf:
     """What the requests of a scope would have cost with a model."""
     simulation = Simulation(model, breakpoints)
-    count = tokens = cached = recorded_cached = unpriced = without = value = recorded = 0
-    is_known = is_recorded = False
+    count = tokens = cached = recorded_cached = unpriced = without = 0
+    value: int | None = None
+    recorded: int | None = None
     for row, asked in _asked(engine, scope, None, *_PRICED, *_USED, shown=scope):
         if asked.segments.parts or breakpoints is Breakpoints.OFF:
             read, write, write_1h = simulation.ask(asked)
@@ -263,9 +262,7 @@ def what_if(
         count += 1
         tokens += asked.input_tokens + (row.output_tokens or 0)
         recorded_cached += asked.read_tokens
-        if row.list_value_picousd is not None:
-            recorded += row.list_value_picousd
-            is_recorded = True
+        recorded = sum_of_known((recorded, row.list_value_picousd))
         cached += read
         usage = Usage(
             input_tokens=asked.input_tokens,
@@ -282,15 +279,14 @@ def what_if(
         amounts = [line.amount_picousd for line in _charged(row, model, usage, book)]
         if not amounts or None in amounts:
             unpriced += 1
-        value += sum(amount or 0 for amount in amounts)
-        is_known = is_known or any(amount is not None for amount in amounts)
+        value = sum_of_known((value, *amounts))
     return WhatIf(
         {
             "model": model,
             "requests": count,
             "tokens": tokens,
-            "list_value_usd": value / PICOUSD_PER_USD if is_known else None,
-            "recorded_list_value_usd": recorded / PICOUSD_PER_USD if is_recorded else None,
+            "list_value_usd": None if value is None else value / PICOUSD_PER_USD,
+            "recorded_list_value_usd": None if recorded is None else recorded / PICOUSD_PER_USD,
             "cached_tokens": cached,
             "unpriced": unpriced,
         },
