@@ -18,6 +18,10 @@ PREFIXES_MAX = 200_000
 """Prefixes that are remembered, about 150 bytes each; the longest unused is forgotten first."""
 
 
+type _Owned = tuple[str | None, bytes]
+"""Who asked, and a prefix."""
+
+
 class Breakpoints(StrEnum):
     """Which breakpoints requests have, where a model wants some."""
 
@@ -48,8 +52,8 @@ class Simulation:
     def __init__(self, model: str, breakpoints: Breakpoints) -> None:
         self._model = model
         self._breakpoints = breakpoints
-        self._entries: OrderedDict[tuple[str | None, bytes], _CachedPrefix] = OrderedDict()
-        self._tokens: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
+        self._entries: OrderedDict[_Owned, _CachedPrefix] = OrderedDict()
+        self._tokens: OrderedDict[_Owned, int] = OrderedDict()
         """How many tokens a prefix is, by the provider's count."""
         self._accounts: dict[str | None, str] = {}
         """Key -> the account that was named last with it."""
@@ -67,10 +71,10 @@ class Simulation:
         # The tokens of each prefix: as counted before, or by its share of the bytes.
         total = asked.input_tokens
         bytes_all = sum(each.size for each in asked.segments.parts) or 1
-        self._count((owner, prefixes[-1]), total)
+        _remember(self._tokens, (owner, prefixes[-1]), total)
         cached = asked.read_tokens + asked.write_tokens
         if cached and own and asked.cache.breakpoints:
-            self._count((owner, prefixes[own[-1][0]]), cached)
+            _remember(self._tokens, (owner, prefixes[own[-1][0]]), cached)
         tokens: list[int] = []
         size = 0
         for part, prefix in zip(asked.segments.parts, prefixes, strict=True):
@@ -98,26 +102,21 @@ class Simulation:
             key = (owner, prefixes[at])
             entry = self._entries.get(key)
             if entry is not None and asked.opened_at - entry.used_at <= entry.lifetime:
-                self._keep(key, entry._replace(used_at=asked.opened_at))
+                _remember(self._entries, key, entry._replace(used_at=asked.opened_at))
                 read = tokens[at] // cache.step * cache.step
                 break
         kept = [(at, ttl) for at, ttl in ends if tokens[at] >= cache.tokens_min]
         for at, ttl in kept:
-            lifetime = cache.lifetime(ttl)
-            self._keep((owner, prefixes[at]), _CachedPrefix(asked.opened_at, lifetime))
+            entry = _CachedPrefix(asked.opened_at, cache.lifetime(ttl))
+            _remember(self._entries, (owner, prefixes[at]), entry)
         end = max((tokens[at] for at, _ in kept), default=0) // cache.step * cache.step
         write = max(0, end - read)
         ends_1h = max((tokens[at] for at, ttl in kept if ttl == HOUR_ASKED), default=0)
         return Cached(min(read, asked.input_tokens), write, min(write, max(0, ends_1h - read)))
 
-    def _keep(self, key: tuple[str | None, bytes], entry: _CachedPrefix) -> None:
-        self._entries[key] = entry
-        self._entries.move_to_end(key)
-        if len(self._entries) > PREFIXES_MAX:
-            self._entries.popitem(last=False)
 
-    def _count(self, key: tuple[str | None, bytes], tokens: int) -> None:
-        self._tokens[key] = tokens
-        self._tokens.move_to_end(key)
-        if len(self._tokens) > PREFIXES_MAX:
-            self._tokens.popitem(last=False)
+def _remember[T](known: OrderedDict[_Owned, T], key: _Owned, value: T) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > PREFIXES_MAX:
+        known.popitem(last=False)
