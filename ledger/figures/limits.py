@@ -246,23 +246,19 @@ def windows_of(rows: Sequence[Any]) -> list[list[QuotaFigure]]:
         if row.used_ppm is None:
             continue
         now = QuotaFigure(row.observed_at, row.used_ppm, row.resets_at, row.exchange_id)
-        if before is None or _has_reset(before, now):
+        is_new = before is None
+        if before is not None:
+            # After its reset, or where the figure fell and the reset moved, if both state one.
+            reset, until = before.resets_at, now.resets_at
+            moved = bool(reset and until and abs(until - reset) >= RESET_TOLERANCE)
+            fell = row.used_ppm < (before.used_ppm or 0)
+            is_over = reset is not None and reset <= now.observed_at
+            is_new = is_over or (fell and (moved or until is None))
+        if is_new:
             windows.append([])
         windows[-1].append(now)
         before = now
     return windows
-
-
-def _has_reset(before: QuotaFigure, now: QuotaFigure) -> bool:
-    if before.resets_at is not None and before.resets_at <= now.observed_at:
-        return True
-    moved = (
-        before.resets_at is not None
-        and now.resets_at is not None
-        and abs(now.resets_at - before.resets_at) >= RESET_TOLERANCE
-    )
-    fell = (now.used_ppm or 0) < (before.used_ppm or 0)
-    return fell and (moved or now.resets_at is None)
 
 
 def percents_of(

@@ -103,7 +103,15 @@ type Row = tuple[Kind, Part, str, int, int, bytes]
 def pack(parts: Sequence[Row], *, automatic: int = 0) -> str:
     """The segments as one compact text. Of more than `SEGMENTS_MAX`, older messages are joined."""
     if len(parts) > SEGMENTS_MAX:
-        parts = _joined(parts)
+        # Tools and system, at most half, and the newest messages stay.
+        messages = (at for at, (kind, *_) in enumerate(parts) if kind is Kind.MESSAGES)
+        begun = next(messages, len(parts))
+        head = min(begun, SEGMENTS_MAX // 2)
+        tail = len(parts) - (SEGMENTS_MAX - head - 1)
+        kinds, _, _, sizes, marks, _ = zip(*parts[head:tail], strict=True)
+        prefix = _prefixes(parts[:tail])[-1]
+        joined = (kinds[-1], Part.JOINED, "", sum(sizes), max(marks), prefix)
+        parts = [*parts[:head], joined, *parts[tail:]]
     rows = [each[:-1] for each in parts]
     hashes = b"".join([each[-1] for each in parts])
     packed = msgspec.msgpack.encode((VERSION, automatic, rows, hashes))
@@ -142,14 +150,3 @@ def _prefixes(parts: Sequence[Row]) -> list[bytes]:
         prefix = digest if is_joined else blake2b(prefix + digest, digest_size=HASH_BYTES).digest()
         found.append(prefix)
     return found
-
-
-def _joined(parts: Sequence[Row]) -> list[Row]:
-    """Without tools and system at most half, and the newest messages."""
-    begun = next((at for at, (kind, *_) in enumerate(parts) if kind is Kind.MESSAGES), len(parts))
-    head = min(begun, SEGMENTS_MAX // 2)
-    tail = len(parts) - (SEGMENTS_MAX - head - 1)
-    kinds, _, _, sizes, marks, _ = zip(*parts[head:tail], strict=True)
-    prefix = _prefixes(parts[:tail])[-1]
-    joined = (kinds[-1], Part.JOINED, "", sum(sizes), max(marks), prefix)
-    return [*parts[:head], joined, *parts[tail:]]

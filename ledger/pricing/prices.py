@@ -202,7 +202,13 @@ class PriceBook:
                 break
         if found is not None and found.rates and found.missing_tier is None:
             return found
-        found = found or _nothing(_unknown(question, asked), tier)
+        if found is None:
+            own_lists = sorted({each.list_id for each in asked if each.own})
+            where = f" at {question.host}" if question.host else ""
+            rest = f"{where}; declare it in a price file"
+            if own_lists:
+                rest = f" in the list of {', '.join(own_lists)}"
+            found = _nothing(f"no price for {question.model!r}{rest}", tier)
         for second in (snapshot.second if snapshot else None, self._overrides.litellm):
             every = (second.rates(each.list_id, each.model, tier) for each in asked if second)
             listed = next(filter(None, every), None)
@@ -214,11 +220,3 @@ class PriceBook:
 
 def _nothing(reason: str, tier: str | None) -> published.PricePeriod:
     return published.PricePeriod({}, reason, *NO_TIME, missing_tier=published.tier_name(tier))
-
-
-def _unknown(question: PriceQuestion, asked: list[Candidate]) -> str:
-    lists = sorted({candidate.list_id for candidate in asked if candidate.own})
-    if lists:
-        return f"no price for {question.model!r} in the list of {', '.join(lists)}"
-    at = f" at {question.host}" if question.host else ""
-    return f"no price for {question.model!r}{at}; declare it in a price file"

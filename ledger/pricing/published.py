@@ -7,7 +7,7 @@ of these two cases are ours. Importing it brings pydantic and an HTTP client (24
 so it is imported when the first price is looked up.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -193,23 +193,20 @@ def _span(model: "ModelInfo", at: datetime) -> tuple[datetime, datetime]:
     dated: list[ConditionalPrice | PriceVariant] = list(model.price_variants or ())
     if isinstance(model.prices, list):
         dated += model.prices
-    moments = {moment for each in dated for moment in _moments(each, at.astimezone(UTC))}
+    today = at.astimezone(UTC).date()
+    moments: set[datetime] = set()
+    for each in dated:
+        constraint = each.constraint
+        if constraint is not None and hasattr(constraint, "start_date"):
+            moments.add(datetime.combine(constraint.start_date, time(), UTC))
+        elif constraint is not None:
+            for day in (today - timedelta(days=1), today, today + timedelta(days=1)):
+                for moment in (constraint.start_time, constraint.end_time):
+                    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                    moments.add(datetime.combine(day, aware).astimezone(UTC))
     since = max((moment for moment in moments if moment <= at), default=NO_TIME[0])
     until = min((moment for moment in moments if moment > at), default=NO_TIME[1])
     return since, until
-
-
-def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator[datetime]:
-    constraint = dated.constraint
-    if constraint is None:
-        return
-    if hasattr(constraint, "start_date"):
-        yield datetime.combine(constraint.start_date, time(), UTC)
-    else:
-        for day in (at.date() - timedelta(days=1), at.date(), at.date() + timedelta(days=1)):
-            for moment in (constraint.start_time, constraint.end_time):
-                aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-                yield datetime.combine(day, aware).astimezone(UTC)
 
 
 def _figure(value: Any) -> object:

@@ -116,7 +116,16 @@ def read(data: bytes, name: str) -> PriceList:
         document = json.loads(data, parse_float=Decimal)
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise LedgerError(f"{name} is not JSON: {error}") from None
-    kind = _kind_of(document)
+    kind = None
+    if isinstance(document, list):
+        if document and all(isinstance(each, dict) and "models" in each for each in document):
+            kind = "genai-prices"
+    elif isinstance(document, dict):
+        values = [each for each in document.values() if isinstance(each, dict)]
+        if any("litellm_provider" in each for each in values):
+            kind = "litellm"
+        elif any(isinstance(each.get("models"), dict) for each in values):
+            kind = "models.dev"
     if kind is None:
         forms = "genai-prices' data.json, LiteLLM's or models.dev's price list"
         raise LedgerError(f"{name} is not a price list: it does not have the form of {forms}")
@@ -220,18 +229,6 @@ class Snapshots:
             small_files.write_whole(self.folder / name, data)
         except OSError as error:
             raise LedgerError(f"cannot write to {self.folder}: {error.strerror}") from None
-
-
-def _kind_of(document: object) -> str | None:
-    if isinstance(document, list):
-        is_ours = document and all(isinstance(each, dict) and "models" in each for each in document)
-        return "genai-prices" if is_ours else None
-    if not isinstance(document, dict):
-        return None
-    values = [each for each in document.values() if isinstance(each, dict)]
-    if any("litellm_provider" in each for each in values):
-        return "litellm"
-    return "models.dev" if any(isinstance(each.get("models"), dict) for each in values) else None
 
 
 def _of_models_dev(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

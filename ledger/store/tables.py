@@ -112,10 +112,8 @@ def _pricing() -> list[sa.Column[Any] | sa.CheckConstraint]:
     ]
 
 
-def _sortable(name: str) -> sa.CheckConstraint:
-    day, time = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]", "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]"
-    return _check(f"{name} GLOB '{day} {time}.{'[0-9]' * 6}Z'", f"{name}_is_instant", only="sqlite")
-
+_SORTABLE = "####-##-## ##:##:##.######Z".replace("#", "[0-9]")
+"""A moment as text, of which none has another width."""
 
 exchanges = sa.Table(
     "exchanges",
@@ -151,7 +149,7 @@ exchanges = sa.Table(
         *("hold_tokens", "hold_picousd", "hold_list_value_picousd"),
     ),
     *_valid_json("tags"),
-    _sortable("opened_at"),
+    _check(f"opened_at GLOB '{_SORTABLE}'", "opened_at_is_instant", only="sqlite"),
     comment="One row per HTTP exchange",
 )
 sa.Index("ix_exchanges_id", exchanges.c.id)
