@@ -23,19 +23,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from addon.caps.bound import Dearest, dearest_of, hold_of, tokens_of
-from addon.caps.limits import Limits, limits_of_model
-from addon.caps.turns import Turns
+from addon.caps.holds import Holds
+from addon.caps.limits import Limits
 from ledger.budgets import budgets_file
 from ledger.caps.book import Ask, Book, Held, Refusal, Waiting
 from ledger.caps.caps import NOTHING, Amounts, Cap
 from ledger.caps.leases import SLICE_SECONDS
-from ledger.model.charge import amounts_of
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import COVERED, Billing, Exchange, Outcome, Reading, UsageSource
-from ledger.model.usage import SERVICE_TIER, sum_of
-from ledger.pricing.price_lines import Sheet
-from ledger.pricing.price_lists import PriceQuestion
+from ledger.model.exchange import Billing, Exchange, Reading, UsageSource
 from ledger.pricing.prices import PriceBook
 from ledger.settings import names_file
 from ledger.settings.names import NO_NAMES, Names
@@ -54,14 +49,7 @@ RETRY_SECONDS = 0.25
 """The same while a request waits."""
 PAUSE_SECONDS = 0.02
 """Between two questions to the ledger, each of a few milliseconds."""
-ANSWERED_MAX = 10_000
-"""Keys, upstreams and models of which it is remembered how they answered."""
-ANSWERS_MAX = 16
-"""Ways of each; further ones are dearer or cheaper by a tier that was seen before, as a rule."""
 OURS = "tokentee: refused: an error of Tokentee's, while a cap is set; see its log"
-
-type _Answer = tuple[str | None, str | None, frozenset[tuple[str, str]]]
-"""Model, tier and billing fields of an answer."""
 
 
 class Gate:
@@ -81,11 +69,9 @@ class Gate:
         self.wake = asyncio.Event()
         self._renewed_at = float("-inf")
         """When the last renewal of the slices began."""
-        self._look_at = 0.0
-        self._unreachable = ""
-        """What was logged."""
         self._own = own
-        self._prices = prices
+        self._holds = Holds(prices)
+        self._read_prices = prices.read_lists
         self.file = file
         self._is_written = is_written
         self.on_change: Callable[[], None] = lambda: None
@@ -98,13 +84,6 @@ class Gate:
         self._held: dict[str, Held] = {}
         """Under way, by the id of the exchange."""
         self._futures: dict[Waiting, asyncio.Future[Held | Refusal]] = {}
-        self._answers: dict[tuple[str, str | None, str | None], dict[_Answer, None]] = {}
-        self._turns = Turns()
-        self._dearest_of: dict[tuple[int, ...], tuple[Sheet, Dearest]] = {}
-        self._billings: dict[str | None, Billing | None] = {}
-        """Key -> how its last answer was billed: a plan that is used up bills by tokens."""
-        self.refused: Counter[str] = Counter()
-        """Cap -> requests that it refused."""
 
     # Asking
 
@@ -121,7 +100,7 @@ class Gate:
             if limits is None:  # it was read before there was a cap
                 return Held(exchange, NOTHING, ())
             assert isinstance(limits, Limits), limits
-            hold, why = self._hold(exchange, limits, fields, billing)
+            hold, why = self._holds.hold(exchange, limits, fields, billing)
             book = self.book
             book.has_slices = time.monotonic() < self._renewed_at + SLICE_SECONDS
             found = book.ask(exchange, hold, why)
@@ -132,54 +111,6 @@ class Gate:
             logger.exception("tokentee: asking the caps failed, so the request is refused")
             found = Refusal("", OURS)
         return self._noted(found)
-
-    def _hold(
-        self,
-        exchange: Exchange,
-        limits: Limits,
-        fields: Mapping[str, str],
-        billing: Billing | None,
-    ) -> tuple[Amounts, str]:
-        last = self._billings.get(exchange.key_fingerprint)
-        is_covered = billing in COVERED and last is not Billing.METERED
-        stated = {name: value for name, value in fields.items() if name != SERVICE_TIER}
-        ways: dict[_Answer, None] = {
-            (None, tier, frozenset(stated.items())): None
-            for tier in (None, fields.get(SERVICE_TIER))
-        }
-        ways |= self._answers.get(_asked_as(exchange), {})
-        has_media = bool(limits.pictures) or not limits.is_whole
-        prices = [
-            self._dearest(
-                replace(exchange, response_model=model, service_tier=tier),
-                dict(answered),
-                is_covered=is_covered,
-                has_media=has_media,
-                is_kept_long=limits.is_kept_long,
-            )
-            for model, tier, answered in ways
-        ]
-        tokens = tokens_of(
-            limits,
-            limits_of_model(exchange.request_model or ""),
-            provider=exchange.provider,
-            is_embedding=exchange.operation == "embeddings",
-            by_turn=self._turns.input_of(exchange, limits),
-        )
-        return hold_of(limits, tokens, prices, is_covered=is_covered)
-
-    def _dearest(
-        self, exchange: Exchange, fields: Mapping[str, str], *, is_covered: bool, **kind: bool
-    ) -> Dearest:
-        """The dearest prices of a sheet: to find them takes ten times as long as to use them."""
-        sheet = self._prices.sheet(exchange, fields, is_covered=is_covered)
-        key = (id(sheet), *kind.values())
-        known = self._dearest_of.get(key)
-        if known is None or known[0] is not sheet:
-            if len(self._dearest_of) >= ANSWERED_MAX:
-                self._dearest_of.clear()
-            known = self._dearest_of[key] = sheet, dearest_of(sheet, **kind)
-        return known[1]
 
     @property
     def is_active(self) -> bool:
@@ -230,19 +161,18 @@ class Gate:
                 future.set_result(found)
             elif isinstance(found, Held):  # its client is gone
                 self.book.settle(found, NOTHING)
-        for line in self.book.news:
-            logger.warning("tokentee: %s", line)
-        self.book.news.clear()
+        self._tell()
 
     def _noted[F: Held | Waiting | Refusal](self, found: F) -> F:
         if isinstance(found, Held):
             self._held[found.exchange.id] = found
-        elif isinstance(found, Refusal):
-            self.refused[found.cap] += 1
+        self._tell()
+        return found
+
+    def _tell(self) -> None:
         for line in self.book.news:
             logger.warning("tokentee: %s", line)
         self.book.news.clear()
-        return found
 
     # The end
 
@@ -255,61 +185,18 @@ class Gate:
             return ()
         try:
             held = self._held.pop(exchange.id, None)
-            if reading is not None and reading.usage_source is UsageSource.REPORTED:
-                turn = limits.turn if isinstance(limits, Limits) else None
-                self._turns.add(exchange, reading.usage, turn)
-            if reading is None:
-                if held is not None:
-                    self.book.settle(held, NOTHING)
-            elif held is not None:
-                self.book.settle(held, self._cost(exchange, reading))
-            elif reading.usage_source is UsageSource.REPORTED:
-                cost = self._cost(exchange, reading)
-                self.book.count(exchange, Amounts(*(amount or 0 for amount in cost)))
+            if reading is not None:
+                self._holds.add_turn(exchange, reading, limits)
+            if held is not None:
+                cost = NOTHING if reading is None else self._holds.cost(exchange, reading)
+                self.book.settle(held, cost)
+            elif reading is not None and reading.usage_source is UsageSource.REPORTED:
+                self.book.count(exchange, self._holds.cost(exchange, reading))
             self._free()
         except Exception:
             logger.exception("tokentee: what a request cost could not be counted for its caps")
             return ()
         return held.remarks if held is not None else ()
-
-    def _cost(self, exchange: Exchange, reading: Reading) -> Amounts:
-        """What a request did cost; None: not known, and its hold counts."""
-        if reading.usage_source is not UsageSource.REPORTED:
-            is_answered = exchange.outcome in (Outcome.HTTP_ERROR, Outcome.REFUSED)
-            return Amounts(0, 0, 0, 1) if is_answered else Amounts()
-        self._learn(exchange, reading)
-        usage = reading.usage
-        amounts = amounts_of(
-            reading.usage_source,
-            reading.billing,
-            [
-                (line.amount_picousd, line.price_source)
-                for line in self._prices.price(exchange, reading)
-            ],
-        )
-        usd = 0 if amounts.is_covered else amounts.cost_picousd
-        further = [
-            tokens
-            for each in usage.further
-            for tokens in (each.usage.input_tokens, each.usage.output_tokens)
-        ]
-        return Amounts(
-            usd if amounts.is_complete else None,
-            amounts.list_value_picousd if amounts.is_complete else None,
-            sum_of(usage.input_tokens, usage.output_tokens, *further),
-            1,
-        )
-
-    def _learn(self, exchange: Exchange, reading: Reading) -> None:
-        if len(self._answers) >= ANSWERED_MAX:
-            self._answers.clear()
-            self._billings.clear()
-        self._billings[exchange.key_fingerprint] = reading.billing
-        ways = self._answers.setdefault(_asked_as(exchange), {})
-        fields = frozenset(self._prices.fields(reading).items())
-        ways[exchange.response_model, exchange.service_tier, fields] = None
-        if len(ways) > ANSWERS_MAX:
-            del ways[next(iter(ways))]
 
     def shares(self) -> tuple[tuple[str, float], ...]:
         """The share of each cap that is spent now, of its fullest account. From any thread."""
@@ -326,6 +213,7 @@ class Gate:
     async def watch(self) -> None:
         """Share the caps, and read the budgets file again when it has changed, until it is
         cancelled."""
+        look_at = 0.0
         while True:
             is_shared = any(cap.period != "run" for cap in self.book.caps.values())
             pause = TELL_SECONDS if is_shared else LOOK_SECONDS
@@ -335,8 +223,8 @@ class Gate:
                 await asyncio.wait_for(self.wake.wait(), pause)
             self.wake.clear()
             try:
-                if time.monotonic() >= self._look_at:
-                    self._look_at = time.monotonic() + LOOK_SECONDS
+                if time.monotonic() >= look_at:
+                    look_at = time.monotonic() + LOOK_SECONDS
                     await self._look()
             except LedgerError as error:
                 if str(error) != self._trouble:
@@ -354,7 +242,7 @@ class Gate:
             before = self.book.caps
             if caps != tuple(before.values()) or names != self.book.names:
                 if caps:
-                    await asyncio.to_thread(warm, self._prices)
+                    await asyncio.to_thread(self._read_prices)
                 self.book.set_caps(caps, names)
                 self._cut = datetime.now(UTC)
                 self.on_change()
@@ -389,15 +277,14 @@ class Gate:
             )
         except Exception as error:
             book.failed(asks)
-            is_known = isinstance(error, LedgerError)
+            is_known, before = isinstance(error, LedgerError), book.unreachable
             book.unreachable = str(error) if is_known else "an error of Tokentee's; see its log"
-            if book.unreachable != self._unreachable:
+            if book.unreachable != before:
                 logger.warning(
                     "tokentee: the caps cannot be shared: %s",
                     book.unreachable,
                     exc_info=None if is_known else error,
                 )
-                self._unreachable = book.unreachable
         else:
             for answer in answers:
                 book.granted(*answer)
@@ -405,9 +292,9 @@ class Gate:
             book.failed(ask for ask in asks if ask.account not in answered)
             book.contend(short)
             self._renewed_at = began
-            if self._unreachable:
+            if book.unreachable:
                 logger.warning("tokentee: the caps are shared again")
-            book.unreachable = self._unreachable = ""
+            book.unreachable = ""
         self._free()
 
 
@@ -473,18 +360,10 @@ def gate_of(ledger: Ledger, url: str, own: tuple[Cap, ...], prices: PriceBook) -
         is_written=lambda: not ledger.health().queued_rows,
     )
     if caps:
-        warm(prices)
+        prices.read_lists()
         gate.book.set_caps(caps, names)
         gate.wake.set()
     return gate
-
-
-def warm(prices: PriceBook) -> None:
-    """Read the price lists: later, asking for a price takes no file."""
-    question = PriceQuestion(
-        origin="https://api.openai.com:443", provider="openai", request_model="gpt-4o"
-    )
-    prices.look_up(question, tier=None, at=datetime.now(UTC))
 
 
 def with_hold(exchange: Exchange, held: Held) -> Exchange:
@@ -499,7 +378,3 @@ def with_hold(exchange: Exchange, held: Held) -> Exchange:
         if held.accounts
         else exchange
     )
-
-
-def _asked_as(exchange: Exchange) -> tuple[str, str | None, str | None]:
-    return exchange.origin, exchange.key_fingerprint, exchange.request_model

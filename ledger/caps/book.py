@@ -20,14 +20,15 @@ A later request does not overtake it in an account that it waits for.
 A request without a known cost at its end counts its hold, as long as the account lasts.
 """
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import NamedTuple
 
 from ledger.caps.caps import NOTHING, ROLLING, Amounts, Cap, session_of
-from ledger.caps.leases import NO_CAP_PART, CapPart, Grant, fits, minus, plus
+from ledger.caps.leases import NO_CAP_PART, CapPart, Grant, minus, plus
 from ledger.model.exchange import Exchange
 from ledger.model.money import money_text
 from ledger.settings.names import NO_NAMES, Names
@@ -47,6 +48,7 @@ ASKS_MAX = 200
 SHARE_SECONDS = 3
 """How long a request waits at least that fits, and needs a larger share of the ledger."""
 _UNITS = ("usd", "list_value_usd")
+_BEGIN = itemgetter(0)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,8 +63,8 @@ class Account:
     until: datetime | None
     spent: Amounts = NOTHING
     held: Amounts = NOTHING
-    steps: deque[tuple[datetime, Amounts]] = field(default_factory=deque)
-    """Of a rolling period: what was spent in each step, in order."""
+    steps: list[tuple[datetime, Amounts]] = field(default_factory=list)
+    """Of a rolling period: what was spent up to the end of each step, in order."""
     refused: int = 0
     warned: int = 0
     """The highest per cent that was warned of."""
@@ -85,13 +87,11 @@ class Account:
 
     def spent_at(self, at: datetime) -> Amounts:
         """What counts for a request of this moment."""
-        if self.cap.period != "5h":
+        if not self.steps:
             return self.spent
-        total = NOTHING
-        for begin, amounts in tuple(self.steps):
-            if begin + STEP > at - ROLLING:
-                total = plus(total, amounts)
-        return total
+        steps = self.steps
+        over = bisect_right(steps, at - ROLLING - STEP, key=_BEGIN)
+        return minus(self.spent, steps[over - 1][1]) if over else self.spent
 
     def spend(self, at: datetime, amounts: Amounts) -> None:
         """Count what a request of this moment cost."""
@@ -99,15 +99,27 @@ class Account:
         if self.cap.period != "5h":
             return
         begin = at.astimezone(UTC).replace(second=0, microsecond=0)
-        while self.steps and self.steps[0][0] + STEP <= begin - ROLLING - SLOW:
-            self.steps.popleft()
-        place = len(self.steps)
-        while place and self.steps[place - 1][0] > begin:
-            place -= 1
-        if place and self.steps[place - 1][0] == begin:
-            self.steps[place - 1] = (begin, plus(self.steps[place - 1][1], amounts))
-        else:
-            self.steps.insert(place, (begin, amounts))
+        place = bisect_left(self.steps, begin, key=_BEGIN)
+        if place == len(self.steps) or self.steps[place][0] != begin:
+            before = self.steps[place - 1][1] if place else NOTHING
+            self.steps.insert(place, (begin, before))
+        for later in range(place, len(self.steps)):
+            step, total = self.steps[later]
+            self.steps[later] = (step, plus(total, amounts))
+        # The last one that is over stays: it has what was spent up to then.
+        old = bisect_right(self.steps, begin - ROLLING - SLOW - STEP, key=_BEGIN) - 1
+        if old > 0:
+            self.steps = self.steps[old:]
+
+    def fits(
+        self, hold: Amounts, limits: Amounts, at: datetime, held: Amounts, others: Amounts
+    ) -> bool:
+        """Whether this fits beside what is spent, and these."""
+        columns = zip(limits, hold, self.spent_at(at), held, others, strict=True)
+        for limit, more, spent, beside, of_others in columns:
+            if limit is not None and more + spent + beside + of_others > limit:  # type: ignore[operator]
+                return False
+        return True
 
     def resets_at(self, at: datetime) -> datetime | None:
         """When something of it is free again; None: not before its process or session ends."""
@@ -126,6 +138,8 @@ class Held:
     """None is 0: it passes without a bound."""
     accounts: tuple[Account, ...]
     remarks: tuple[str, ...] = ()
+    caps: Mapping[str, Cap] | None = None
+    """Those that were in force."""
 
 
 @dataclass(slots=True, eq=False)
@@ -221,20 +235,19 @@ class Book:
 
     def settle(self, held: Held, cost: Amounts) -> None:
         """A request is over. None: what it cost is not known, and its hold counts."""
-        counted = Amounts(
-            *(
-                amount if known is None else known
-                for known, amount in zip(cost, held.amounts, strict=True)
-            )
-        )
-        for account in held.accounts:
+        counted = cost
+        if None in cost:
+            pairs = zip(cost, held.amounts, strict=True)
+            counted = Amounts(*(hold if amount is None else amount for amount, hold in pairs))
+        accounts: Collection[Account] = held.accounts
+        for account in accounts:
             account.held = minus(account.held, held.amounts)
-        self._changed.update(held.accounts)
-        # A cap that was set meanwhile counts it, too.
-        for account in {*held.accounts, *self._accounts_of(held.exchange)}:
+        if held.caps is not self.caps:  # one that was set meanwhile counts it, too
+            accounts = {*accounts, *self._accounts_of(held.exchange)}
+        for account in accounts:
             account.spend(held.exchange.opened_at, counted)
-            self._changed.add(account)
             self._warn(account, held.exchange.opened_at)
+        self._changed.update(accounts)
 
     def count(self, exchange: Exchange, cost: Amounts) -> None:
         """Count what was not asked for: a fetched result, a response that the server began."""
@@ -338,12 +351,13 @@ class Book:
             return self._refused(accounts[0], "too many sessions are under caps")
         at = exchange.opened_at
         remarks = []
-        known = Amounts(*(amount or 0 for amount in hold))
+        is_bounded = None not in hold
+        known = hold if is_bounded else plus(hold, NOTHING)
         short: list[Account] = []
         is_for_share = True
         for account in accounts:
             limits = account.limits
-            if None in hold and any(
+            if not is_bounded and any(
                 limit is not None and amount is None
                 for limit, amount in zip(limits, hold, strict=True)
             ):
@@ -351,28 +365,22 @@ class Book:
                     message = f"its cost has no bound: {why}; the cap has unpriced = 'refuse'"
                     return self._refused(account, message)
                 remarks.append(f"cap {account.cap.name}: not bounded: {why}")
-            # Who fits into the share fits beside all others.
-            if (
-                account.share is not None
-                and self.has_slices
-                and account.cap.name not in self.incomplete
-            ):
-                own = plus(plus(account.spent_at(at), account.held), known)
-                if fits(own, account.share):
-                    self.is_low = self.is_low or not fits(own, account.low)
+            share, held, others = account.share, account.held, account.others
+            is_complete = account.cap.name not in self.incomplete
+            if share is None:
+                if is_complete and account.fits(known, limits, at, held, NOTHING):
                     continue
-            asked = plus(account.all_spent_at(at), known)
-            if not fits(asked, limits):
+            # Who fits into the share fits beside all others.
+            elif is_complete and self.has_slices and account.fits(known, share, at, held, NOTHING):
+                self.is_low |= not account.fits(known, account.low, at, held, NOTHING)
+                continue
+            if not account.fits(known, limits, at, NOTHING, others.spent):
                 return self._refused(account, _full(account, known, at))
-            if account.share is None:
-                if account.cap.name in self.incomplete or not fits(
-                    plus(asked, account.held), limits
-                ):
-                    is_for_share = False
-                    short.append(account)
+            if share is None:
+                is_for_share = False
+                short.append(account)
             elif not self.unreachable:
-                used = plus(account.used_at(at), account.others.used)
-                is_for_share = is_for_share and fits(plus(used, known), limits)
+                is_for_share &= account.fits(known, limits, at, held, others.used)
                 short.append(account)
             elif account.cap.unreachable == "refuse":
                 why = f"the ledger cannot be reached: {self.unreachable}"
@@ -391,7 +399,7 @@ class Book:
         for account in accounts:
             account.held = plus(account.held, known)
         self._changed.update(accounts)
-        return Held(exchange, known, tuple(accounts), tuple(remarks))
+        return Held(exchange, known, tuple(accounts), tuple(remarks), self.caps)
 
     def _accounts_of(self, exchange: Exchange) -> list[Account]:
         return [
@@ -448,18 +456,16 @@ class Book:
             del self._accounts[key]
 
     def _refusal(self, one: Waiting, text: str) -> Refusal:
-        for account in self._accounts_of(one.exchange):
-            known = Amounts(*(amount or 0 for amount in one.hold))
-            used = plus(account.used_at(one.exchange.opened_at), account.others.used)
-            is_short = not fits(plus(used, known), account.limits) or (
-                account.share is not None
-                and not fits(plus(account.used_at(one.exchange.opened_at), known), account.share)
+        known, at = plus(one.hold, NOTHING), one.exchange.opened_at
+        accounts = self._accounts_of(one.exchange)
+        for account in accounts:
+            share, held = account.share, account.held
+            is_short = not account.fits(known, account.limits, at, held, account.others.used) or (
+                share is not None and not account.fits(known, share, at, held, NOTHING)
             )
             if is_short or account.cap.name in self.incomplete:
-                full = _full(account, known, one.exchange.opened_at)
-                return self._refused(account, f"{full}; {text}")
-        found = self._accounts_of(one.exchange)
-        return self._refused(found[0] if found else None, text)
+                return self._refused(account, f"{_full(account, known, at)}; {text}")
+        return self._refused(accounts[0] if accounts else None, text)
 
     def _refused(self, account: Account | None, text: str) -> Refusal:
         if account is None:  # its cap was removed meanwhile
@@ -472,11 +478,10 @@ class Book:
 
     def _warn(self, account: Account, at: datetime) -> None:
         spent = account.all_spent_at(at)
+        pairs = zip(spent, account.limits, strict=True)
+        reached = max(100 * (amount or 0) // limit for amount, limit in pairs if limit)
         for per_cent in sorted(account.cap.warn):
-            if per_cent > account.warned and any(
-                limit is not None and (amount or 0) * 100 >= limit * per_cent
-                for amount, limit in zip(spent, account.limits, strict=True)
-            ):
+            if account.warned < per_cent <= reached:
                 account.warned = per_cent
                 self.news.append(
                     f"the cap {account.cap.name}: {per_cent}% reached: "

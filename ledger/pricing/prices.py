@@ -48,6 +48,7 @@ class PriceBook:
         """`snapshots`: lists that were read later than the installed one."""
         self._overrides = overrides
         self._snapshots = snapshots
+        self._newest = snapshots.newest() if snapshots else None
         self._rules = billing.published() + overrides.rules
         self._sheets: dict[_Key, Sheet] = {}
 
@@ -60,19 +61,17 @@ class PriceBook:
         The published prices are read a little later, so that neither the start of a proxy nor,
         as a rule, the first answer waits for them.
         """
-        own, snapshots = override_file.load(overrides_path), Snapshots()
-        newest = snapshots.newest()
-        book = cls(own, snapshots)
-
-        def preload() -> None:
-            published.installed()
-            assert newest is None or newest.lists or newest.second
-
-        preloading = threading.Timer(PRELOAD_AFTER_SECONDS, preload)
+        book = cls(override_file.load(overrides_path), Snapshots())
+        preloading = threading.Timer(PRELOAD_AFTER_SECONDS, book.read_lists)
         preloading.name = "tokentee-prices"
         preloading.daemon = True
         preloading.start()
         return book
+
+    def read_lists(self) -> None:
+        """Read the lists in force now: later, asking for a price takes no file."""
+        published.installed()
+        assert self._newest is None or self._newest.lists or self._newest.second
 
     def price(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
         """The charges of a reading, for `ledger.recording.open_ledger(price=...)`."""
@@ -177,7 +176,7 @@ class PriceBook:
             return self._in_lists(question, asked, tier, at, None)
         snapshot, since, until = self._snapshots.at(at)
         found = self._in_lists(question, asked, tier, at, snapshot)
-        newest = self._snapshots.newest()
+        newest = self._newest
         if not found.rates and newest is not None and newest is not snapshot:
             later = self._in_lists(question, asked, tier, at, newest)
             found = later if later.rates else found

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from addon.caps.limits import Limits
-from addon.proxy.caps import CapFile, Gate, warm
+from addon.proxy.caps import CapFile, Gate
 from ledger.caps.book import Held
 from ledger.caps.caps import Cap
 from ledger.caps.leases import NO_CAP_PART, grant
@@ -29,7 +29,7 @@ ROUNDS = 20_000
 def main() -> None:
     """Print the medians."""
     prices = PriceBook()
-    warm(prices)
+    prices.read_lists()
     caps = [
         Cap(name="day", usd=100_000, period="day", timezone="Europe/Berlin"),
         Cap(name="session", usd=100_000, period="session"),

@@ -151,14 +151,16 @@ CLIENTS = (
         behind_mitmdump=("proxy-connection",),
     ),
     _fetch("system", is_fast=True),
-    _python("litellm", "litellm", calls=6),
-    _python("langchain-openai", "langchain-openai", calls=2),
-    _python("langchain-anthropic", "langchain-anthropic", calls=2),
+    _python("litellm", "litellm", calls=6, refusals=1),
+    _python("langchain-openai", "langchain-openai", calls=2, refusals=1),
+    _python("langchain-anthropic", "langchain-anthropic", calls=2, refusals=1),
     _python("pydantic-ai", "pydantic-ai-slim[openai,anthropic,google]", calls=6,
-            environment=GOOGLE_KEY),
-    _python("instructor", "instructor", calls=1),
+            environment=GOOGLE_KEY, refusals=1),
+    _python("openai-agents", "openai-agents", calls=2, refusals=1),
+    _python("instructor", "instructor", calls=1, refusals=1),
     Client(
         name="llm (command)",
+        refusals=1,
         packages=("llm",),
         arguments=("llm", "-m", "gpt-4o-mini", "Hi"),
     ),
@@ -180,11 +182,11 @@ CLIENTS = (
            goes_past_in=PAST_BY_HAND, calls=2, refusals=1),
     Client(name="@ai-sdk/openai", packages=("ai", "@ai-sdk/openai", "@ai-sdk/anthropic",
            "@ai-sdk/google"), program="ai_node.mjs", arguments=("openai", "gpt-4o"),
-           node="22", calls=2),
+           node="22", calls=2, refusals=1),
     Client(name="@ai-sdk/anthropic", shares="@ai-sdk/openai", program="ai_node.mjs",
-           arguments=("anthropic", "claude-sonnet-4-5"), node="22", calls=2),
+           arguments=("anthropic", "claude-sonnet-4-5"), node="22", calls=2, refusals=1),
     Client(name="@ai-sdk/google", shares="@ai-sdk/openai", program="ai_node.mjs",
-           arguments=("google", "gemini-2.5-flash"), node="22", calls=2,
+           arguments=("google", "gemini-2.5-flash"), node="22", calls=2, refusals=1,
            environment={"GOOGLE_GENERATIVE_AI_API_KEY": KEYS["GEMINI_API_KEY"]}),
     Client(
         name="Claude Code",
@@ -236,6 +238,7 @@ CLIENTS = (
     ),
     Client(
         name="OpenCode, OpenAI",
+        refusals=2,  # of the model that names the session, and of the one that answers
         packages=("opencode-ai",),
         arguments=("opencode", "run", "-m", "openai/gpt-4o", "Say hi"),
         volatile=OPENCODE_IDS,
@@ -244,6 +247,7 @@ CLIENTS = (
     ),
     Client(
         name="OpenCode, Anthropic",
+        refusals=2,
         shares="OpenCode, OpenAI",
         arguments=("opencode", "run", "-m", "anthropic/claude-sonnet-4-5", "Say hi"),
         volatile=OPENCODE_IDS,
@@ -251,3 +255,17 @@ CLIENTS = (
         session=True,
     ),
 )  # fmt: skip
+
+CAPPED = (
+    *(client for client in CLIENTS if client.refusals),
+    *(
+        _python(f"{name}, {model}", program=f"{name.replace('-', '_')}_python.py", calls=2,
+                arguments=(model,), shares=f"{name} (Python)", environment=GOOGLE_KEY, refusals=1)
+        for name, models in {
+            "litellm": ("anthropic/claude-sonnet-4-5", "gemini/gemini-2.5-flash"),
+            "pydantic-ai": ("anthropic:claude-sonnet-4-5", "google:gemini-2.5-flash"),
+        }.items()
+        for model in models
+    ),
+)  # fmt: skip
+"""Those that are played under a cap: some once for each provider."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import playing
-from tests.clients.matrix import CLIENTS, Client
+from tests.clients.matrix import CAPPED, CLIENTS, Client
 from tests.clients.playing import Played, name_of
 
 FAST = [client for client in CLIENTS if client.is_fast]
@@ -122,9 +122,6 @@ class TestAll(Checks):
     def test_what_goes_past_is_said(self, client: Client, variant: str, played: dict[str, Played]):
         if variant == "run" and client.why_not:
             assert "api.openai.com went past the recorder" in played["run"].stderr
-
-
-CAPPED = [client for client in CLIENTS if client.refusals]
 
 
 @pytest.fixture(scope="module")

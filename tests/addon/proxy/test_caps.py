@@ -9,9 +9,12 @@ from typing import Any
 
 import orjson
 import pytest
+from mitmproxy.io import FlowWriter
 from msgspec.structs import replace
+from typer.testing import CliRunner
 
 from addon.caps.limits import read_limits
+from addon.cli import application
 from addon.dialects import routes
 from addon.framing.long_json import without_pauses
 from addon.metering.segments import read_in_steps
@@ -27,11 +30,12 @@ from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import NO_NAMES
 from ledger.store import db
-from tests.addon.proxy.recording import flow_of, recording
+from tests.addon.proxy.recording import DOCUMENT, answered, flow_of, passed_on, recording
 from tests.ledger.written import opened, reading, rows
 
 MESSAGES = routes.DIALECTS["anthropic.messages"]
 PRICES = PriceBook()
+app = application()
 USD = 10**12
 
 
@@ -216,3 +220,50 @@ def test_a_ledger_that_is_away_is_said_once_and_asked_again(trouble, why, monkey
     said = [line for line in caplog.messages if "the caps " in line]
     assert ["cannot be shared" in line for line in said] == [True, False]
     assert said[1] == "tokentee: the caps are shared again"
+
+
+def test_commands_know_a_refused_request(tmp_path):
+    """One request is answered and one refused, captured and saved by mitmproxy. `verify` and
+    `rebuild` miss nothing, `replay` and `sync` count one refused request, and none twice."""
+    ledger, captures, saved = (tmp_path / name for name in ("l.db", "captures", "flows"))
+    cap = Cap(name="run", requests=1, unpriced="pass", period="run")
+
+    async def play() -> None:
+        options = {"recorder": Recorder(caps=(cap,)), "tee_capture": str(captures)}
+        async with recording(ledger, **options) as (recorder, _):
+            flows = [flow_of(), flow_of()]
+            for flow in flows:
+                recorder.requestheaders(flow)
+                assert recorder.request(flow) is None
+                if flow.response is None:
+                    response = answered(flow, content_type="application/json")
+                    recorder.responseheaders(flow)
+                    passed_on(response, [DOCUMENT])
+                    await recorder.response(flow)
+                    response.content = DOCUMENT
+            with saved.open("wb") as file:
+                for flow in flows:
+                    FlowWriter(file).add(flow)
+
+    asyncio.run(play())
+
+    def call(*words: object) -> str:
+        done = CliRunner().invoke(app, list(map(str, words)))
+        assert done.exit_code == 0, (words, done.output)
+        return done.output
+
+    def outcomes(file: str) -> list[Any]:
+        query = "SELECT outcome, http_status, error_code FROM requests ORDER BY outcome"
+        with db.disposing(db.open_engine(file)) as engine:
+            return list(map(tuple, rows(engine, query)))
+
+    own, other, new = (f"sqlite:///{tmp_path / name}" for name in ("l.db", "other.db", "new.db"))
+    both = [("complete", 200, None), ("refused", 402, "run")]
+    assert outcomes(own) == both
+    assert "everything holds" in call("verify", captures, "--ledger", own)
+    rebuilt = call("rebuild", captures, "--ledger", own)
+    assert "0 exchanges are read differently now, 1 as they are booked" in rebuilt
+    call("replay", captures, saved, "--ledger", own)
+    call("sync", own, other)
+    call("replay", saved, "--ledger", new)
+    assert outcomes(own) == outcomes(other) == outcomes(new) == both

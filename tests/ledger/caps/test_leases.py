@@ -92,6 +92,7 @@ class Process:
     silence: Silence = field(default_factory=Silence)
     renewed_at: float = float("-inf")
     is_dead: bool = False
+    died_at: float = float("inf")
     is_stopped: bool = False
     """It asks the ledger nothing, and goes on otherwise."""
     running: list[Held] = field(default_factory=list)
@@ -145,7 +146,11 @@ class World:
         """A process is gone: add up what the ledger has of it."""
         process = next(each for each in self.processes if each.name == name)
         for account in process.book._accounts.values():
-            rows = list(account.steps) if self.cap.period == "5h" else [(NOON, account.spent)]
+            rows = [(NOON, account.spent)]
+            if self.cap.period == "5h":
+                befores = [NOTHING, *(total for _, total in account.steps)]
+                pairs = zip(account.steps, befores, strict=False)
+                rows = [(at, minus(total, before)) for (at, total), before in pairs]
             rows.append((self.now(process), account.held))
             said, _ = self.rows.pop((name, account.name), (NO_CAP_PART, False))
             if self.is_file:
@@ -250,7 +255,11 @@ class World:
     def check(self) -> None:
         total: defaultdict[str, Amounts] = defaultdict(lambda: NOTHING)
         for process, account in self.accounts():
-            total[account.name] = plus(total[account.name], account.used_at(self.now(process)))
+            used = account.used_at(self.now(process))
+            # What was lost counts as long as its period.
+            if self.cap.period == "5h" and self.second > process.died_at + ROLLING.seconds:
+                used = account.spent_at(self.now(process))
+            total[account.name] = plus(total[account.name], used)
         for name, used in total.items():
             assert (used.tokens or 0) <= self.limit, (self.seed, name, used)
 
@@ -266,7 +275,7 @@ class World:
             process.book.settle(one, self.drawn.choice((tokens(cost), Amounts())))
             self.free(process)
         elif chance < 0.55 and len(self.live) > 1:
-            process.is_dead = True
+            process.is_dead, process.died_at = True, self.second
         elif chance < 0.6 and len(self.processes) < 6:
             self.start()
         elif chance < 0.63:
