@@ -50,8 +50,10 @@ def show(ledger_url: str, run_id: str, word: str = "tag:run") -> bool:
     whether there are any, or it is not known."""
     console = Console(stderr=True, highlight=False)
     try:
+        scope = Scope(only=((word, run_id),))
         with db.disposing(db.open_engine(_local(ledger_url))) as engine:
-            found = queries.report(engine, ["model"], Scope(only=((word, run_id),)))
+            found = queries.report(engine, ["model"], scope)
+            refused = queries.refused_by_cap(engine, scope)
         seen = sum(each.requests or 0 for each in used(ledger_url, run_id, word).values())
     except LedgerError as error:
         console.print(escape(f"tokentee: {error}"))
@@ -60,8 +62,12 @@ def show(ledger_url: str, run_id: str, word: str = "tag:run") -> bool:
     if repeated := seen - requests:
         text = counted(repeated, "answer was", "answers were")
         console.print(f"tokentee: {text} in the ledger already and not counted again")
-    if refused := found.total.figures.refused:
-        console.print(f"tokentee: caps refused {counted(refused, 'request')}")
+    if refused:
+        caps = ", ".join(
+            f"{printable(cap) or 'an error'} {count:,}" for cap, count in refused.items()
+        )
+        all_refused = counted(found.total.figures.refused, "request")
+        console.print(escape(f"tokentee: caps refused {all_refused}: {caps}"))
     if not requests:
         if not (repeated or refused):
             console.print("tokentee: no LLM request passed")

@@ -173,6 +173,17 @@ def totals(engine: Engine, scope: Scope) -> Figures:
     return total_of(groups_of(engine, (), scope).values())
 
 
+def refused_by_cap(engine: Engine, scope: Scope) -> dict[str, int]:
+    """How many requests of a scope each cap refused, by its name; empty: an error of ours."""
+    r = requests.c
+    where = (r.outcome == "refused", *conditions(scope, engine.dialect.name))
+    query = sa.select(r.error_code, sa.func.count()).where(*where).group_by(r.error_code)
+    with engine.connect() as connection:
+        return {
+            str(cap or ""): count for cap, count in connection.execute(query.order_by(r.error_code))
+        }
+
+
 @contextmanager
 def existing_ledger(url: str | None) -> Iterator[Engine]:
     """A ledger for queries; by default the one that is recorded into. LedgerError if there is none:

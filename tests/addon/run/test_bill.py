@@ -1,6 +1,7 @@
 """What a command used, and against what a file expects."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 from addon.run import bill
 from addon.run.bill import Expected, RunFigures, differences
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import UsageSource
+from ledger.model.exchange import CAP_ERROR, Outcome, UsageSource
 from ledger.store.engines import urls
 from ledger.sync import spool
 from tests.ledger.priced import exchange, fill, reading, settled
@@ -53,6 +54,24 @@ def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
     assert bill.check(ledger, "r2", path, update=False) == ["other-model: requests 1, expected 0"]
     bill.check(ledger, "r2", path, update=True)
     assert path.read_text().startswith("tolerance = 1\n")
+
+
+def test_the_bill_names_the_caps_that_refused(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    nothing = reading(usage_source=UsageSource.NONE)
+    refusal: Any = {"outcome": Outcome.REFUSED, "http_status": 402, "error_type": CAP_ERROR}
+    rows = [("a", "run", "r1"), ("b", "run", "r1"), ("c", "nightly", "r1"), ("d", "run", "r2")]
+    fill(
+        url,
+        [
+            (replace(settled(exchange(GPT, id=name, tags={"run": run})), error_code=cap, **refusal),
+             nothing)
+            for name, cap, run in rows
+        ],
+    )  # fmt: skip
+    assert bill.show(url, "r1")
+    said = capsys.readouterr().err
+    assert said == "tokentee: caps refused 3 requests: nightly 1, run 2\n"
 
 
 @for_each("usage_source", [UsageSource.REPORTED, UsageSource.NONE])
