@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import re
 import signal
 import threading
 from collections import Counter
@@ -21,11 +22,12 @@ from websockets.sync.server import ServerConnection, serve
 from ledger.store import db
 from tests.clients.answers import answer_to
 from tests.proxy import rows
-from tests.proxy.mitmdump import DidNotStartError, Mitmdump
+from tests.proxy.mitmdump import DidNotStartError, Mitmdump, free_port
 from tests.proxy.relaying import Line
 from tests.proxy.test_run import run
 from tests.proxy.test_websocket import CREATE, answer_of
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.workers import Workers
 
 pytestmark = pytest.mark.proxy
 
@@ -349,6 +351,31 @@ def test_a_cap_holds_over_processes_of_which_one_is_killed(tmp_path, line):
         assert counts[200] == 18
         assert [status_of(each) for each in others] == [402] * 3
         assert len(upstream.requests) == 20
+
+
+def test_workers_share_a_cap(tmp_path):
+    """Two workers, ten requests allowed, thirty at once; `/metrics` has the share of all."""
+    (tmp_path / "budgets.toml").write_text(cap(requests=10, wait=30))
+    port = free_port()
+    with (
+        Upstream(script) as upstream,
+        ThreadPoolExecutor(30) as pool,
+        Workers(
+            tmp_path,
+            upstream.url,
+            options={
+                "tee_hosts": f"127.0.0.1:{upstream.port}=openai",
+                "tee_metrics": str(port),
+            },
+            environment={"TOKENTEE_BUDGETS": str(tmp_path / "budgets.toml")},
+        ) as workers,
+    ):
+        found = [pool.submit(lambda: ask(workers)[0]) for _ in range(30)]
+        assert Counter(each.result() for each in found) == {200: 10, 402: 20}
+        assert len(upstream.requests) == 10
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+        assert re.search(r'tokentee_cap_spent_ratio{cap="daily"(,[^}]*)?} 1\.0', text), text
+        assert workers.stop() == 0, workers.log
 
 
 CHILD = """

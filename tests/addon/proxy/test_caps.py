@@ -18,11 +18,12 @@ from addon.cli import application
 from addon.dialects import routes
 from addon.framing.long_json import without_pauses
 from addon.metering.segments import read_in_steps
+from addon.metering.websocket import OPEN_MAX, WAITING_MAX
 from addon.proxy import lifecycle
 from addon.proxy.caps import CapFile, Gate
 from addon.proxy.recorder import Recorder
 from ledger.caps.book import Ask, Held, Refusal, Waiting
-from ledger.caps.caps import Cap
+from ledger.caps.caps import NOTHING, Cap
 from ledger.caps.leases import NO_CAP_PART, SLICE_SECONDS, grant
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing
@@ -31,6 +32,8 @@ from ledger.pricing.prices import PriceBook
 from ledger.settings.names import NO_NAMES
 from ledger.store import db
 from tests.addon.proxy.recording import DOCUMENT, answered, flow_of, passed_on, recording
+from tests.addon.recordings.recorded_files import SESSION
+from tests.addon.recordings.recorded_files import flow as session_flow
 from tests.ledger.written import opened, reading, rows
 
 MESSAGES = routes.DIALECTS["anthropic.messages"]
@@ -166,9 +169,13 @@ class Away:
     """A ledger that has nothing of others, and is away at times."""
 
     trouble: Exception | None = None
+    left: tuple[str, ...] = ()
 
     def join(self, *_: object) -> bool:
         return True
+
+    def leave(self, caps: list[Cap]) -> None:
+        self.left += tuple(cap.name for cap in caps)
 
     def exchange(self, _caps: object, _names: object, asks: list[Ask], _now: object) -> Any:
         if self.trouble is not None:
@@ -222,6 +229,68 @@ def test_a_ledger_that_is_away_is_said_once_and_asked_again(trouble, why, monkey
     assert said[1] == "tokentee: the caps are shared again"
 
 
+async def test_a_file_that_changed_puts_other_caps_in_force(tmp_path, monkeypatch):
+    file, ledger, changes = tmp_path / "budgets.toml", Away(), count()
+    monkeypatch.setenv("TOKENTEE_BUDGETS", str(file))
+    monkeypatch.setattr(CapFile, "shared", lambda _: ledger)
+    one = "[[cap]]\nname = 'one'\nusd = 5\nperiod = 'day'\n"
+    file.write_text(one)
+    gate = gate_under(Cap(name="run", usd=1, period="run"))
+    gate.on_change = lambda: print(next(changes))
+    await gate._look()
+    assert list(gate.book.caps) == ["run", "one"]
+    await gate._look()
+    file.write_text(one.replace("usd = 5", "usd = 50"))
+    await gate._look()
+    assert gate.book.caps["one"].usd == 50
+    assert list(ledger.left) == [
+        "one"
+    ]  # it is counted from the ledger again, as it was never shared
+    file.write_text(one.replace("usd = 5", "usd = -5"))
+    with pytest.raises(LedgerError, match="usd: -5 is not an amount"):
+        await gate._look()
+    assert gate.book.caps["one"].usd == 50
+    file.write_text(one.replace("'one'", "'other'"))
+    await gate._look()
+    assert list(gate.book.caps) == ["run", "other"]
+    assert list(ledger.left) == ["one", "one"]
+    assert next(changes) == 3
+
+
+def test_at_the_end_what_is_not_used_goes_back(monkeypatch):
+    gate, ledger = gate_under(Cap(name="daily", requests=9, period="day")), Away()
+    gate.file.release(gate.book)  # nothing was shared
+    monkeypatch.setattr(gate.file, "_shared", ledger)
+    gate.file.release(gate.book)
+    assert ledger.left == ("daily",)
+    ledger.trouble = LedgerError("it is down")
+    gate.file.release(gate.book)  # others find it out
+    assert ledger.left == ("daily",)
+
+
+async def test_responses_that_are_asked_for_and_never_begin_are_bounded(ledger):
+    cap, all_held = Cap(name="run", tokens=10**9, period="run"), WAITING_MAX + OPEN_MAX
+    async with recording(ledger, recorder=Recorder(caps=(cap,))) as (recorder, _):
+        flow = session_flow(SESSION)
+        flow.live = True
+        assert flow.websocket is not None
+        (create, *_), flow.websocket.messages = flow.websocket.messages, []
+        recorder.request(flow)
+        recorder.responseheaders(flow)
+        await recorder.response(flow)
+        for _ in range(all_held + 1):
+            flow.websocket.messages.append(create)
+            await recorder.websocket_message(flow)
+        assert recorder.recording is not None
+        (account,) = recorder.recording.gate.book.accounts(datetime.now(UTC))
+        assert (account.held.requests, account.spent.requests) == (all_held, 1)
+        one = account.spent.tokens
+        recorder.websocket_end(flow)
+        assert account.held == NOTHING
+        # What became of them is not known: each counts its hold.
+        assert account.spent[2:] == ((all_held + 1) * (one or 0), all_held + 1)
+
+
 def test_commands_know_a_refused_request(tmp_path):
     """One request is answered and one refused, captured and saved by mitmproxy. `verify` and
     `rebuild` miss nothing, `replay` and `sync` count one refused request, and none twice."""
@@ -229,8 +298,8 @@ def test_commands_know_a_refused_request(tmp_path):
     cap = Cap(name="run", requests=1, unpriced="pass", period="run")
 
     async def play() -> None:
-        options = {"recorder": Recorder(caps=(cap,)), "tee_capture": str(captures)}
-        async with recording(ledger, **options) as (recorder, _):
+        recorder = Recorder(caps=(cap,))
+        async with recording(ledger, recorder=recorder, tee_capture=str(captures)):
             flows = [flow_of(), flow_of()]
             for flow in flows:
                 recorder.requestheaders(flow)

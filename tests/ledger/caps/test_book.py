@@ -202,6 +202,19 @@ def test_spending_of_a_request_that_took_long_to_arrive_lies_in_its_own_step():
     )
 
 
+def test_a_rolling_period_adds_up_what_came_in_any_order():
+    account = Account(cap(period="5h"), cap(period="5h").limits, "5h", None, None)
+    drawn, spent, now = random.Random(5), list[tuple[datetime, int]](), NOON
+    for number in range(600):
+        now += timedelta(seconds=drawn.choice((1, 30, 300, 2_000)))
+        at = now - timedelta(seconds=drawn.choice((0, 0, 0, 90, 3_000)))
+        account.spend(at, NOTHING._replace(tokens=number))
+        spent.append((at.replace(second=0), number))
+        begin = now - timedelta(hours=5, minutes=1)
+        assert account.spent_at(now).tokens == sum(each for at, each in spent if at > begin)
+    assert len(account.steps) < 7 * 60
+
+
 def test_sessions_have_accounts_of_their_own_and_a_key_has_one_without():
     book = Book([cap(period="session")])
     held(book, 10, session_id="a")
