@@ -265,6 +265,9 @@ class Gate:
             return
         new = [cap for cap in caps if cap.name in book.incomplete] if self._is_written() else []
         began, asks = time.monotonic(), list[Ask]()
+        if began >= self._renewed_at + SLICE_SECONDS:
+            self._renewed_at = float("-inf")
+            book.lapse()
         try:
             joined = await asyncio.to_thread(
                 lambda: [cap for cap in new if self.file.shared().join(cap, names, cut)]

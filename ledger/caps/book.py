@@ -287,10 +287,10 @@ class Book:
     def asks(self, now: datetime) -> list[Ask]:
         """What to tell the ledger, and what to ask for. Until it has answered, what is given back
         is not used any more."""
-        wants: dict[Account, list[Amounts]] = {}
+        wants: dict[Account, list[Waiting]] = {}
         for one in self.waiting:
             for account in one.accounts:
-                wants.setdefault(account, []).append(Amounts(*(each or 0 for each in one.hold)))
+                wants.setdefault(account, []).append(one)
         rolling = (self._accounts.get((name, "5h")) for name in self.caps)
         found: list[Ask] = []
         for account in dict.fromkeys((*wants, *filter(None, rolling), *self._changed)):
@@ -301,7 +301,10 @@ class Book:
             self._changed.discard(account)
             if account.share is None or self._accounts.get(_key_of(account)) is not account:
                 continue
-            used = account.used_at(now)
+            of_account = wants.get(account, [])
+            # What counts for a request that waits is what counted when it came.
+            at = min((now, *(one.exchange.opened_at for one in of_account)))
+            used = account.used_at(at)
             is_contended = _key_of(account) in self._contended
             kept = used if is_contended else plus(used, account.ahead)
             columns = zip(used, kept, account.share, strict=True)
@@ -310,13 +313,8 @@ class Book:
                 for amount, least, most in columns)
             )  # fmt: skip
             account.share = _limited(share, account.limits)
-            found.append(
-                Ask(
-                    account,
-                    CapPart(account.spent_at(now), used, share),
-                    tuple(wants.get(account, ())),
-                )
-            )
+            holds = tuple(plus(one.hold, NOTHING) for one in of_account)
+            found.append(Ask(account, CapPart(account.spent_at(at), used, share), holds))
         return found
 
     def granted(self, ask: Ask, found: Grant, others: CapPart) -> None:
@@ -326,6 +324,13 @@ class Book:
         account.ahead, account.others = found.ahead, others
         half = Amounts(*((each or 0) // 2 for each in found.ahead))
         account.low = _limited(minus(found.taken, half), account.limits)
+
+    def lapse(self) -> None:
+        """The slices have ended, and may be of others now: all are asked for anew."""
+        for account in self._accounts.values():
+            if account.share:
+                account.share = NOTHING
+                self._changed.add(account)
 
     def failed(self, asks: Iterable[Ask]) -> None:
         """The ledger has not answered: they are asked again."""

@@ -277,11 +277,17 @@ def test_caps_change_while_requests_run():
     assert book.give_up(one).cap == ""
 
 
-def told(book: Book, others: CapPart = NO_CAP_PART, *, short: tuple[str, ...] = ()) -> list[bool]:
+def told(
+    book: Book,
+    others: CapPart = NO_CAP_PART,
+    *,
+    short: tuple[str, ...] = (),
+    now: datetime = NOON,
+) -> list[bool]:
     """The ledger answers, in which others have this; which asks are short."""
     found = []
     book.contend({(name, NOON.replace(hour=0).isoformat()) for name in short})
-    for ask in book.asks(NOON):
+    for ask in book.asks(now):
         is_contended = ask.account.cap.name in short
         answer = grant(
             ask.account.limits, ask.own, others, ask.wants, processes=2, is_contended=is_contended
@@ -327,6 +333,29 @@ def test_a_request_uses_the_slice_or_waits_for_a_larger_share():
     told(book, CapPart(usd(1), usd(4), usd(4)))
     assert "$1.00 of $10.00 (usd) spent, $9.00 held" in refused(book, usd(2)).message
     assert "ledger's answer" in book.give_up(one).message
+
+
+def test_a_request_that_waits_while_spending_ends_to_count_gets_what_it_needs():
+    book = Book([cap(period="5h")], is_shared=True)
+    book.complete(book.caps.values(), NOON)
+    told(book)
+    book.settle(held(book, 2), usd(2))
+    told(book)
+    late = NOON + timedelta(hours=5, seconds=59)
+    assert isinstance(book.ask(opened("w", at=late), usd(7)), Waiting)
+    told(book, now=late + timedelta(seconds=2))
+    assert [type(found) for _, found in book.freed()] == [Held]
+
+
+def test_slices_that_have_ended_are_asked_for_anew():
+    book = shared()
+    held(book, 1)
+    book.lapse()
+    assert isinstance(book.ask(opened("w"), usd(1)), Waiting)
+    told(book, CapPart(usd(8), usd(8), usd(8)))
+    (account,) = book.accounts(NOON)
+    assert account.share == Amounts(2 * USD, None, None, None)
+    assert [type(found) for _, found in book.freed()] == [Held]
 
 
 def test_what_is_not_used_goes_back_if_another_process_needs_it():

@@ -202,6 +202,8 @@ class World:
             return
         if process.asked is None:
             process.began_at = self.second
+            if self.second >= process.renewed_at + SLICE_SECONDS:
+                process.book.lapse()
             process.asked = process.book.asks(self.now(process))
             return
         asks, process.asked = process.asked, None
@@ -319,7 +321,7 @@ def simulate(seed: int) -> None:
     world.heal(60)
     process = world.live[0]
     world.ask(process, 1)
-    world.heal(8)
+    world.heal(12)
     account = process.book._accounts_of(opened("x", at=world.now(process), session_id="s"))[0]
     left = world.limit - sum(
         part.tokens or 0
@@ -362,3 +364,7 @@ def test_a_slice_ends_before_others_take_it():
 def test_a_cap_holds_over_processes(block):
     for seed in range(block * 300, (block + 1) * 300):
         simulate(seed)
+
+
+def test_one_that_was_stopped_goes_on_when_others_have_its_slice():
+    simulate(9462)
