@@ -148,6 +148,20 @@ def ids(path: Path) -> list[str]:
     return [item.id for item in read(path, url=None) if isinstance(item, Recorded)]
 
 
+@pytest.fixture(scope="module")
+def wholes(
+    entries_of: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
+    """The ids that are read from the good entries."""
+    found = {}
+    for name, (suffix, _, _, write) in FORMATS.items():
+        path = tmp_path_factory.mktemp(name) / f"good{suffix}"
+        path.write_bytes(write(entries_of[name]))
+        found[name] = ids(path)
+        assert len(found[name]) == len(entries_of[name])
+    return found
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @settings(
     max_examples=60, deadline=None,
@@ -155,14 +169,17 @@ def ids(path: Path) -> list[str]:
 )  # fmt: skip
 @given(at=st.integers(0, 1_000), place=st.integers(0, 10_000), bad=st.sampled_from(BAD))
 def test_one_bad_entry(
-    name: str, entries_of: dict[str, list[Any]], tmp_path: Path, at: int, place: int, bad: Any
+    name: str,
+    entries_of: dict[str, list[Any]],
+    wholes: dict[str, list[str]],
+    tmp_path: Path,
+    at: int,
+    place: int,
+    bad: Any,
 ):
     suffix, _, _, write = FORMATS[name]
-    good = entries_of[name]
+    good, whole = entries_of[name], wholes[name]
     path = tmp_path / f"mutated{suffix}"
-    path.write_bytes(write(good))
-    whole = ids(path)
-    assert len(whole) == len(good)
     at %= len(good)
     of_entry = sorted(places(good[at]), key=repr)
     damaged = replaced(good[at], of_entry[place % len(of_entry)], bad)
