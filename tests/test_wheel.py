@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.named import for_each
+from tests.proxy.pair import OPENAI, speak
+from tests.proxy.upstream import Upstream
 
 ROOT = Path(__file__).parents[1]
 BUILDING = ROOT / ".build" / "wheel.py"
@@ -214,28 +216,41 @@ class TestInstalled:
 
 @pytest.mark.proxy
 @pytest.mark.timeout(600)
-def test_the_way_in_of_the_readme(tmp_path: Path):
-    """Its commands, as written, in a home that has nothing."""
+def test_the_first_hour(tmp_path: Path):
+    """The commands of the README, as written, in a home that has nothing; then a command, a proxy,
+    the report, the page and a second machine."""
     block = (ROOT / "README.md").read_text().partition("## Try it")[2].split("```")[1]
     lines = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
     assert lines[0] == "pip install uv"
-    script = "\n".join(["set -e", *lines[1:], 'mitmdump -s "$(tokentee path)" -nr /dev/null'])
+    rest = (ROOT / "tests" / "first_hour.sh").read_text()
+    script = "\n".join(["set -e", *lines[1:], rest])
     uv = Path(uv_command(tmp_path)[0])
     left_out = ("VIRTUAL_ENV", "XDG_", "TOKENTEE_", "UV_RUN", "PYTHON")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
     cache = subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True)
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500,
-        env=inherited | {
-            "HOME": str(tmp_path),
-            "PATH": f"{tmp_path}/.local/bin:{uv.parent}:/usr/bin:/bin",
-            "UV_CACHE_DIR": cache.stdout.strip(),
-            "UV_PYTHON": sys.executable,
-        },
-    )  # fmt: skip
+    with Upstream(speak(OPENAI)) as upstream:
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False,
+            timeout=500,
+            env=inherited | {
+                "HOME": str(tmp_path),
+                "PATH": f"{tmp_path}/.local/bin:{uv.parent}:/usr/bin:/bin",
+                "UV_CACHE_DIR": cache.stdout.strip(),
+                "UV_PYTHON": sys.executable,
+                "UPSTREAM": upstream.url,
+                "PYTHON": sys.executable,
+            },
+        )  # fmt: skip
+    print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tokentee serve --open" in done.stdout
-    assert "tokentee: ledger " in done.stdout
+    hour = done.stdout.partition("# A command")[2]
+    assert hour.count("This run by model") == 2
+    assert hour.count("Requests by model") == 2
+    for part in hour.split("Requests by model")[1:]:
+        (total,) = [line for line in part.splitlines() if line.startswith("Total")]
+        assert total.split()[1] == "2"
+    assert "the page: Tokentee" in hour
 
 
 @pytest.mark.clients

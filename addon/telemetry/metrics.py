@@ -192,8 +192,12 @@ class HealthCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All gauges with their current values."""
         health = self._health()
-        build = GaugeMetricFamily("tokentee_build_info", "1, by version", labels=["version"])
-        build.add_metric([version("tokentee")], 1.0)
+        # The price list of the package has a version, and states no date.
+        packages = ("tokentee", "genai-prices")
+        build = GaugeMetricFamily(
+            "tokentee_build_info", "1, by version", labels=["version", "genai_prices"]
+        )
+        build.add_metric([version(name) for name in packages], 1.0)
         yield build
         yield _gauge("ready", "1: recording; 0: see /readyz", float(not problems(health)))
         yield _gauge("writer_alive", "1: the writer thread runs", float(health.writer_alive))
