@@ -1,4 +1,4 @@
-"""Caps of a real mitmdump: what passes, what the official SDKs see, what stays after a kill."""
+"""Caps of a real mitmdump: what passes, and what stays after a kill. `test_sdks` has what SDKs see."""
 
 import asyncio
 import itertools
@@ -155,51 +155,6 @@ def test_requests_at_once_wait_for_one_another(tmp_path):
         for thread in threads:
             thread.join()
     assert found == [200] * 12
-
-
-def openai_sdk(url: str) -> Any:
-    import openai
-
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test") as client:
-        client.chat.completions.create(model="gpt-4o", max_tokens=99, messages=MESSAGES)
-
-
-def openai_responses(url: str) -> Any:
-    import openai
-
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test") as client:
-        list(client.responses.create(model="gpt-4o", input="Hi", stream=True))
-
-
-def anthropic_sdk(url: str) -> Any:
-    import anthropic
-
-    with anthropic.Anthropic(base_url=f"{url}/anthropic", api_key="sk-ant-test") as client:
-        client.messages.create(model="claude-sonnet-4-6", max_tokens=64, messages=MESSAGES)
-
-
-def google_sdk(url: str) -> Any:
-    from google import genai
-
-    options: Any = {"base_url": f"{url}/gemini"}
-    with genai.Client(api_key="test", http_options=options) as client:
-        list(client.models.generate_content_stream(model="gemini-2.5-flash", contents="Hi"))
-
-
-@pytest.mark.parametrize("play", [openai_sdk, openai_responses, anthropic_sdk, google_sdk])
-def test_an_sdk_stops_at_once_and_shows_the_message(tmp_path, play, monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    with (
-        Upstream(script) as upstream,
-        capped(upstream.url, tmp_path, cap("tiny", tokens=10, unpriced="refuse")) as proxy,
-    ):
-        host, port = proxy.address()
-        with pytest.raises(Exception, match="refused by the cap tiny") as raised:
-            play(f"http://{host}:{port}")
-        assert getattr(raised.value, "status_code", getattr(raised.value, "code", None)) == 402
-        assert upstream.requests == []
-        assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == 1)
 
 
 @contextmanager

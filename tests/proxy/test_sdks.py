@@ -15,9 +15,10 @@ import pytest
 
 from tests.clients.answers import Answer as Told
 from tests.clients.answers import answer_to
-from tests.proxy import rows
+from tests.proxy import rows, test_caps
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.pair import OPENAI, tee_before
+from tests.proxy.test_caps import cap, capped
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
 
 pytestmark = pytest.mark.proxy
@@ -202,3 +203,64 @@ def test_an_sdk_sees_the_services_errors(stage: Stage) -> None:
                 list(client.chat.completions.create(**CHAT | {"model": "failing"}, stream=True))
             raised.append((type(error.value), error.value.message, error.value.body))
     assert raised[0] == raised[1]
+
+
+def ask_openai(url: str) -> Any:
+    import openai
+
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test") as client:
+        client.chat.completions.create(model="gpt-4o", max_tokens=99, messages=MESSAGES)
+
+
+def ask_responses(url: str) -> Any:
+    import openai
+
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-test") as client:
+        list(client.responses.create(model="gpt-4o", input="Hi", stream=True))
+
+
+def ask_anthropic(url: str) -> Any:
+    import anthropic
+
+    with anthropic.Anthropic(base_url=f"{url}/anthropic", api_key="sk-ant-test") as client:
+        client.messages.create(model="claude-sonnet-4-6", max_tokens=64, messages=MESSAGES)
+
+
+def ask_google(url: str) -> Any:
+    from google import genai
+
+    options: Any = {"base_url": f"{url}/gemini"}
+    with genai.Client(api_key="test", http_options=options) as client:
+        list(client.models.generate_content_stream(model="gemini-2.5-flash", contents="Hi"))
+
+
+@pytest.fixture(scope="module")
+def under_a_cap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Upstream, Mitmdump]]:
+    """A proxy that refuses everything."""
+    with (
+        Upstream(test_caps.script) as upstream,
+        capped(
+            upstream.url,
+            tmp_path_factory.mktemp("capped"),
+            cap("tiny", tokens=10, unpriced="refuse"),
+        ) as proxy,
+    ):
+        yield upstream, proxy
+
+
+@pytest.mark.parametrize("play", [ask_openai, ask_responses, ask_anthropic, ask_google])
+def test_an_sdk_under_a_cap_stops_at_once_and_shows_the_message(
+    under_a_cap: tuple[Upstream, Mitmdump],
+    play: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    upstream, proxy = under_a_cap
+    before = len(rows.exchanges(proxy.ledger))
+    host, port = proxy.address()
+    with pytest.raises(Exception, match="refused by the cap tiny") as raised:
+        play(f"http://{host}:{port}")
+    assert getattr(raised.value, "status_code", getattr(raised.value, "code", None)) == 402
+    assert upstream.requests == []
+    assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == before + 1)
