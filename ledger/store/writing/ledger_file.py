@@ -23,7 +23,6 @@ for this process (POSIX). SQLite's keeps the inode from being given to another f
 """
 
 import contextlib
-import fcntl
 import os
 import secrets
 import sqlite3
@@ -34,6 +33,7 @@ from typing import IO
 
 from ledger.store.engines import sqlite_file
 from ledger.store.engines.sqlite_file import REVISION
+from ledger.store.processes import nodes
 from ledger.store.processes.supervision import Log
 from ledger.store.writing import batch_insert
 
@@ -242,22 +242,16 @@ class LedgerFile:
 def _opening(path: Path) -> Iterator[IO[str] | None]:
     """Hold the lock file of a ledger: processes open it one after the other. None where there can
     be no lock file: what is wrong with the place is said when the ledger is opened."""
+    name, until = path.with_name(f"{path.name}-lock"), time.monotonic() + LOCK_SECONDS_MAX
     try:
-        name = path.with_name(f"{path.name}-lock")
-        lock = os.fdopen(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+        while (turn := nodes.take_turn(name)) is None and time.monotonic() < until:
+            time.sleep(LOCK_PAUSE_SECONDS)
     except OSError:
         yield None
         return
-    with lock:
-        until = time.monotonic() + LOCK_SECONDS_MAX
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= until:
-                    raise sqlite3.OperationalError("database is locked") from None
-                time.sleep(LOCK_PAUSE_SECONDS)
+    if turn is None:
+        raise sqlite3.OperationalError("database is locked")
+    with os.fdopen(turn, "r+") as lock:
         yield lock
 
 
