@@ -49,3 +49,13 @@ def test_what_cannot_be_read_is_one_line(tmp_path, name):
     with pytest.raises(LedgerError, match="cannot read the kind") as caught:
         small_files.read_bytes(tmp_path / name, "kind")
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_replaced_whole_for_its_owner_alone(tmp_path):
+    path, kept = tmp_path / "list.json", tmp_path / "kept.json"
+    path.write_text("before")
+    kept.hardlink_to(path)
+    small_files.write_whole(path, b"after")
+    assert (path.read_text(), kept.read_text()) == ("after", "before")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(tmp_path.iterdir()) == [kept, path]
