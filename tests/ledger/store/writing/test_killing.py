@@ -240,7 +240,9 @@ def test_an_overwritten_file_is_left_alone_and_the_next_start_books_what_was_rep
         assert path.read_bytes() == source.read_bytes()
         path.unlink()
     with writing(url) as next_start:
-        assert "lay beside the ledger" in next_start.lines("warning")[0]
+        assert (
+            "could not be written earlier are in the ledger now" in next_start.lines("warning")[0]
+        )
     found = ids_in(path)
     assert not list(path.parent.glob("*-unbooked-*"))
     assert ("other7" in found) is (what == "another ledger")
