@@ -91,13 +91,15 @@ class Holds:
         )
         return hold_of(limits, tokens, priced.prices, is_covered=is_covered)
 
-    def cost(self, exchange: Exchange, reading: Reading) -> Amounts:
-        """What a request did cost; None: not known, and its hold counts."""
+    def cost(self, exchange: Exchange, reading: Reading, limits: object = None) -> Amounts:
+        """What a request did cost; None: not known, and its hold counts. `limits`: what it said, if
+        that is known."""
         if reading.usage_source is not UsageSource.REPORTED:
             is_answered = exchange.outcome in (Outcome.HTTP_ERROR, Outcome.REFUSED)
             return Amounts(0, 0, 0, 1) if is_answered else Amounts()
         self._learn(exchange, reading)
         usage = reading.usage
+        self._turns.add(exchange, usage, limits.turn if isinstance(limits, Limits) else None)
         amounts = amounts_of(
             reading.usage_source,
             reading.billing,
@@ -118,12 +120,6 @@ class Holds:
             sum_of(usage.input_tokens, usage.output_tokens, *further),
             1,
         )
-
-    def add_turn(self, exchange: Exchange, reading: Reading, limits: object) -> None:
-        """Remember what a request took; `limits`: what it said, if that is known."""
-        if reading.usage_source is UsageSource.REPORTED:
-            turn = limits.turn if isinstance(limits, Limits) else None
-            self._turns.add(exchange, reading.usage, turn)
 
     def _learn(self, exchange: Exchange, reading: Reading) -> None:
         if len(self._answers) >= ANSWERED_MAX:

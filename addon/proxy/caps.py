@@ -185,13 +185,11 @@ class Gate:
             return ()
         try:
             held = self._held.pop(exchange.id, None)
-            if reading is not None:
-                self._holds.add_turn(exchange, reading, limits)
+            cost = NOTHING if reading is None else self._holds.cost(exchange, reading, limits)
             if held is not None:
-                cost = NOTHING if reading is None else self._holds.cost(exchange, reading)
                 self.book.settle(held, cost)
             elif reading is not None and reading.usage_source is UsageSource.REPORTED:
-                self.book.count(exchange, self._holds.cost(exchange, reading))
+                self.book.count(exchange, cost)
             self._free()
         except Exception:
             logger.exception("tokentee: what a request cost could not be counted for its caps")
