@@ -532,6 +532,7 @@ TESTED_BY = {
     "ledger/pricing/override_tables.py": "tests/ledger/pricing/test_prices.py",
     "ledger/reconcile/vendors.py": "tests/ledger/reconcile/test_statement_files.py",
     # Through the recorder, or through a proxy.
+    "addon/proxy/admission.py": "tests/addon/proxy/test_caps.py",
     "addon/proxy/capturing.py": "tests/addon/recordings/test_as_booked.py",
     "addon/proxy/display/first_lines.py": "tests/proxy/test_start.py",
     "addon/proxy/traffic.py": "tests/addon/proxy/test_recorder.py",

@@ -3,6 +3,8 @@
 An exchange opens when its request goes upstream. The first event that ends it settles it, once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -62,6 +64,14 @@ class Settled(NamedTuple):
 
     exchange: Exchange
     reading: Reading
+
+    def remarked(self, remarks: tuple[str, ...]) -> Settled:
+        """The same with further remarks on its usage."""
+        if not remarks:
+            return self
+        usage = self.reading.usage
+        usage = replace(usage, remarks=(*usage.remarks, *remarks))
+        return Settled(self.exchange, replace(self.reading, usage=usage))
 
 
 def result_of(

@@ -2,18 +2,21 @@
 
     recorder    mitmproxy's hooks of the script: start, requests, stop
     traffic     mitmproxy's hooks of exchanges under way
-    exchanges   begins and settles the exchange of a flow
-    running     the state of exchanges under way, and their phases
+    recording   begins and settles the exchange of a flow; its settings and its ledger
+    live        one exchange under way
+    sessions    one open WebSocket
+    admission   asks the caps before a request goes upstream
+    caps        keeps them
     answers     puts the tap into an answer's stream
     stream_events  answers the patches on mitmproxy's streams
     opt_in      asks upstreams for usage
     capturing   what passes, for captures
-    commits     waits for the writer
+    event_loop  guards, turns, waiting for the writer
     lifecycle   start, reload, removal, stop: the states of a recording
     options     mitmproxy's options -> settings
     host/       mitmproxy's own objects, and settings of its process
     display/    what people and monitors are shown of an exchange
-    patches/    what mitmproxy has no hook for
+    wrapped     what mitmproxy has no hook for
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
 Uses: caps, dialects, framing, metering, metering.answers, metering.requests, proxy.display,

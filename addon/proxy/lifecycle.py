@@ -34,7 +34,7 @@ from mitmproxy.master import Master
 from mitmproxy.utils import asyncio_utils
 
 from addon.caps.limits import read_limits
-from addon.proxy import options
+from addon.proxy import admission, options
 from addon.proxy.caps import gate_of
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.display.watching import Watching
@@ -108,7 +108,7 @@ class Leaving(Traffic):
             "tokentee: the script was removed; nothing new is recorded, %d exchanges go on",
             recording.under_way,
         )
-        while recording.live or recording.ledger.health().queued_rows:
+        while recording.live or recording.sessions or recording.ledger.health().queued_rows:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
         self._recording = None
         self._master.addons.remove(self)
@@ -198,9 +198,11 @@ def start(
 
 
 def _read_limits(recording: Recording) -> None:
-    """Read of each request what bounds its cost, if there is a cap."""
-    reads = read_limits if recording.gate.is_active else None
+    """Read of each request what bounds its cost, and ask for it, if there is a cap."""
+    is_active = recording.gate.is_active
+    reads = read_limits if is_active else None
     recording.rules = dataclasses.replace(recording.rules, limits_of=reads)
+    recording.admit = partial(admission.admit, recording) if is_active else recording.send
 
 
 async def _tell_what_is_answered(recording: Recording) -> None:
@@ -251,7 +253,7 @@ def set_captures(recording: Recording) -> None:
 
 def abandon(recording: Recording, master: Master) -> None:
     """End a recording whose options are refused: at the start at once, at a reload as it leaves."""
-    if recording.live:
+    if recording.live or recording.sessions:
         master.addons.add(Leaving(recording, master))
         return
     give_back(recording)

@@ -12,11 +12,9 @@ from typing import Any
 
 from mitmproxy import http
 
-from addon.metering.exchange import MeteredExchange, Stage
+from addon.metering.exchange import MeteredExchange
 from addon.metering.requests.messages import End
-from addon.metering.session import MeteredSession
 from addon.recordings.capture import Capture
-from ledger.caps.book import Held
 
 type StreamCallable = Callable[[bytes], bytes | list[bytes]]
 
@@ -29,21 +27,6 @@ class OriginalRequest:
     accept_encoding: str | None
 
 
-class LiveSession(MeteredSession):
-    """An open WebSocket that passes mitmproxy."""
-
-    __slots__ = ("asked", "held", "messages_under_way")
-
-    def __init__(self, handshake: MeteredExchange) -> None:
-        super().__init__(handshake)
-        self.held: list[Held] = []
-        """What its caps hold for responses that are asked for and not open yet."""
-        self.asked = 0
-        """Responses, of the caps."""
-        self.messages_under_way = 0
-        """Those that are read, or wait for the commit of the response that they end."""
-
-
 class Live(MeteredExchange):
     """One exchange that passes mitmproxy."""
 
@@ -54,7 +37,6 @@ class Live(MeteredExchange):
         "flow",
         "held_length",
         "original",
-        "session",
         "stream",
     )
 
@@ -73,16 +55,3 @@ class Live(MeteredExchange):
         """The content-length of an answer whose end waits for its commit; 0: it does not."""
         self.end: tuple[End, str | None] | None = None
         """What ended it, and the error's text; None while it runs."""
-        self.session: LiveSession | None = None
-        """Of an open WebSocket."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is under way. A WebSocket without an open response is not."""
-        session = self.session
-        return session is None or session.is_open or session.messages_under_way > 0
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its request has gone upstream, and its end has not come."""
-        return self.session is None and self.stage in (Stage.ASKING, Stage.ANSWERING)

@@ -158,7 +158,7 @@ class Recorder(Traffic):
             return None
         if own := flows.take_own_headers(flow.request.headers):
             recording.own_headers[flow.id] = own
-        if recording.gate.is_active and routes_of(flows.request_of(flow, own), recording.rules):
+        if recording.rules.limits_of and routes_of(flows.request_of(flow, own), recording.rules):
             flow.request.stream = False  # its caps need the whole request
         return self.request(flow) if flow.request.stream else None
 

@@ -3,8 +3,10 @@ of the script.
 
     begin        a request has come: its exchange is read, its row opened, usage asked for
     settle       an exchange is over: its row goes to the ledger
-    message      one message of a WebSocket; end_session: it is closed
     end_all      the proxy stops: whatever is open is settled
+
+Caps ask before `send` (`admission.py`), and an open WebSocket has an object of its own
+(`sessions.py`): an HTTP exchange without caps meets neither.
 
 What the hooks call (`recorder.py`, `traffic.py`), which guard each call against our own bugs.
 """
@@ -13,28 +15,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
-from mitmproxy import http, websocket
-from mitmproxy.connection import ConnectionState
+from mitmproxy import http
 from msgspec.structs import replace
 
-from addon.caps.limits import Limits, read_limits, response_asked
-from addon.dialects.agents import refused_status_of
 from addon.dialects.dialect import Asking
-from addon.dialects.facts import Ending, text_of
-from addon.dialects.request import read_request
-from addon.framing import json_values
+from addon.dialects.facts import Ending
 from addon.framing.long_json import without_pauses
 from addon.metering.exchange import Event, Stage, exchange_of
 from addon.metering.opening import RunRules, is_read_in_steps
 from addon.metering.requests.messages import End, Request
-from addon.metering.settlement import Settled, refused, result_unread
-from addon.metering.websocket import OPEN_MAX
+from addon.metering.settlement import Settled, result_unread
+from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows, opt_in
-from addon.proxy.caps import Gate, with_hold
+from addon.proxy.caps import Gate
 from addon.proxy.display import exchange_log
 from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.display.watching import Watching
@@ -42,11 +38,11 @@ from addon.proxy.event_loop import in_turns
 from addon.proxy.live import Live
 from addon.proxy.options import Inject, Log, Settings
 from addon.proxy.process import Process
+from addon.proxy.sessions import LiveSession
 from addon.proxy.wanted_bodies import Bodies
 from addon.recordings.capture import CaptureFiles
 from addon.recordings.metered import without_upstream_bytes
 from addon.usage_opt_in import policy
-from ledger.caps.book import Held, Refusal, Waiting
 from ledger.model.exchange import Exchange, Outcome, Source, UsageSource
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Receipt
@@ -128,17 +124,28 @@ class Recording:
         """Whether other addons want plain answers whole."""
         self.live: dict[str, Live] = {}
         """By flow id."""
+        self.sessions: dict[str, LiveSession] = {}
+        """Open WebSockets, by flow id: their handshakes are in `live` no more."""
         self.own_headers: dict[str, flows.Fields] = {}
         """Headers for us, taken out of requests whose bodies are still read, by flow id."""
         self.is_over = False
         """Everything was settled: what has not opened yet must not go upstream without a row."""
         self.seen = Seen()
         self.gate = gate
+        self.admit: Callable[[Live], Awaitable[None] | None] = self.send
+        """Sends a request upstream; asks the caps first, while there are any."""
 
     @property
     def under_way(self) -> int:
         """Exchanges that are not settled."""
-        return sum([live.is_busy for live in self.live.values()])
+        return len(self.live) + sum([session.is_busy for session in self.sessions.values()])
+
+    def troubles_of(self, flow: http.HTTPFlow) -> Troubles:
+        """Where errors of ours are noted for a flow's row."""
+        if (live := self.live.get(flow.id)) is not None:
+            return live.troubles
+        session = self.sessions.get(flow.id)
+        return session.handshake.troubles if session is not None else Troubles()
 
     # The request
 
@@ -163,72 +170,19 @@ class Recording:
         if flow.live and is_read_in_steps(request):
             return self._begin_in_turns(live, request)
         without_pauses(live.read_request(request))
-        return self._admit(live)
-
-    def _admit(self, live: Live) -> Awaitable[None] | None:
-        """Send a request upstream, or refuse it; what comes back waits for its caps."""
-        found = self._ask(live)
-        if isinstance(found, Waiting):
-            return self._wait(live, found)
-        self._go(live, found)
-        return None
-
-    def _ask(self, live: Live) -> Held | Waiting | Refusal | None:
-        """Whether the caps let a request go upstream; None: they are not asked."""
-        if not self.gate.is_active or live.is_recorded or not live.is_confirmed:
-            return None
-        dialect = (live.routes.session or live.route).dialect
-        if live.is_handshake and dialect.cost_limits is not None:
-            return None  # each of its responses asks
-        limits = live.asked.limits
-        if limits is None and live.rules.limits_of is not None:
-            limits = Limits(unbounded="the request is not read")  # an error of ours
-        return self.gate.ask(
-            live.opened,
-            limits,
-            fields=live.request.billing,
-            billing=live.billing_of(live.opened),
-        )
-
-    async def _wait(self, live: Live, waiting: Waiting) -> None:
-        found = await self.gate.wait(waiting)
-        is_gone = not live.flow.client_conn.state & ConnectionState.CAN_READ
-        if not (self.is_over or is_gone):
-            self._go(live, found)
-            return
-        if isinstance(found, Held):
-            self.gate.leave(found)
-        live.flow.kill()
-        live.moves(Event.STOPPED)
-        self.live.pop(live.flow.id, None)
-
-    def _go(self, live: Live, found: Held | Refusal | None) -> None:
-        if isinstance(found, Refusal):
-            self.refuse(live, found)
-            return
-        if isinstance(found, Held):
-            if live.is_handshake:
-                self.gate.leave(found)
-            else:
-                live.opened = with_hold(live.opened, found)
-        self.send(live)
-
-    def refuse(self, live: Live, refusal: Refusal) -> None:
-        """Answer a request ourselves; nothing of it goes upstream."""
-        dialect = (live.routes.session or live.route).dialect
-        body = dialect.refusal(refusal.message, refusal.cap)
-        live.flow.response = flows.refusal(body, refusal, refused_status_of(live.opened.agent))
-        live.moves(Event.STOPPED)
-        self.live.pop(live.flow.id, None)
-        self.ledger.settle(*refused(live.opened, refusal.cap, now=flows.now()))
+        return self.admit(live)
 
     async def _begin_in_turns(self, live: Live, request: Request) -> None:
         """Read a request with turns of other connections between its steps."""
         await in_turns(live.read_request(request))
         if not self.is_over:
-            if (waiting := self._admit(live)) is not None:
+            if (waiting := self.admit(live)) is not None:
                 await waiting
             return
+        self.kill(live)
+
+    def kill(self, live: Live) -> None:
+        """Nothing of a request goes upstream, and it gets no row."""
         live.flow.kill()
         live.moves(Event.STOPPED)
         self.live.pop(live.flow.id, None)
@@ -261,23 +215,23 @@ class Recording:
     def settle(self, live: Live, end: End, cause: str | None) -> Receipt | None:
         """Hand the row of an exchange that is over to the ledger; its receipt, None if it gets no
         row."""
+        has_row = live.is_confirmed
         try:
-            return self._settle(live, end, cause)
+            times = flows.times_of(live.flow) if live.is_recorded else None
+            settled = live.settle(end, cause=cause, now=flows.now(), times=times)
+            # The request that ordered a result may have a row, or an earlier fetch.
+            is_booked = live.route.is_fetch and self.seen.is_booked(settled.exchange)
+            has_row = live.is_confirmed and not is_booked
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             live.troubles.add_failure(failure, "its row is without figures")
-        settled = result_unread(live.opened, end=end, status=live.status, now=flows.now())
-        self.gate.settled(settled.exchange, settled.reading if live.is_confirmed else None)
-        return self.ledger.settle(*live.noted(settled)) if live.is_confirmed else None
-
-    def _settle(self, live: Live, end: End, cause: str | None) -> Receipt | None:
-        times = flows.times_of(live.flow) if live.is_recorded else None
-        settled = live.settle(end, cause=cause, now=flows.now(), times=times)
-        has_row = live.is_confirmed
-        if live.route.is_fetch and self.seen.is_booked(settled.exchange):
-            has_row = False  # the request that ordered it has one, or an earlier fetch
+            settled = live.noted(
+                result_unread(live.opened, end=end, status=live.status, now=flows.now())
+            )
         try:
             if not live.is_recorded:
-                settled = self._counted(settled, live.asked.limits, has_row=has_row)
+                reading = settled.reading if has_row else None
+                remarks = self.gate.settled(settled.exchange, reading, live.asked.limits)
+                settled = settled.remarked(remarks)
             if self.notes is not None:
                 self.notes.settled(live.flow)
             if not has_row:
@@ -290,27 +244,15 @@ class Recording:
                 at = settled.exchange.settled_at or live.opened.opened_at
                 place = capturing.finish(self.captures, live, end=end, cause=cause, at=at)
                 settled = Settled(replace(settled.exchange, capture=place), settled.reading)
-            settled = live.noted(settled)
             if settled.reading.usage_json is not None:
                 self.seen.remember_booked(settled.exchange)
             if live.tap is not None and logger.isEnabledFor(logging.DEBUG):
                 self.seen.log_unknown_keys(live.tap.meter.unknown_keys)
             if self.settings.log is Log.EXCHANGES:
-                logger.info("tokentee: %s", exchange_log.line_of(settled, self.price))
+                logger.info("tokentee: %s", exchange_log.line_of(live.noted(settled), self.price))
         except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
             live.troubles.add_failure(failure, "the traffic goes on")
-            settled = live.noted(settled)
-        return self.ledger.settle(*settled) if has_row else None
-
-    def _counted(self, settled: Settled, limits: object = None, *, has_row: bool = True) -> Settled:
-        """The result, with what its caps remark."""
-        reading = settled.reading if has_row else None
-        remarks = self.gate.settled(settled.exchange, reading, limits)
-        if not remarks:
-            return settled
-        usage = settled.reading.usage
-        usage = replace(usage, remarks=(*usage.remarks, *remarks))
-        return Settled(settled.exchange, replace(settled.reading, usage=usage))
+        return self.ledger.settle(*live.noted(settled)) if has_row else None
 
     def _learn(self, live: Live, settled: Settled) -> None:
         """Remember whether the upstream of an exchange reports usage unasked, asked, or refuses."""
@@ -341,97 +283,18 @@ class Recording:
         if lesson is not None:
             self.ledger.learn(lesson)
 
-    # WebSockets
-
-    def message(self, live: Live, message: websocket.WebSocketMessage) -> list[Receipt]:
-        """Read one message of either side; the receipts of the responses that it ends."""
-        assert live.session is not None
-        at = datetime.fromtimestamp(message.timestamp, UTC)
-        if live.capture is not None:
-            live.capture.add_message(
-                message.content, from_client=message.from_client, is_text=message.is_text, at=at
-            )
-        exchanges = live.session.message(message.content, from_client=message.from_client, at=at)
-        held = live.session.held
-        for place, each in enumerate(exchanges):
-            if held and isinstance(each, Exchange):
-                one = held.pop(0)
-                exchanges[place] = self.gate.held_as(one, with_hold(each, one))
-        return self._write(exchanges)
-
-    async def refusal_of(self, live: Live, message: websocket.WebSocketMessage) -> bytes | None:
-        """The message that refuses a response which a client's message asks for; None: it goes on.
-        It does not wait for requests under way: the messages of both sides would, and with them
-        what it waits for."""
-        if not self.gate.is_active or live.is_recorded or not message.from_client:
-            return None
-        dialect = (live.routes.session or live.route).dialect
-        asked = response_asked(message.content)
-        if asked is None or dialect.cost_limits is None:
-            return None
-        at = datetime.fromtimestamp(message.timestamp, UTC)
-        assert live.session is not None
-        live.session.asked += 1
-        exchange = replace(
-            live.opened,
-            id=f"{live.opened.id}/asked-{live.session.asked}",
-            opened_at=at,
-            request_model=text_of(asked.get("model")) or live.opened.request_model,
-            streamed=True,
-        )
-        found = self.gate.ask(
-            exchange,
-            read_limits(dialect, asked, message.content),
-            fields=read_request(live.route, b"", parsed=asked).billing,
-            billing=live.billing_of(exchange),
-        )
-        if isinstance(found, Waiting):
-            if found.is_for_share:
-                found = await self.gate.wait(found)
-            else:
-                found = self.gate.book.give_up(found)
-        if isinstance(found, Held) and live.session is None:  # it was closed meanwhile
-            self.gate.leave(found)
-            return None
-        if isinstance(found, Held):
-            if len(live.session.held) == OPEN_MAX:  # upstream has begun none of them
-                self.gate.lost(live.session.held.pop(0))
-            live.session.held.append(found)
-            return None
-        self.ledger.settle(*refused(exchange, found.cap, now=flows.now()))
-        return json_values.dumps(dialect.refused_event(found.message, found.cap)).encode()
-
-    def end_session(self, live: Live, how: End, at: datetime) -> None:
-        """Settle the open responses of a WebSocket that has ended, and write its capture."""
-        session, live.session = live.session, None
-        assert session is not None
-        self._write(session.end(how, at=at))
-        for held in session.held:  # what became of them is not known
-            self.gate.lost(held)
-        if self.captures is not None and live.capture is not None:
-            capturing.finish(self.captures, live, end=how, cause=None, at=at)
-
-    def _write(self, exchanges: Iterable[Exchange | Settled]) -> list[Receipt]:
-        receipts = []
-        for each in exchanges:
-            if isinstance(each, Settled):
-                receipts.append(self.ledger.settle(*self._counted(each)))
-            else:
-                self.ledger.open(each)
-        return receipts
-
     # A stop
 
     def end_all(self, cause: str) -> None:
         """Settle every exchange and end every WebSocket session that is under way. `cause` goes
         into the rows of those that had not ended by themselves."""
         self.is_over = True
+        while self.sessions:
+            self.sessions.popitem()[1].close(End.STOPPED, flows.now(), self.captures)
         for flow_id, live in list(self.live.items()):
-            if live.session is not None:
-                self.end_session(live, End.STOPPED, flows.now())
-            elif live.stage is Stage.OPENING:
+            if live.stage is Stage.OPENING:
                 continue  # it is killed when it is read
-            elif live.moves(Event.STOPPED):
+            if live.moves(Event.STOPPED):
                 self.settle(live, *(live.end or (End.STOPPED, cause)))
             del self.live[flow_id]
 

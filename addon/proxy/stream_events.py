@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from mitmproxy import ctx, http
 
-from addon.metering.troubles import Troubles
 from addon.proxy import answers, connections, opt_in
 from addon.proxy.event_loop import guarded
 from addon.proxy.recording import Recording
@@ -22,9 +21,7 @@ class StreamEvents:
 
     def failed(self, flow: http.HTTPFlow, failure: Exception) -> None:
         """One of these raised: note it for the flow's row."""
-        live = self._recording.live.get(flow.id)
-        troubles = live.troubles if live is not None else Troubles()
-        troubles.add_failure(failure, "the traffic goes on")
+        self._recording.troubles_of(flow).add_failure(failure, "the traffic goes on")
 
     @guarded
     def takes_runs(self, flow: http.HTTPFlow) -> bool:

@@ -19,11 +19,12 @@ from mitmproxy import ctx, http
 from addon.metering.exchange import Event, Stage
 from addon.metering.requests.messages import End
 from addon.metering.troubles import Troubles
-from addon.proxy import answers, capturing, flows
+from addon.proxy import admission, answers, capturing, flows
 from addon.proxy.caps import OURS
 from addon.proxy.event_loop import guarded, in_turns, wait_for_commit
-from addon.proxy.live import Live, LiveSession
+from addon.proxy.live import Live
 from addon.proxy.recording import Recording
+from addon.proxy.sessions import LiveSession
 from ledger.caps.book import Refusal
 from ledger.model.exchange import CAP_ERROR
 
@@ -37,18 +38,18 @@ class Traffic:
     def failed(self, flow: http.HTTPFlow, failure: Exception) -> None:
         """A hook raised: note it, and take the exchange on as far as its flow is."""
         recording = self._recording
-        live = recording.live.get(flow.id) if recording is not None else None
-        troubles = live.troubles if live is not None else Troubles()
+        troubles = recording.troubles_of(flow) if recording is not None else Troubles()
         troubles.add_failure(failure, "the traffic goes on")
+        live = recording.live.get(flow.id) if recording is not None else None
         if recording is None or live is None:
             return
         if live.stage is Stage.OPENING:
             if recording.gate.is_active and not live.is_recorded:
-                recording.refuse(live, Refusal("", OURS))
+                admission.refuse(recording, live, Refusal("", OURS))
                 return
             recording.send(live)
         is_over = flow.error is not None or (flow.response and flow.response.timestamp_end)
-        if is_over and live.session is None:
+        if is_over:
             if live.moves(Event.STOPPED):
                 end = flows.end_of(flow, broken_by_client=live.broken_by_client)
                 recording.settle(live, end if flow.error is not None else End.FINISHED, None)
@@ -79,9 +80,12 @@ class Traffic:
         live.status = flow.response.status_code
         if flow.websocket is not None:
             live.moves(Event.ANSWERED)
-            live.session = LiveSession(live)
             if recording.captures is not None:
                 live.capture = capturing.begin(recording.captures, live)
+            del recording.live[flow.id]
+            recording.sessions[flow.id] = LiveSession(
+                live, ledger=recording.ledger, gate=recording.gate
+            )
             return
         if not flow.response.stream:
             answers.read_whole(recording, live, flow.response)
@@ -133,21 +137,21 @@ class Traffic:
     def _live(self, flow: http.HTTPFlow) -> Live | None:
         """The exchange of a flow, if its end has not come."""
         live = self._recording.live.get(flow.id) if self._recording is not None else None
-        return live if live is not None and live.is_running else None
+        is_running = live is not None and live.stage in (Stage.ASKING, Stage.ANSWERING)
+        return live if is_running else None
 
     @guarded
     async def websocket_message(self, flow: http.HTTPFlow) -> None:
         """A message that ends a response goes on when the response's reading is on disk."""
         recording = self._recording
-        live = recording.live.get(flow.id) if recording else None
-        if recording is None or live is None or live.session is None or flow.websocket is None:
+        session = recording.sessions.get(flow.id) if recording else None
+        if recording is None or session is None or flow.websocket is None:
             return
         message = flow.websocket.messages[-1]
         if message.injected and CAP_ERROR.encode() in message.content:
             return  # our own
-        session = live.session
-        refusal = await recording.refusal_of(live, message)
-        if live.session is None:  # it was closed meanwhile
+        refusal = await session.refusal_of(message) if recording.gate.is_active else None
+        if session.is_over:  # it was closed meanwhile
             return
         if refusal is not None:
             message.drop()
@@ -155,9 +159,9 @@ class Traffic:
             return
         session.messages_under_way += 1
         try:
-            receipts = recording.message(live, message)
+            receipts = session.receive(message)
             has_reader = not recording.process.is_ours or recording.bodies.are_wanted
-            if not live.is_recorded and not has_reader:
+            if not session.handshake.is_recorded and not has_reader:
                 # mitmproxy keeps every message until the connection ends (#6620): hours of audio.
                 del flow.websocket.messages[:-1]
             if recording.settings.commit_before_end:
@@ -170,14 +174,13 @@ class Traffic:
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook: end a WebSocket session and settle its open responses."""
         recording = self._recording
-        live = recording.live.get(flow.id) if recording else None
-        if recording is None or live is None or live.session is None or flow.websocket is None:
+        session = recording.sessions.pop(flow.id, None) if recording else None
+        if recording is None or session is None or flow.websocket is None:
             return
-        del recording.live[flow.id]
         ended = flow.websocket.timestamp_end
         at = datetime.fromtimestamp(ended, UTC) if ended else flows.now()
         how = End.CLIENT_LEFT if flow.websocket.closed_by_client else End.UPSTREAM_BROKE
-        recording.end_session(live, how, at)
+        session.close(how, at, recording.captures)
 
 
 def _rest_of(live: Live) -> Generator[None]:

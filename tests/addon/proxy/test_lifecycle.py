@@ -37,6 +37,7 @@ from addon.proxy.options import HELP
 from addon.proxy.process import Process
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording, Seen
+from addon.proxy.sessions import LiveSession
 from ledger.model.exchange import Source
 from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
@@ -266,7 +267,7 @@ async def test_a_request_that_is_still_read_at_the_end_does_not_go_upstream(ledg
     assert exchanges(ledger) == []
 
 
-def live_with(session: Any) -> Live:
+def new_live() -> Live:
     nothing: Any = None
     rules: Any = SimpleNamespace(keeps_error_text=False)
     routes: Any = SimpleNamespace(
@@ -275,9 +276,7 @@ def live_with(session: Any) -> Live:
         is_confirmed=True,
         began_at=datetime(2026, 11, 20, tzinfo=UTC),
     )
-    live = Live(routes, rules, exchange_id="e", source=Source.LIVE, node="n", flow=nothing)
-    live.session = session
-    return live
+    return Live(routes, rules, exchange_id="e", source=Source.LIVE, node="n", flow=nothing)
 
 
 @for_each("stage", [*Stage, "session", "message"])
@@ -287,12 +286,12 @@ def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(stage, monkey
     running = new_running()
 
     def begin() -> None:
-        live = running.live["a"] = live_with(None)
         if isinstance(stage, Stage):
-            live.stage = stage
+            running.live["a"] = new_live()
+            running.live["a"].stage = stage
         else:
-            live.session = session
-            session.is_open = stage == "session"
+            running.sessions["a"] = session
+            session._open = {1: nothing} if stage == "session" else {}
             session.messages_under_way = int(stage == "message")
 
     async def ends_soon():
@@ -301,46 +300,42 @@ def test_a_stop_waits_for_every_state_and_no_longer_than_its_bound(stage, monkey
             running.live.clear()
         else:  # its connection stays, and is not waited for
             session.messages_under_way = 0
-            session.is_open = False
+            session._open = {}
 
     async def play():
         begin()
         ending = asyncio.create_task(ends_soon())
         await lifecycle.drain(running)
         assert ending.done()
-        assert len(running.live) == (not isinstance(stage, Stage))
+        assert len(running.sessions) == (not isinstance(stage, Stage))
         begin()
         monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 0.01)
         await lifecycle.drain(running)
         assert running.under_way == 1
 
-    session: Any = SimpleNamespace()
+    nothing: Any = None
+    session = LiveSession.__new__(LiveSession)
     asyncio.run(play())
 
 
 def test_a_session_is_busy_while_a_response_or_a_message_is_under_way():
-    session = SimpleNamespace(is_open=False, messages_under_way=0)
-    live = live_with(session)
-    assert not live.is_busy
-    session.messages_under_way = 1
-    assert live.is_busy
-    assert live_with(SimpleNamespace(is_open=True, messages_under_way=0)).is_busy
-    assert live_with(None).is_busy
+    nothing: Any = None
+    session = LiveSession.__new__(LiveSession)
+    for is_open, messages, expected in [(0, 0, 0), (0, 1, 1), (1, 0, 1)]:
+        session._open = dict.fromkeys(range(is_open), nothing)
+        session.messages_under_way = messages
+        assert session.is_busy is bool(expected)
 
 
 def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
     """mitmproxy may still report the end of the connection while the process stops."""
     ends = []
 
-    def end(how, at):
-        ends.append(how)
-        return ()
-
+    session: Any = SimpleNamespace(close=lambda how, *_: ends.append(how))
     running = new_running()
-    live = running.live["flow"] = live_with(SimpleNamespace(end=end, held=[]))
+    running.sessions["flow"] = session
     running.end_all("the proxy was stopped")
-    assert not live.troubles.text
-    assert not running.live
+    assert not running.sessions
     running.end_all("the proxy was stopped")
     assert ends == [End.STOPPED]
 

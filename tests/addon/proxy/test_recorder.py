@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mitmproxy import exceptions, http
@@ -17,6 +18,7 @@ from mitmproxy.test import tflow, tutils
 from addon.proxy import flows
 from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.recorder import Recorder
+from ledger.model.exchange import Exchange
 from tests.addon.proxy.recording import (
     DOCUMENT,
     STREAM,
@@ -44,6 +46,33 @@ async def test_a_stream_is_passed_on_and_settled_once(ledger: Path):
         flow.error = Error("late")
         await recorder.error(flow)
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+
+
+async def test_the_caps_count_an_exchange_once_whatever_fails_behind_them(
+    ledger: Path, monkeypatch
+):
+    counted: list[str] = []
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of()
+        recorder.request(flow)
+        running = recorder.recording
+        assert running is not None
+        count = running.gate.settled
+
+        def counts(exchange: Exchange, *more: Any) -> tuple[str, ...]:
+            counted.append(exchange.id)
+            return count(exchange, *more)
+
+        monkeypatch.setattr(running.gate, "settled", counts)
+        monkeypatch.setattr(running.ledger, "settle", fails)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await recorder.response(flow)
+        monkeypatch.undo()
+    assert counted == [flow.id]
 
 
 def exchanges_soon(ledger: Path) -> list[object]:
