@@ -116,44 +116,70 @@ class MeteredExchange:
     """One exchange. Only its opener holds it."""
 
     __slots__ = (
-        "_answer_headers",
         "asked",
         "is_confirmed",
         "is_recorded",
-        "on_confirmed",
         "opened",
+        "response",
         "routes",
-        "rules",
         "stage",
-        "status",
         "tap",
         "troubles",
     )
 
-    def __init__(
-        self, routes: Routes, rules: RunRules, *, exchange_id: str, source: Source, node: str
-    ) -> None:
+    def __init__(self, routes: Routes, *, exchange_id: str, source: Source) -> None:
         self.stage = Stage.OPENING
         self.routes = routes
         """How its request and its answer are read."""
-        self.rules = rules
         self.is_recorded = source is not Source.LIVE
         """Whether it comes from a file, not from live traffic."""
-        self.opened = opening.unread(routes, exchange_id=exchange_id, source=source, node=node)
+        self.opened = opening.unread(routes, exchange_id=exchange_id, source=source)
         """The exchange as the ledger stores it while it is open."""
-        self.asked = opening.nothing_asked(routes, rules)
+        self.asked = opening.nothing_asked(routes)
         """What the request says that the ledger does not store."""
-        self.is_confirmed = routes.is_confirmed
-        """Whether host, request or answer have confirmed that this is an LLM call. Until then it
-        has no row, and the proxy edits none of it. A fetched result is confirmed when it is
-        settled: if it was cut, or was not ready, it will be fetched again."""
-        self.on_confirmed: Callable[[], object] | None = None
-        """Called once, when the answer confirms it."""
-        self.status: int | None = None
-        """Of the response; None until its headers arrive."""
-        self._answer_headers: Mapping[str, str] = {}
+        self.is_confirmed = False
+        """Whether it is an LLM call, by what is known now (`confirm`). Until then it has no row,
+        and the proxy edits none of it."""
+        self.response: Response | None = None
+        """Status and headers of the answer; None until they arrive."""
         self.tap: Tap | None = None
         self.troubles = Troubles()
+        self.confirm()
+
+    def confirm(
+        self,
+        *,
+        answer: Response | None = None,
+        frame: dict[str, Any] | None = None,
+        settled: Settled | None = None,
+    ) -> bool:
+        """Whether this is an LLM call: the one place that decides it, by what is known now.
+
+            host and path   known, at a host that the operator has named or a table knows
+            the request     looks like one of its dialect
+            the answer      JSON or a stream, at a host that the operator has named
+            a frame of it   looks like its dialect; at such a host, any
+
+        A fetched result is one when it is settled whole, with a usage: if it was cut, or was not
+        ready, it will be fetched again.
+        """
+        routes = self.routes
+        if routes.route.is_fetch:
+            self.is_confirmed = (
+                settled is not None
+                and settled.exchange.outcome is Outcome.COMPLETE
+                and settled.reading.usage_json is not None
+            )
+        elif not self.is_confirmed:
+            kind = answer.headers.get("content-type", "") if answer is not None else ""
+            self.is_confirmed = (
+                routes.is_confirmed
+                or self.asked.facts.is_confirmed
+                or (routes.is_named and (frame is not None or "json" in kind.lower()))
+                or (routes.is_named and is_stream_type(kind))
+                or (frame is not None and shapes.fits(routes.route.dialect.answer_shapes, frame))
+            )
+        return self.is_confirmed
 
     def moves(self, event: Event) -> bool:
         """Move to the next stage; whether the event counts in this one."""
@@ -169,6 +195,11 @@ class MeteredExchange:
         return self.routes.route
 
     @property
+    def status(self) -> int | None:
+        """Of the answer; None until its headers arrive."""
+        return self.response.status if self.response is not None else None
+
+    @property
     def is_handshake(self) -> bool:
         """Whether it may open a WebSocket, so that what it is shows with its answer alone."""
         return self.routes.is_handshake
@@ -182,9 +213,9 @@ class MeteredExchange:
         """Read the request, with pauses. What cannot be read is left out, and noted."""
         try:
             self.opened, self.asked = yield from opening.read(
-                self.opened, request, self.routes, self.rules, self.troubles
+                self.opened, request, self.routes, self.troubles
             )
-            self.is_confirmed |= self.asked.facts.is_confirmed and not self.routes.route.is_fetch
+            self.confirm()
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
             self.troubles.add_failure(failure, "its request is not read")
 
@@ -195,25 +226,37 @@ class MeteredExchange:
     def revert_injection(self) -> None:
         """Note that upstream refused the option and that the proxy resends the client's request."""
         self.opened = replace(self.opened, usage_injected=False, resent=True)
-        self.tap = self.status = None
-        self._answer_headers = {}
+        self.tap = self.response = None
         self.moves(Event.REFUSED)
 
-    def answer(self, response: Response, *, edits: bool, clock: Callable[[], float]) -> Tap:
+    def answer(
+        self,
+        response: Response,
+        *,
+        edits: bool,
+        clock: Callable[[], float],
+        on_confirmed: Callable[[], object] = lambda: None,
+    ) -> Tap:
         """The tap for a response, made when its headers arrive.
 
         `edits`: the tap may cut the injected usage out of the body. `clock` returns seconds since
-        the epoch.
+        the epoch. `on_confirmed` is called if the answer confirms that this is a call.
         """
         self.moves(Event.ANSWERED)
-        self.status = response.status
-        self._answer_headers = headers = response.headers
+        self.response = response
+        headers = response.headers
         content_type = headers.get("content-type", "")
         is_labelled = is_stream(response)
         if is_labelled and not self.opened.streamed:
             self.opened = replace(self.opened, streamed=True)
-        if self.routes.is_named and (is_labelled or "json" in content_type.lower()):
-            self._is_call()  # nothing passes unseen on a host that the operator has named
+        if not self.is_confirmed and self.confirm(answer=response):
+            on_confirmed()
+
+        def confirms(frame: dict[str, Any]) -> bool:
+            if self.confirm(frame=frame):
+                on_confirmed()
+            return self.is_confirmed
+
         decoder = decoder_of(headers.get("content-encoding", ""))
         # An answer of another status has no usage, and one without a body must not be chunked.
         is_success = response.status // 100 == 2 and response.status != 204
@@ -228,7 +271,7 @@ class MeteredExchange:
             context=replace(self.asked.context, headers=headers),
             status=response.status,
             requested=self.asked.facts.billing,
-            confirms=None if self.is_confirmed or self.routes.route.is_fetch else self._confirm,
+            confirms=None if self.is_confirmed or self.routes.route.is_fetch else confirms,
         )
         self.tap = Tap(
             meter,
@@ -237,36 +280,22 @@ class MeteredExchange:
             clock=clock,
             troubles=self.troubles,
             decoder=decoder,
-            budget=self.rules.budget,
+            budget=self.routes.rules.budget,
         )
         return self.tap
-
-    def _confirm(self, body: dict[str, Any]) -> bool:
-        """Whether one frame or document proves that this is an LLM call."""
-        if not (self.routes.is_named or shapes.fits(self.routes.route.dialect.answer_shapes, body)):
-            return False
-        self._is_call()
-        return True
-
-    def _is_call(self) -> None:
-        if self.is_confirmed or self.routes.route.is_fetch:
-            return
-        self.is_confirmed = True
-        if self.on_confirmed is not None:
-            self.on_confirmed()
 
     def billing_of(self, exchange: Exchange) -> Billing | None:
         """How this exchange is billed, or a response of its session; None: unknown."""
         billing, is_certain = wire_billing.of_answer(
             self.asked.billing,
-            self._answer_headers,
+            self.response.headers if self.response is not None else {},
             provider=exchange.provider,
             models=(exchange.response_model, exchange.request_model),
         )
-        if is_certain or self.rules.billing is None:
+        if is_certain or self.routes.rules.billing is None:
             return billing
         try:
-            return self.rules.billing(exchange) or billing
+            return self.routes.rules.billing(exchange) or billing
         except Exception as failure:  # noqa: BLE001  # the operator's rule costs nothing else
             self.troubles.add_failure(failure, "a rule of billing is left out")
             return billing
@@ -277,17 +306,16 @@ class MeteredExchange:
         """The result with how it is billed, and with what its answer's headers, and an event of its
         stream, say of limits and of the account that has them. Headers of a handshake belong to its
         first response. Never raises."""
-        headers = self._answer_headers if in_headers else {}
+        headers = self.response.headers if self.response is not None else {}
+        of_limits = headers if in_headers else {}
         try:
-            limits = limits_of(headers, status=self.status, event=event, arrived_at=arrived_at)
+            limits = limits_of(of_limits, status=self.status, event=event, arrived_at=arrived_at)
             return with_figures(
                 settled,
                 billing=self.billing_of(settled.exchange),
                 quotas=limits.quotas,
                 retry_after_ms=limits.retry_after_ms,
-                account=opening.account_of(
-                    self._answer_headers, self.asked, self.opened, self.rules
-                ),
+                account=opening.account_of(headers, self.asked, self.opened, self.routes.rules),
             )
         except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
             self.troubles.add_failure(failure, "its limits are not read")
@@ -328,10 +356,12 @@ class MeteredExchange:
         return settled._replace(exchange=replace(settled.exchange, degraded=self.troubles.text))
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
+        response = self.response
         if (
-            (self.status or 0) >= ERROR_STATUS_MIN
-            and (cap := token_of(self._answer_headers.get(CAP_HEADER)))
-            and self.status == refused_status_of(self.opened.agent)
+            response is not None
+            and response.status >= ERROR_STATUS_MIN
+            and (cap := token_of(response.headers.get(CAP_HEADER)))
+            and response.status == refused_status_of(self.opened.agent)
         ):  # a recording of ours, or a proxy behind this one
             return refused(self.opened, cap, now=now)
         tap = self.tap
@@ -348,7 +378,7 @@ class MeteredExchange:
         settled = result_of(
             self.opened,
             end=end,
-            status=self.status,
+            status=response.status if response is not None else None,
             meter=meter,
             request_units=self.asked.facts.units,
             passed=passed,
@@ -357,8 +387,7 @@ class MeteredExchange:
             now=now,
         )
         if self.routes.route.is_fetch:
-            is_whole = settled.exchange.outcome is Outcome.COMPLETE
-            self.is_confirmed = is_whole and settled.reading.usage_json is not None
+            self.confirm(settled=settled)
             settled = as_fetched(settled)
         return settled
 
@@ -397,4 +426,4 @@ def exchange_of[E: MeteredExchange](
     routes = opening.routes_of(request, rules, is_llm=is_llm)
     if routes is None:
         return None
-    return kind(routes, rules, exchange_id=exchange_id, source=source, node=rules.node, **more)
+    return kind(routes, exchange_id=exchange_id, source=source, **more)

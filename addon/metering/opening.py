@@ -98,6 +98,8 @@ class RunRules:
 class Routes(Struct, frozen=True, kw_only=True):
     """How an exchange is read, by its method, host and path."""
 
+    rules: RunRules
+    """Of the run, when the request came."""
     route: Route
     session: Route | None
     """Of a WebSocket; None: no WebSocket is asked for, or none that is known."""
@@ -159,11 +161,12 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
     # A POST asks for something. What others do on an unknown path shows with the answer.
     is_sure = is_llm or request.method == "POST" or route is not table.UNKNOWN
     return Routes(
+        rules=rules,
         route=route,
         session=session,
         is_handshake=session is not None and route is session,
         is_named=is_named,
-        is_confirmed=not route.is_fetch and is_sure and (route.is_confirmed or is_named),
+        is_confirmed=is_sure and (route.is_confirmed or is_named),
         origin=f"{request.scheme}://{request.host}:{request.port}",
         provider=provider or providers.provider_of(request.host, path),
         path=_redacted(path[:PATH_LENGTH_MAX]),
@@ -171,7 +174,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
     )
 
 
-def unread(routes: Routes, *, exchange_id: str, source: Source, node: str) -> Exchange:
+def unread(routes: Routes, *, exchange_id: str, source: Source) -> Exchange:
     """The exchange of a request that is not read."""
     dialect = routes.route.dialect
     return Exchange(
@@ -184,16 +187,16 @@ def unread(routes: Routes, *, exchange_id: str, source: Source, node: str) -> Ex
         # The request's own time, which a saved flow includes, so that replay finds the same row.
         opened_at=routes.began_at,
         source=source,
-        node=node,
+        node=routes.rules.node,
     )
 
 
-def nothing_asked(routes: Routes, rules: RunRules) -> Asked:
+def nothing_asked(routes: Routes) -> Asked:
     """What is known of a request that is not read."""
     context = AnswerContext(
         provider=routes.provider,
         path_model=routes.route.path_model,
-        keeps_error_text=rules.keeps_error_text,
+        keeps_error_text=routes.rules.keeps_error_text,
     )
     return Asked(context=context)
 
@@ -205,10 +208,10 @@ def is_read_in_steps(request: Request) -> bool:
 
 
 def read(
-    exchange: Exchange, request: Request, routes: Routes, rules: RunRules, troubles: Troubles
+    exchange: Exchange, request: Request, routes: Routes, troubles: Troubles
 ) -> Generator[None, None, tuple[Exchange, Asked]]:
     """The exchange of a request and what it asked, with pauses while a long body is read."""
-    headers, route = request.headers, routes.route
+    headers, route, rules = request.headers, routes.route, routes.rules
     path = request.path.partition("?")[0]
     encoding = headers.get("content-encoding", "").strip()
     if encoding.lower() == "identity":
@@ -279,7 +282,7 @@ def read(
         limits=rules.limits_of(route.dialect, values or {}, body.data, chat.parts)
         if rules.limits_of
         else None,
-        context=replace(nothing_asked(routes, rules).context, secrets=secrets),
+        context=replace(nothing_asked(routes).context, secrets=secrets),
     )
     return opened, asked
 

@@ -27,7 +27,7 @@ def admit(recording: Recording, live: Live) -> Awaitable[None] | None:
         recording.send(live)  # each of its responses asks
         return None
     limits = live.asked.limits
-    if limits is None and live.rules.limits_of is not None:
+    if limits is None and live.routes.rules.limits_of is not None:
         limits = Limits(unbounded="the request is not read")  # an error of ours
     found = recording.gate.ask(
         live.opened,

@@ -36,11 +36,10 @@ NOT_HELD = "its end may have reached the client before it was on disk"
 
 def begin(recording: Recording, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have arrived; `response.stream` is True before."""
-    values = flows.response_of(response)
+    values = live.response = flows.response_of(response)
     headers = values.headers
     can_hold_end = recording.process.can_hold_end
-    text = headers.get("content-length", "")
-    length = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    length = _length_of(values)
     is_waited_for = length > 0 and recording.settings.commit_before_end
     is_plain = not is_stream(values)
     if (
@@ -61,11 +60,10 @@ def begin(recording: Recording, live: Live, response: http.Response) -> None:
         response.stream = False
     tap, stream = _tap(recording, live, values, may_edit=bool(response.stream))
     edits = tap.edits
-    live.held_length = length if is_waited_for and not edits else 0
     if not response.stream:
         # mitmproxy streams it all the same where it is larger than `stream_large_bodies`.
         return
-    if live.held_length and not can_hold_end:
+    if is_waited_for and not (edits or can_hold_end):
         live.troubles.add(NOT_HELD)
     if edits and "content-length" in headers:
         del response.headers["content-length"]
@@ -75,6 +73,18 @@ def begin(recording: Recording, live: Live, response: http.Response) -> None:
         # Upstream compressed although identity was requested; the client gets identity.
         del response.headers["content-encoding"]
     response.stream = stream
+
+
+def held_length(recording: Recording, live: Live) -> int:
+    """The content-length of an answer whose end waits for its commit; 0: it does not."""
+    if live.tap is None or live.tap.edits or live.response is None:
+        return 0
+    return _length_of(live.response) if recording.settings.commit_before_end else 0
+
+
+def _length_of(response: Response) -> int:
+    text = response.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def restore(live: Live, response: http.Response) -> None:
@@ -140,7 +150,7 @@ def release(live: Live, response: http.Response) -> None:
     """
     if live.stream is not None and response.stream is live.stream:
         response.stream = True
-    live.stream = live.tap = live.on_confirmed = None  # the last refers to the exchange
+    live.stream = live.tap = None
 
 
 def _tap(
@@ -148,9 +158,12 @@ def _tap(
 ) -> tuple[Tap, StreamCallable]:
     if recording.captures is not None:
         live.capture = capturing.begin(recording.captures, live)
-    # A fetched result is settled at once or not at all, because it may be booked already.
-    live.on_confirmed = lambda: recording.ledger.open(live.opened)
-    tap = live.answer(response, edits=may_edit, clock=time.time)
+    tap = live.answer(
+        response,
+        edits=may_edit,
+        clock=time.time,
+        on_confirmed=lambda: recording.ledger.open(live.opened),
+    )
     stream = _run_by_run(tap.callable) if tap.edits else tap.callable
     listeners: list[Callable[[bytes], None]] = []
     if live.capture is not None:

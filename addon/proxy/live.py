@@ -35,7 +35,6 @@ class Live(MeteredExchange):
         "capture",
         "end",
         "flow",
-        "held_length",
         "original",
         "stream",
     )
@@ -51,7 +50,5 @@ class Live(MeteredExchange):
         """The callable that was set as `flow.response.stream`."""
         self.broken_by_client: bool | None = None
         """Which side broke it first; None if neither has."""
-        self.held_length = 0
-        """The content-length of an answer whose end waits for its commit; 0: it does not."""
         self.end: tuple[End, str | None] | None = None
         """What ended it, and the error's text; None while it runs."""

@@ -87,4 +87,4 @@ class StreamEvents:
     def held_length(self, flow: http.HTTPFlow) -> int:
         """The content-length of a body whose end waits for its commit; 0: it does not."""
         live = self._recording.live.get(flow.id)
-        return live.held_length if live is not None else 0
+        return answers.held_length(self._recording, live) if live is not None else 0

@@ -61,8 +61,7 @@ class Traffic:
         recording, live = self._recording, self._live(flow)
         if recording is None or live is None or flow.response is None:
             return
-        live.status = flow.response.status_code
-        if live.status == 101 or live.is_recorded:
+        if flow.response.status_code == 101 or live.is_recorded:
             return  # no stream will pass
         # Set first: an exception before this would make mitmproxy buffer the whole answer.
         flow.response.stream = True
@@ -77,7 +76,8 @@ class Traffic:
             return
         if live.is_recorded and flow.error is not None:
             return  # it ended in an error, whose hook comes next
-        live.status = flow.response.status_code
+        if live.status != flow.response.status_code:  # another addon has changed it
+            live.response = flows.response_of(flow.response)
         if flow.websocket is not None:
             live.moves(Event.ANSWERED)
             if recording.captures is not None:

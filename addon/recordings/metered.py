@@ -197,7 +197,9 @@ def _as_stored(settled: Settled) -> Settled:
 
 
 def _session(item: Recorded, handshake: MeteredExchange) -> list[Settled]:
-    handshake.status = item.status
+    assert item.status is not None  # 101
+    headers = header_map(item.response_headers)
+    handshake.response = Response(status=item.status, headers=headers)
     session = MeteredSession(handshake)
     found: list[Exchange | Settled] = []
     at = item.opened_at

@@ -74,5 +74,5 @@ def session_of(
     """The session of a handshake that upstream has accepted."""
     headers = {**request.headers, "upgrade": "websocket"}
     handshake = opened(replace(request, path=path, headers=headers), rules)
-    handshake.status = 101
+    handshake.response = Response(status=101, headers={})
     return MeteredSession(handshake)

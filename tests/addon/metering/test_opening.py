@@ -397,9 +397,10 @@ def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
     rows: list[str] = []
     request = structs.replace(REQUEST, host="app.example", headers={}, body=Body(b"?"))
     exchange = opened(request, ANYWHERE)
-    exchange.on_confirmed = lambda: rows.append("row")
     frame = b'data: {"id":"c","choices":[{"delta":{"content":"x"}}]}\n\n'
-    tap = tapped(exchange, frame * 200, "text/event-stream")
+    tap = tapped(
+        exchange, frame * 200, "text/event-stream", on_confirmed=lambda: rows.append("row")
+    )
     assert rows == ["row"]
     tap.callable(frame * 200)
     assert rows == ["row"]

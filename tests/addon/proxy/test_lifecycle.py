@@ -269,14 +269,16 @@ async def test_a_request_that_is_still_read_at_the_end_does_not_go_upstream(ledg
 
 def new_live() -> Live:
     nothing: Any = None
-    rules: Any = SimpleNamespace(keeps_error_text=False)
     routes: Any = SimpleNamespace(
-        route=SimpleNamespace(dialect=SimpleNamespace(name="x", operation="chat"), path_model=None),
+        route=SimpleNamespace(
+            dialect=SimpleNamespace(name="x", operation="chat"), path_model=None, is_fetch=False
+        ),
         **dict.fromkeys(("origin", "provider", "path"), ""),
+        rules=SimpleNamespace(keeps_error_text=False, node="n"),
         is_confirmed=True,
         began_at=datetime(2026, 11, 20, tzinfo=UTC),
     )
-    return Live(routes, rules, exchange_id="e", source=Source.LIVE, node="n", flow=nothing)
+    return Live(routes, exchange_id="e", source=Source.LIVE, flow=nothing)
 
 
 @for_each("stage", [*Stage, "session", "message"])

@@ -14,6 +14,8 @@ from mitmproxy import exceptions, http
 from mitmproxy.flow import Error
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.test import tflow, tutils
+from mitmproxy.websocket import WebSocketData, WebSocketMessage
+from wsproto.frame_protocol import Opcode
 
 from addon.proxy import flows
 from addon.proxy.display.content_view import FlowNotes
@@ -73,6 +75,27 @@ async def test_the_caps_count_an_exchange_once_whatever_fails_behind_them(
         await recorder.response(flow)
         monkeypatch.undo()
     assert counted == [flow.id]
+
+
+async def test_the_headers_of_a_handshake_belong_to_its_responses(ledger: Path):
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of(headers={"upgrade": "websocket"})
+        flow.request.method, flow.request.path, flow.request.content = "GET", "/v1/responses", b""
+        recorder.request(flow)
+        answered(flow, 101, openai_organization="org-1")
+        recorder.responseheaders(flow)
+        flow.websocket = WebSocketData()
+        await recorder.response(flow)
+        for from_client, message in (
+            (True, {"type": "response.create", "model": "gpt-5", "input": "Hi"}),
+            (False, {"type": "response.created", "response": {"id": "r"}}),
+            (False, {"type": "response.completed", "response": {"id": "r", "usage": {}}}),
+        ):
+            content = json.dumps(message).encode()
+            flow.websocket.messages.append(WebSocketMessage(Opcode.TEXT, from_client, content))
+            await recorder.websocket_message(flow)
+    ((account,),) = exchanges(ledger, "account")
+    assert account
 
 
 def exchanges_soon(ledger: Path) -> list[object]:
