@@ -50,7 +50,6 @@ class Meter:
     __slots__ = (
         "_blocks_left",
         "_dialect",
-        "_id_needle",
         "_id_reads_left",
         "_is_error",
         "_lessons_left",
@@ -95,8 +94,6 @@ class Meter:
         self._blocks_left = READ_BLOCKS_MAX
         self._lessons_left = LESSONS_MAX
         self._id_reads_left = ID_READS_MAX
-        self._id_needle: bytes | None = None
-        """The id as every frame should repeat it; empty if none has to. None: not known yet."""
         self._text = PassedText(dialect)
         self._unread: str | None = None
         headers = context.headers
@@ -304,9 +301,7 @@ class Meter:
         facts = self.facts
         if not self._dialect.id_in_frames or facts.response_id is None or facts.rare.id_unstable:
             return b""
-        if self._id_needle is None:
-            self._id_needle = json_values.dumps(facts.response_id).encode()
-        return self._id_needle
+        return json_values.dumps(facts.response_id).encode()
 
     def _learn(self, blocks: list[bytes]) -> None:
         """Learn a template from the last two of some blocks without facts."""
