@@ -155,19 +155,15 @@ def result_of(
                     usage = replace(usage, input_tokens=inputs, output_tokens=estimated)
             if opened.streamed and outcome is not Outcome.COMPLETE and meter.has_hidden_output:
                 usage = replace(usage, remarks=(*usage.remarks, HIDDEN_OUTPUT))
-    return Settled(
+    reading = _reading(
         exchange,
-        Reading(
-            exchange_id=opened.id,
-            opened_at=opened.opened_at,
-            meter_version=METER_VERSION,
-            usage_source=source,
-            usage=usage,
-            usage_json=meter.usage_json if meter is not None else None,
-            estimated_output_tokens=estimated,
-            read_at=now,
-        ),
+        now,
+        usage_source=source,
+        usage=usage,
+        usage_json=meter.usage_json if meter is not None else None,
+        estimated_output_tokens=estimated,
     )
+    return Settled(exchange, reading)
 
 
 def refused(opened: Exchange, cap: str, *, now: datetime) -> Settled:
@@ -184,7 +180,7 @@ def refused(opened: Exchange, cap: str, *, now: datetime) -> Settled:
         hold_list_value_picousd=None,
         hold_tokens=None,
     )
-    return Settled(exchange, _empty_reading(opened, now))
+    return Settled(exchange, _reading(exchange, now))
 
 
 def result_unread(opened: Exchange, *, end: End, status: int | None, now: datetime) -> Settled:
@@ -199,16 +195,25 @@ def result_unread(opened: Exchange, *, end: End, status: int | None, now: dateti
         http_status=status,
         settled_at=now,
     )
-    return Settled(settled, _empty_reading(opened, now))
+    return Settled(settled, _reading(settled, now))
 
 
-def _empty_reading(opened: Exchange, now: datetime) -> Reading:
+def _reading(
+    exchange: Exchange,
+    now: datetime,
+    *,
+    usage_source: UsageSource = UsageSource.NONE,
+    **figures: Any,
+) -> Reading:
+    """Of a lost exchange it is below any other, because its end may become known later."""
     return Reading(
-        exchange_id=opened.id,
-        opened_at=opened.opened_at,
+        exchange_id=exchange.id,
+        opened_at=exchange.opened_at,
+        revision=0 if exchange.state is State.LOST else 1,
         meter_version=METER_VERSION,
-        usage_source=UsageSource.NONE,
+        usage_source=usage_source,
         read_at=now,
+        **figures,
     )
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.maintenance.promises import PROMISES, Promise
 from ledger.maintenance.reprice import line_digest
 from ledger.model.charge import Charge, pricing_of
-from ledger.model.exchange import UsageSource
+from ledger.model.exchange import NO_METER, UsageSource
 from ledger.store.keys import instant_text
 from ledger.store.schema.charged import KEPT, LINE, PAST
 from ledger.store.schema.columns import Instant
@@ -194,7 +194,9 @@ def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str
     connection = connection.execution_options(yield_per=ROWS_AT_A_TIME)
     # A caller that wants no more leaves no cursor open.
     with connection.execute(
-        sa.select(readings).where(readings.c.opened_at >= since, readings.c.revision >= 1)
+        sa.select(readings).where(
+            readings.c.opened_at >= since, readings.c.meter_version != NO_METER
+        )
     ) as rows:
         for row in rows.mappings():
             lines = orjson.loads(row["charges"])

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.charge import DIFFERS, Charge
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Exchange, Quota, Reading, State
+from ledger.model.exchange import NO_METER, Exchange, Quota, Reading, State
 from ledger.store import db
 from ledger.store.keys import exchange_of, reading_of
 from ledger.store.schema.charged import READING_ORDER
@@ -73,7 +73,9 @@ def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
 
 def _booked(connection: Connection, row: Any) -> Booked | None:
     found = _readings(connection, row.opened_at, row.id)
-    if not found or found[0].revision == 0:
+    # The placeholder of a lost exchange has no version.
+    read = [each for each in found if each.meter_version != NO_METER]
+    if not read or found[0] is not read[0]:
         return None
     current = found[0]
     c = current_charges.c
@@ -85,11 +87,7 @@ def _booked(connection: Connection, row: Any) -> Booked | None:
             c.amount_picousd.is_not(None),
         )
     ).all()
-    # The placeholder of a lost exchange, which has revision 0, has no version.
-    first = min(
-        (each for each in found if each.revision >= 1),
-        key=lambda each: (each.revision, each.read_at, each.id),
-    )
+    first = min(read, key=lambda each: (each.revision, each.read_at, each.id))
     return Booked(
         exchange=exchange_of(row._asdict()),
         reading=reading_of(current._mapping),

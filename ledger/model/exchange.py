@@ -75,6 +75,8 @@ ERROR_STATUS_MIN = 400
 """From this HTTP status on, an answer is an error."""
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 """Scheme -> the port where a URL names none; origins have it."""
+NO_METER = "none"
+"""`meter_version` of the reading of an exchange whose process died: nothing was read."""
 NO_MODEL = "(no model)"
 """The name of a model where neither request nor answer has one."""
 
@@ -319,9 +321,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     opened_at: Annotated[datetime, Column("The exchange's opened_at")]
     revision: Annotated[
         int,
-        Column(
-            "The highest is current; of equal ones, the earliest. 0: placeholder of a lost exchange"
-        ),
+        Column("The highest is current; of equal ones, the earliest. 0: of a lost exchange"),
     ] = 1
     meter_version: Annotated[str, Column("Version of the meter that made the reading")]
     usage_source: Annotated[UsageSource, Column("reported, partial, estimated or none")]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ledger.model.exchange import NO_METER
 from ledger.store.engines import sqlite_file
 from ledger.store.keys import instant_text
 from ledger.store.processes import nodes
@@ -92,7 +93,7 @@ def _marking(which: str, dialect: str, *, spooling: bool = False) -> Iterator[st
     yield f"""
         INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source,
           tool_units, further, remarks, read_at, reason)
-        SELECT 'lost.' || id, id, opened_at, 0, 'none', 'none', CAST('{{}}' AS {document}),
+        SELECT 'lost.' || id, id, opened_at, 0, '{NO_METER}', 'none', CAST('{{}}' AS {document}),
           CAST('[]' AS {document}), CAST('[]' AS {document}), CAST(:now AS {instant}),
           'the recording process ended first'
         FROM exchanges WHERE {which} ON CONFLICT DO NOTHING"""

@@ -298,7 +298,8 @@ SELECT NEW.reading_id, NEW.id, NEW.opened_at, {_READING_VALUES},
   {", ".join(f"NEW.{name}" for name in PRICING)}, NEW.charges
 WHERE NEW.reading_id IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM readings
-  WHERE opened_at = NEW.opened_at AND exchange_id = NEW.id AND revision >= 1)
+  WHERE opened_at = NEW.opened_at AND exchange_id = NEW.id
+    AND (revision >= 1 OR id = NEW.reading_id))
 """
 
 _SEGMENTS = """

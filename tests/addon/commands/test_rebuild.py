@@ -13,7 +13,7 @@ from addon.metering.settlement import METER_VERSION
 from ledger.maintenance.checking import FAULTS_SHOWN_MAX
 from ledger.maintenance.promises import PROMISES
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Outcome, State, UsageSource
+from ledger.model.exchange import NO_METER, Outcome, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from tests.addon.recorded_exchanges import (
@@ -185,7 +185,7 @@ def test_an_exchange_ends_as_it_did(engine, book, rebuild, tmp_path):
 def test_what_the_ledger_does_not_have_is_left_alone(engine, book, rebuild, tmp_path):
     known = exchange("known")
     lost = exchange("lost", state=State.LOST, outcome=Outcome.LOST)
-    book(known, (lost, reading(lost, revision=0, usage=Usage())))
+    book(known, (lost, reading(lost, revision=0, meter_version=NO_METER, usage=Usage())))
     folder = captures(tmp_path / "captures", *map(recording, ("known", "lost", "new")))
     done = rebuild(folder)
     assert done.exit_code == 0

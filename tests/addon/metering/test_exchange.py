@@ -22,7 +22,7 @@ from addon.metering.exchange import (
     is_stream,
 )
 from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
-from addon.metering.settlement import outcome_of, result_of
+from addon.metering.settlement import outcome_of, result_of, result_unread
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
@@ -503,3 +503,17 @@ def test_the_refusal_of_a_cap_is_no_error_of_a_provider(status, cap, outcome):
     if outcome is Outcome.REFUSED:
         assert (settled.error_type, settled.error_code) == ("tokentee_cap", cap)
         assert (reading.usage_source, settled.response_bytes) == (UsageSource.NONE, None)
+
+
+@pytest.mark.parametrize("has_tap", [True, False])
+def test_what_was_read_before_a_stop_is_below_what_is_read_later(has_tap: bool):
+    exchange = opened()
+    if has_tap:
+        exchange.answer(SSE, edits=False, clock=lambda: 0.0).callable(WORD)
+    lost, reading = exchange.settle(End.STOPPED, cause=None, now=NOW)
+    assert (lost.state, reading.revision) == (State.LOST, 0)
+    unread = result_unread(exchange.opened, end=End.STOPPED, status=200, now=NOW)
+    assert unread.reading.revision == 0
+    whole = opened()
+    passed(whole)
+    assert whole.settle(End.FINISHED, cause=None, now=NOW).reading.revision == 1

@@ -211,6 +211,23 @@ def test_an_interrupted_sync_goes_on(new_sqlite, monkeypatch):
     assert seen == [(2, 7), (4, 7), (2, 7), (4, 7), (6, 7), (7, 7)]
 
 
+@pytest.mark.parametrize("comes_first", ["lost", "settled"])
+@pytest.mark.parametrize(
+    "two", [pytest.param(("sqlite", "pg"), marks=pytest.mark.postgres)], indirect=True
+)
+def test_what_was_read_at_a_stop_gives_way_to_the_end(two, comes_first):
+    """A proxy that stops books what it has read; the end may be recorded elsewhere."""
+    source, target = two
+    stopped = replace(settled("a"), state=State.LOST, outcome=Outcome.LOST)
+    stopped_row = whole(stopped, (), revision=0, usage=Usage(input_tokens=7))
+    for one in (stopped_row, whole(settled("a")))[:: 1 if comes_first == "lost" else -1]:
+        put(source, one)
+        merging.sync(source, target)
+        put(source, one)
+    for place in two:
+        assert totals(place) == (1, 100, 20, COST)
+
+
 @every_way
 def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
     source, target = two

@@ -168,6 +168,19 @@ def test_settled_twice_is_settled_once(connection):
     assert connection.execute("SELECT COUNT(*) FROM charges").fetchone() == (3,)
 
 
+def test_a_lost_exchange_is_settled_with_what_is_read_then(connection):
+    lost = settled("a", state=State.LOST, outcome=Outcome.LOST)
+    partial = reading(lost, revision=0, usage=Usage(input_tokens=7, output_tokens=1))
+    for _ in range(2):
+        take(connection, settled_row(lost, partial))
+    assert figures(connection)[:2] == (1, 7)
+    for _ in range(2):
+        take(connection, settled_row(settled("a")))
+    take(connection, settled_row(lost, partial))
+    assert figures(connection) == (1, 100, COST)
+    assert connection.execute("SELECT COUNT(*) FROM readings").fetchone() == (2,)
+
+
 def test_settling_again_as_something_else_links_nothing(connection):
     take(connection, settled_row(settled("a", response_id="r", content_digest="x")))
     take(connection, settled_row(settled("b", response_id="s", content_digest="y")))
