@@ -1,4 +1,5 @@
-"""Edge. Asks the caps before a request goes upstream; while there is a cap, `Recording.admit`."""
+"""Edge. Asks the caps before a request goes upstream: in place of `Recording.send`, if there are
+any."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from mitmproxy.master import Master
 from mitmproxy.utils import asyncio_utils
 
 from addon.caps.limits import read_limits
-from addon.proxy import admission, options
+from addon.proxy import options
 from addon.proxy.caps import gate_of
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.display.watching import Watching
@@ -170,7 +170,7 @@ def start(
     recording = Recording(settings, rules, ledger=ledger, price=book.price, gate=gate)
     gate.on_change = lambda: _read_limits(recording)
     _read_limits(recording)
-    recording.tasks.append(
+    recording.process.tasks.append(
         asyncio_utils.create_task(gate.watch(), name="tokentee: caps", keep_ref=True)
     )
     recording.notes, recording.watching = notes, watching
@@ -191,18 +191,16 @@ def start(
                 handler.setFormatter(JsonFormatter())
     set_captures(recording)
     telling = _tell_what_is_answered(recording)
-    recording.tasks.append(
+    recording.process.tasks.append(
         asyncio_utils.create_task(telling, name="tokentee: answered", keep_ref=True)
     )
     return recording
 
 
 def _read_limits(recording: Recording) -> None:
-    """Read of each request what bounds its cost, and ask for it, if there is a cap."""
-    is_active = recording.gate.is_active
-    reads = read_limits if is_active else None
+    """Read of each request what bounds its cost, if there is a cap, which asks for it then."""
+    reads = read_limits if recording.gate.is_active else None
     recording.rules = dataclasses.replace(recording.rules, limits_of=reads)
-    recording.admit = partial(admission.admit, recording) if is_active else recording.send
 
 
 async def _tell_what_is_answered(recording: Recording) -> None:
@@ -256,15 +254,8 @@ def abandon(recording: Recording, master: Master) -> None:
     if recording.live or recording.sessions:
         master.addons.add(Leaving(recording, master))
         return
-    give_back(recording)
-    _close(recording)
-
-
-def give_back(recording: Recording) -> None:
-    """Leave mitmproxy as it was."""
-    for task in recording.tasks:
-        task.cancel()
     recording.process.give_back()
+    _close(recording)
 
 
 async def stop(recording: Recording) -> None:
@@ -290,7 +281,7 @@ async def drain(recording: Recording) -> None:
 async def close(recording: Recording) -> None:
     """Give mitmproxy back as it was, write the queue and close the ledger, in a thread and within
     the bounds."""
-    give_back(recording)
+    recording.process.give_back()
     await asyncio.to_thread(_close, recording)
 
 

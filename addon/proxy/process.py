@@ -4,6 +4,7 @@ mitmproxy back as it was.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -36,6 +37,8 @@ class Process:
         self._host: Host | None = None
         """Mechanisms that are in, where the process is ours."""
         self._undo: list[Callable[[], None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        """Those that watch the caps, and write down what is answered, for `tokentee top`."""
         self.undo_last: list[Callable[[], object]] = []
         """What gives back what stays until the ledger is closed."""
 
@@ -91,5 +94,7 @@ class Process:
 
     def give_back(self) -> None:
         """Leave mitmproxy as it was."""
+        for task in self.tasks:
+            task.cancel()
         while self._undo:
             self._undo.pop()()

@@ -18,13 +18,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
 from addon.metering.opening import routes_of
-from addon.proxy import flows, lifecycle, options
+from addon.proxy import admission, flows, lifecycle, options
 from addon.proxy.display.first_lines import say_what_is_next
 from addon.proxy.event_loop import guarded
 from addon.proxy.options import Settings
@@ -179,7 +180,9 @@ class Recorder(Traffic):
         if not flow.live and not flows.has_answer(flow):
             self._skipped += 1
             return None
-        reading = recording.begin(flow)
+        has_caps = recording.rules.limits_of is not None
+        send = partial(admission.admit, recording) if has_caps else recording.send
+        reading = recording.begin(flow, send)
         return self._await(flow, reading) if reading is not None else None
 
     @guarded

@@ -13,7 +13,6 @@ What the hooks call (`recorder.py`, `traffic.py`), which guard each call against
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -117,8 +116,6 @@ class Recording:
         """For mitmweb and mitmproxy, which show flows."""
         self.watching: Watching | None = None
         """Health, metrics and spans, where the options ask for them."""
-        self.tasks: list[asyncio.Task[None]] = []
-        """Those that watch the caps, and write down what is answered, for `tokentee top`."""
         self.process = Process()
         self.bodies = Bodies()
         """Whether other addons want plain answers whole."""
@@ -132,8 +129,6 @@ class Recording:
         """Everything was settled: what has not opened yet must not go upstream without a row."""
         self.seen = Seen()
         self.gate = gate
-        self.admit: Callable[[Live], Awaitable[None] | None] = self.send
-        """Sends a request upstream; asks the caps first, while there are any."""
 
     @property
     def under_way(self) -> int:
@@ -149,9 +144,11 @@ class Recording:
 
     # The request
 
-    def begin(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
-        """Begin the exchange of a request, if it may be an LLM call. Of a live one with a long body
-        what comes back is to be awaited."""
+    def begin(
+        self, flow: http.HTTPFlow, send: Callable[[Live], Awaitable[None] | None]
+    ) -> Awaitable[None] | None:
+        """Begin the exchange of a request, if it may be an LLM call. `send` sends it upstream, or
+        asks the caps first. Of a live one with a long body what comes back is to be awaited."""
         own = self.own_headers.pop(flow.id, ())
         if not flow.live:
             flows.take_own_headers(flow.request.headers)
@@ -168,15 +165,17 @@ class Recording:
             return None
         self.live[flow.id] = live
         if flow.live and is_read_in_steps(request):
-            return self._begin_in_turns(live, request)
+            return self._begin_in_turns(live, request, send)
         without_pauses(live.read_request(request))
-        return self.admit(live)
+        return send(live)
 
-    async def _begin_in_turns(self, live: Live, request: Request) -> None:
+    async def _begin_in_turns(
+        self, live: Live, request: Request, send: Callable[[Live], Awaitable[None] | None]
+    ) -> None:
         """Read a request with turns of other connections between its steps."""
         await in_turns(live.read_request(request))
         if not self.is_over:
-            if (waiting := self.admit(live)) is not None:
+            if (waiting := send(live)) is not None:
                 await waiting
             return
         self.kill(live)
