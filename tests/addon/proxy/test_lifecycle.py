@@ -432,7 +432,7 @@ def test_a_wait_has_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     receipt = Receipt("exchange-7")
     asyncio.run(event_loop.wait_for_commit(receipt))
     assert receipt.is_let_go
-    assert "exchange-7 not committed" in caplog.text
+    assert "exchange-7 is not on disk" in caplog.text
 
 
 class CountingLoop:
