@@ -92,7 +92,7 @@ BOUNDS = {
     "ledger/store/writing/incoming.py Incoming._opened": "WAITING_MAX",
     "ledger/store/writing/incoming.py Incoming._queue": "WAITING_MAX",
     "ledger/store/writing/incoming.py Incoming._settled_at": "GATHER_SETTLED",
-    "ledger/store/writing/writer.py Ledger.learned": "LESSONS_MAX; their texts by the door",
+    "ledger/store/writing/lessons.py Lessons.known": "LESSONS_MAX; their texts by the door",
     "ledger/sync/shipper.py Shipper._logged": "1 000",
 }
 CACHES = {
