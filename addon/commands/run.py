@@ -25,9 +25,10 @@ Usage: tokentee run [OPTIONS] [--] COMMAND ...  record what a command sends
 Around a command: the command uses a proxy on loopback that serves it alone.
 Connections to LLM hosts are decrypted and recorded, all others are tunnelled
 untouched. When the command ends, its bill is printed to stderr, and run ends
-with its exit code. HTTPS_PROXY, NO_PROXY and certificate variables that you have
-set stay in force, also for what the proxy sends. Calls to servers on this machine
-(Ollama) pass the proxy only if tee_hosts or a base URL variable names them.
+with its exit code. HTTPS_PROXY, NO_PROXY and certificate variables that you
+have set stay in force, also for what the proxy sends. Calls to servers on this
+machine (Ollama) pass the proxy only if tee_hosts or a base URL variable names
+them.
 
 Options:
   --config FILE          Settings: upstreams with listeners, ledger, tags,

@@ -366,7 +366,7 @@ def test_a_capture_writer_that_does_not_work_is_a_problem(tmp_path, monkeypatch,
             assert problems(watching.health()) == []
             captures.write(captured(captures.begin()))
             assert problems(watching.health()) == []
-            monkeypatch.setattr(CaptureFiles, "_write", lambda *_: 1 / 0)
+            monkeypatch.setattr(MemoryBudget, "release", lambda *_: 1 / 0)
             for _ in range(supervision.FAILURES_AT_END_MAX + 2):
                 captures.write(captured(captures.begin()))
             captures.close(30)
