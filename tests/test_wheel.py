@@ -1,18 +1,20 @@
 """The wheel: everything under one package, and it works beside foreign `addon` and `ledger`."""
 
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.named import for_each
 from tests.proxy.pair import OPENAI, speak
-from tests.proxy.upstream import Upstream
+from tests.proxy.upstream import Answer, Request, Upstream
 
 ROOT = Path(__file__).parents[1]
 BUILDING = ROOT / ".build" / "wheel.py"
@@ -228,7 +230,14 @@ def test_the_first_hour(tmp_path: Path):
     left_out = ("VIRTUAL_ENV", "XDG_", "TOKENTEE_", "UV_RUN", "PYTHON")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
     cache = subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True)
-    with Upstream(speak(OPENAI)) as upstream:
+    numbers = itertools.count()
+
+    def answer(request: Request) -> Answer:  # each with an id of its own, as a provider gives it
+        told = speak(OPENAI)(request)
+        new = b"chatcmpl-%d" % next(numbers)
+        return replace(told, pieces=tuple(one.replace(b"chatcmpl-w1", new) for one in told.pieces))
+
+    with Upstream(answer) as upstream:
         done = subprocess.run(
             ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False,
             timeout=500,
