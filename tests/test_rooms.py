@@ -538,7 +538,6 @@ TESTED_BY = {
     "addon/proxy/traffic.py": "tests/addon/proxy/test_recorder.py",
     "addon/run/command/connection_policy.py": "tests/proxy/test_run.py",
     "addon/run/proxied_command.py": "tests/proxy/test_run.py",
-    "addon/run/seen.py": "tests/proxy/test_run.py",
     # By the rows that a database has, or refuses.
     "ledger/store/engines/answering.py": "tests/ledger/sync/test_silence.py",
     "ledger/store/schema/charged.py": "tests/ledger/store/schema/test_views.py",

@@ -59,7 +59,8 @@ class ScriptBill(SeenTraffic):
     def done(self) -> None:
         """mitmproxy's hook, at its end and when the script is taken out; after the recorder's."""
         found, options = self._recorder.recording, ctx.options
-        is_read = options.server and options.termlog_verbosity != "error"
+        # Only a master that writes to a terminal has the option.
+        is_read = options.server and getattr(options, "termlog_verbosity", "error") != "error"
         if not (found and found.process.is_ours and is_read and ctx.master.should_exit.is_set()):
             return
         if not found.settings.log_as_json:

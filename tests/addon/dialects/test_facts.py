@@ -195,7 +195,8 @@ def test_a_usage_object_has_numbers_and_tokens_alone(usage):
 
     def check(value):
         if isinstance(value, dict):
-            assert all(token_of(key) for key in value)
+            for key in value:  # a token, or a path of tokens through one list
+                assert all(token_of(part) for part in key.split("[].", 1))
             for inner in value.values():
                 check(inner)
         elif isinstance(value, list):

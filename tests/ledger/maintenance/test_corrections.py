@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ledger.maintenance.corrections import add_reading, add_readings, differences, find
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Outcome, State, UsageSource
+from ledger.model.exchange import NO_METER, Outcome, State, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
 from tests.ledger.written import (
@@ -149,7 +149,7 @@ def test_what_is_booked(engine):
 
 def test_nothing_is_booked_before_the_end_is_known(engine):
     lost = settled("lost", state=State.LOST, outcome=Outcome.LOST)
-    put(engine, (opened("open"), None, ()), whole(lost, (), revision=0))
+    put(engine, (opened("open"), None, ()), whole(lost, (), revision=0, meter_version=NO_METER))
     assert find(engine, ["open"]).get("open") is None
     assert find(engine, ["lost"]).get("lost") is None
     put(engine, whole(settled("free"), (charge("output", 20, None),)))
