@@ -522,7 +522,6 @@ TESTED_BY = {
     "addon/commands/config.py": "tests/addon/commands/test_shown_urls.py",
     "addon/commands/demo.py": "tests/proxy/test_demo.py",
     "addon/commands/deploy.py": "tests/addon/deploy/test_writing.py",
-    "addon/demo/traffic.py": "tests/proxy/test_demo.py",
     "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
     "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",

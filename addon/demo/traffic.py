@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -133,9 +133,12 @@ def play(scene: Scene, port: int) -> str:
     """The body that the client received, complete or not."""
     headers = {"x-tokentee-session": scene.name, "x-tokentee-tag": "team=search"}
     headers |= {**scene.headers, SCENE_HEADER: scene.name, "content-type": "application/json"}
-    with contextlib.closing(
-        HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS_MAX)
-    ) as connection:
-        connection.request("POST", scene.path, json.dumps(scene.body), headers)
-        with connection.getresponse() as response:
-            return response.read(len(scene.client_body) if scene.leaves else None).decode()
+    try:
+        with contextlib.closing(
+            HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS_MAX)
+        ) as connection:
+            connection.request("POST", scene.path, json.dumps(scene.body), headers)
+            with connection.getresponse() as response:
+                return response.read(len(scene.client_body) if scene.leaves else None).decode()
+    except (OSError, HTTPException) as failure:  # Ctrl-C in a terminal ends mitmdump, too
+        raise LedgerError(f"the demo's mitmdump did not answer: {failure}") from failure

@@ -223,9 +223,7 @@ class Recording:
             has_row = live.is_confirmed and not is_booked
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             live.troubles.add_failure(failure, "its row is without figures")
-            settled = live.noted(
-                result_unread(live.opened, end=end, status=live.status, now=flows.now())
-            )
+            settled = result_unread(live.opened, end=end, status=live.status, now=flows.now())
         try:
             if not live.is_recorded:
                 reading = settled.reading if has_row else None
@@ -251,7 +249,14 @@ class Recording:
                 logger.info("tokentee: %s", exchange_log.line_of(live.noted(settled), self.price))
         except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
             live.troubles.add_failure(failure, "the traffic goes on")
-        return self.ledger.settle(*live.noted(settled)) if has_row else None
+        if not has_row:
+            return None
+        try:
+            return self.ledger.settle(*live.noted(settled))
+        except Exception as failure:  # noqa: BLE001  # as the first
+            live.troubles.add_failure(failure, "its row is without figures")
+            settled = result_unread(live.opened, end=end, status=live.status, now=flows.now())
+            return self.ledger.settle(*live.noted(settled))
 
     def _learn(self, live: Live, settled: Settled) -> None:
         """Remember whether the upstream of an exchange reports usage unasked, asked, or refuses."""

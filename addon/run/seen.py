@@ -6,6 +6,7 @@ from collections import Counter
 
 from mitmproxy import ctx, http, tls
 
+from addon.proxy.event_loop import guarded
 from addon.proxy.recorder import Recorder
 from ledger.text import first_minute
 from ledger.text.hints import as_typed
@@ -23,14 +24,19 @@ class SeenTraffic:
         self.requests: Counter[str] = Counter()
         self.untrusting: Counter[str] = Counter()
 
+    @guarded
     def request(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook."""
         count(self.requests, flow.request.pretty_host, flow.request.port)
 
+    @guarded
     def tls_failed_client(self, data: tls.TlsData) -> None:
         """mitmproxy's hook."""
         host, port = data.context.server.address or ("a host", None)
         count(self.untrusting, data.conn.sni or host, port)
+
+    def failed(self, _: object, failure: Exception) -> None:
+        """A request that is not counted: only the words at the end may be others."""
 
     def show_bill(self, ledger_url: str, run_id: str, word: str = "tag:run") -> None:
         """Print what was recorded (`bill.show`), or why nothing was."""

@@ -82,7 +82,7 @@ class Slow(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.server.done.wait(1.0)  # type: ignore[attr-defined]
+        self.server.done.wait(3.0)  # type: ignore[attr-defined]
 
     def log_message(self, *_: object) -> None:
         """No log."""

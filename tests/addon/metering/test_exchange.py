@@ -517,3 +517,9 @@ def test_what_was_read_before_a_stop_is_below_what_is_read_later(has_tap: bool):
     whole = opened()
     passed(whole)
     assert whole.settle(End.FINISHED, cause=None, now=NOW).reading.revision == 1
+
+
+def test_what_the_caps_remark_stands_behind_the_remarks_of_the_usage():
+    settled = result_unread(opened_row("a"), end=End.FINISHED, status=200, now=NOW)
+    assert settled.remarked(()) is settled
+    assert settled.remarked(("a",)).remarked(("b", "c")).reading.usage.remarks == ("a", "b", "c")

@@ -77,6 +77,28 @@ async def test_the_caps_count_an_exchange_once_whatever_fails_behind_them(
     assert counted == [flow.id]
 
 
+async def test_a_row_that_could_not_be_handed_over_is_handed_over_without_figures(
+    ledger: Path, monkeypatch
+):
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of()
+        recorder.request(flow)
+        running = recorder.recording
+        assert running is not None
+        settle = running.ledger.settle
+
+        def fails_once(*_: object) -> None:
+            monkeypatch.setattr(running.ledger, "settle", settle)
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(running.ledger, "settle", fails_once)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await recorder.response(flow)
+    ((state, response_id, degraded),) = exchanges(ledger, "state, response_id, degraded")
+    assert (state, response_id) == ("settled", None)
+    assert "ZeroDivisionError" in degraded
+
+
 async def test_the_headers_of_a_handshake_belong_to_its_responses(ledger: Path):
     async with recording(ledger) as (recorder, _):
         flow = flow_of(headers={"upgrade": "websocket"})
