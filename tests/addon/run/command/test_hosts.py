@@ -158,6 +158,15 @@ def test_direct_connections_of_the_tree_are_counted_once(proc: Path):
     }
 
 
+def test_connections_that_are_over_hide_none(proc: Path):
+    """They stay in the table for a minute: 20 000 after a test of load."""
+    over = {str(number): ("0100007F:2CAA", "06", "0") for number in range(20_000)}
+    (proc / "1" / "net" / "tcp").write_text(table(**over, **LINES))
+    watch = Watch(1, own_port=8080, proc=proc)
+    watch.sample()
+    assert watch.seen["10.10.10.4", 443] == 2
+
+
 def test_a_process_without_such_connections(proc: Path):
     (proc / "1" / "net" / "tcp").write_text(HEAD)
     (proc / "1" / "net" / "tcp6").unlink()
