@@ -253,6 +253,7 @@ def test_the_first_hour(tmp_path: Path):
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tokentee serve --open" in done.stdout
+    assert "tokentee: ledger " in done.stdout
     hour = done.stdout.partition("# A command")[2]
     assert hour.count("This run by model") == 2
     assert hour.count("Requests by model") == 2

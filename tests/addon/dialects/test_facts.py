@@ -195,8 +195,10 @@ def test_a_usage_object_has_numbers_and_tokens_alone(usage):
 
     def check(value):
         if isinstance(value, dict):
-            for key in value:  # a token, or a path of tokens through one list
-                assert all(token_of(part) for part in key.split("[].", 1))
+            for key in value:  # a token, or a path of ours through a list: `results[].tokenCount`
+                head, mark, rest = key.rpartition("[].")
+                assert token_of(rest)
+                assert not mark or (token_of(head) and len(head) <= 32)
             for inner in value.values():
                 check(inner)
         elif isinstance(value, list):

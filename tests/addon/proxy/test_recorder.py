@@ -20,6 +20,7 @@ from wsproto.frame_protocol import Opcode
 from addon.proxy import flows
 from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.recorder import Recorder
+from addon.proxy.recording import Recording
 from ledger.model.exchange import Exchange
 from tests.addon.proxy.recording import (
     DOCUMENT,
@@ -50,6 +51,14 @@ async def test_a_stream_is_passed_on_and_settled_once(ledger: Path):
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
+def begun(recorder: Recorder) -> tuple[http.HTTPFlow, Recording]:
+    """A request that has gone upstream."""
+    flow = flow_of()
+    recorder.request(flow)
+    assert recorder.recording is not None
+    return flow, recorder.recording
+
+
 async def test_the_caps_count_an_exchange_once_whatever_fails_behind_them(
     ledger: Path, monkeypatch
 ):
@@ -59,10 +68,7 @@ async def test_the_caps_count_an_exchange_once_whatever_fails_behind_them(
         raise ZeroDivisionError
 
     async with recording(ledger) as (recorder, _):
-        flow = flow_of()
-        recorder.request(flow)
-        running = recorder.recording
-        assert running is not None
+        flow, running = begun(recorder)
         count = running.gate.settled
 
         def counts(exchange: Exchange, *more: Any) -> tuple[str, ...]:
@@ -81,10 +87,7 @@ async def test_a_row_that_could_not_be_handed_over_is_handed_over_without_figure
     ledger: Path, monkeypatch
 ):
     async with recording(ledger) as (recorder, _):
-        flow = flow_of()
-        recorder.request(flow)
-        running = recorder.recording
-        assert running is not None
+        flow, running = begun(recorder)
         settle = running.ledger.settle
 
         def fails_once(*_: object) -> None:
