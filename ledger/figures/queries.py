@@ -331,7 +331,7 @@ def opened(scope: Scope, dialect: str) -> sa.Subquery:
     unknown: dict[str, sa.ColumnElement[Any]] = {
         name: sa.cast(sa.null(), sa.Text) for name in names if name not in exchanges.c
     }
-    unknown["model"] = exchanges.c.request_model
+    unknown["model"] = sa.func.coalesce(exchanges.c.meant_model, exchanges.c.request_model)
     every = sa.select(
         exchanges.c.opened_at,
         *(exchanges.c[name] for name in names if name in exchanges.c),

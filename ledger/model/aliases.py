@@ -1,4 +1,4 @@
-"""Pure. Whether another model answered than was asked for.
+"""Pure. Whether another model answered than was asked for, and names that leave the choice.
 
 A dated snapshot is its model, and so is a name that a gateway, a region or a file wrote otherwise.
 Names that their provider leads elsewhere are rows of `ALIASES`, with their source. What is left is
@@ -102,7 +102,12 @@ def is_another(provider: str, asked: str | None, answered: str | None) -> bool:
         return False
     # A name without a number leaves the choice: a family (`gemini`), a router.
     is_open = not any(word.isdigit() for word in want)
-    return not (is_open and (want <= got or {"auto", "router"} & set(want)))
+    return not (is_open and (want <= got or is_router(asked)))
+
+
+def is_router(name: str) -> bool:
+    """Whether a name leaves the model to who serves it, anew for each request."""
+    return bool({"auto", "router"} & set(_words(_bare(name))))
 
 
 def _bare(name: str) -> str:

@@ -208,6 +208,13 @@ class Exchange(Struct, frozen=True, kw_only=True):
     response_model: Annotated[
         str | None, Column("The model that answered, as the provider reports it")
     ] = None
+    meant_model: Annotated[
+        str | None,
+        Column(
+            "Where no model answered: the one that had answered this request_model last; NULL: "
+            "a model answered, or none is known"
+        ),
+    ] = None
     outcome: Annotated[
         Outcome | None,
         Column(
@@ -283,8 +290,9 @@ class Exchange(Struct, frozen=True, kw_only=True):
 
     @property
     def model(self) -> str | None:
-        """The model that answered, or else the one asked for, as in the view `requests`."""
-        return self.response_model or self.request_model or None
+        """The model that answered, or was meant, or else the name asked for, as in the view
+        `requests`."""
+        return self.response_model or self.meant_model or self.request_model or None
 
 
 class UsageSource(StrEnum):

@@ -87,7 +87,9 @@ def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, s
     is_another = asked and asked != e["response_model"]
     yield from _known("Model", e["response_model"], f"asked for {asked}" if is_another else "")
     if not e["response_model"]:
-        yield from _known("Model", e["request_model"], "as asked for; the answer names none")
+        meant = e["meant_model"]
+        why = f"asked for {asked}, which it answered last" if meant else "as asked for"
+        yield from _known("Model", meant or asked, f"{why}; the answer names none")
     yield from _known("Service tier", e["service_tier"])
     yield from _known("Finish reason", e["finish_reason"])
     fingerprint = e["key_fingerprint"]

@@ -39,7 +39,12 @@ def candidates(engine: Engine, error: AmbiguousError) -> Table:
         for opened_at, identity in error.keys:
             about = connection.execute(
                 sa.select(
-                    e.response_id, e.outcome, e.state, e.request_model, e.response_model
+                    e.response_id,
+                    e.outcome,
+                    e.state,
+                    sa.func.coalesce(e.response_model, e.meant_model, e.request_model).label(
+                        "model"
+                    ),
                 ).where(e.opened_at == opened_at, e.id == identity)
             ).one()
             tokens = connection.execute(
@@ -51,7 +56,7 @@ def candidates(engine: Engine, error: AmbiguousError) -> Table:
                 (
                     unique_beginning(identity, [other for _, other in error.keys]),
                     f"{opened_at:%Y-%m-%d %H:%M:%S}",
-                    about.response_model or about.request_model,
+                    about.model,
                     tokens.input_tokens if tokens else None,
                     tokens.output_tokens if tokens else None,
                     about.outcome or about.state,

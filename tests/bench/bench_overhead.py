@@ -247,7 +247,9 @@ async def load(port: int, name: str, kind: str, seconds: float, upstream: str) -
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while (begun := time.perf_counter()) < until:
             writer.write(sent)
-            assert b" 200 " in (await _read_body(reader))[:20]
+            answer = await _read_body(reader)
+            if b" 200 " not in answer[:20]:
+                raise SystemExit(f"{name}, {kind}: {answer[:300]!r}")
             took.append(time.perf_counter() - begun)
         writer.close()
 

@@ -30,7 +30,7 @@ _OVER_ROWS = "Sum over requests whose usage was reported or partial; NULL: none 
 
 _DERIVED: dict[str, dict[str, str]] = {
     "requests": {
-        "model": "response_model, or request_model if the answer names no model",
+        "model": "response_model; if the answer names none, meant_model, or else request_model",
         "first_token_ms": "From opened_at to first_token_at",
         "duration_ms": "From opened_at to settled_at",
         "uncached_input_tokens": "input_tokens without cache reads and writes",

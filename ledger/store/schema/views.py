@@ -92,7 +92,7 @@ SPELLINGS = {
 }
 
 IS_COUNTED = "e.state <> 'open' AND e.duplicate_of IS NULL"
-MODEL = "COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))"
+MODEL = "COALESCE(NULLIF(e.response_model, ''), e.meant_model, NULLIF(e.request_model, ''))"
 UNCACHED = "r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0)"
 
 

@@ -10,6 +10,7 @@ In: exchanges that open and settle, readings, lessons. Out: committed rows and r
     trouble        the policy for failed writes
     ledger_file    the file, and the check that it is still the ledger's
     unbooked       rows of an overwritten ledger, until the next start
+    meant          the model that was meant, where none answered
     lessons        lessons about upstreams, learnt from traffic
 Uses: model, store, store.engines, store.processes, store.schema, text.
 """

@@ -20,6 +20,7 @@ from ledger.store.processes.supervision import SetAside, shown
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Job
 from ledger.store.writing.ledger_file import LedgerFile
+from ledger.store.writing.meant import MeantModels
 from ledger.store.writing.trouble import Trouble, is_trouble
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
@@ -52,6 +53,7 @@ class Batches:
         self.node: str | None = None
         """Whose live rows are written; None: of processes that are gone."""
         self._file = file
+        self._meant = MeantModels()
         self._price = price
         self._trouble = trouble
         self._set_aside = set_aside
@@ -76,6 +78,8 @@ class Batches:
                 if opened_at != job.exchange.opened_at and job.reading is not None:
                     job.exchange = replace(job.exchange, opened_at=opened_at)
                     job.reading = replace(job.reading, opened_at=opened_at)
+        for job in new:
+            self._meant.learn(job.exchange)
         self._each(new, self._prepare)
         jobs = [job for job in batch if job.row is not None]
         if not jobs:
@@ -142,7 +146,7 @@ class Batches:
         self._refuse(job, refusal)
 
     def _prepare(self, job: Job) -> None:
-        exchange, reading = job.exchange, job.reading
+        exchange, reading = self._meant.named(job.exchange, self._file.connection), job.reading
         if reading is None:
             job.row = batch_insert.open_row(exchange, self.node)
         else:

@@ -114,6 +114,11 @@ def test_only_what_is_known_is_told():
         ),
         ({"response_model": "gpt-5", "request_model": "gpt-5"}, "Model", "gpt-5"),
         ({"request_model": "gpt-5"}, "Model", "gpt-5 (as asked for; the answer names none)"),
+        (
+            {"request_model": "gpt-5", "meant_model": "gpt-5-2025"},
+            "Model",
+            "gpt-5-2025 (asked for gpt-5, which it answered last; the answer names none)",
+        ),
         ({"key_fingerprint": "f00", "key_hint": "wxyz"}, "Key", "…wxyz (f00)"),
         ({"tags": '{"team":"a","env":"b"}'}, "Tags", "team=a, env=b"),
         (
