@@ -262,8 +262,12 @@ def write(
         if is_new:
             path.parent.mkdir(parents=True, exist_ok=True)
             beside = path.with_name(f".{path.name}.{os.getpid()}")
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(path)
+            try:
+                beside.write_text(text, encoding="utf-8")
+                beside.replace(path)
+            except OSError:
+                beside.unlink(missing_ok=True)
+                raise
         written.append(Written(path=path, is_new=is_new))
     if wheel is not None and wheel.parent.resolve() != folder.resolve():
         shutil.copyfile(wheel, folder / wheel.name)

@@ -147,7 +147,7 @@ def _running(
     of = opened(scope, connection.dialect.name)
     e, is_running = of.c, of.c.opened_at >= now - timedelta(hours=RUNNING_HOURS_MAX)
     rows = connection.execute(
-        sa.select(e.id, e.node, e.opened_at, e.request_model, e.provider, e.session_id)
+        sa.select(e.id, e.node, e.opened_at, e.model, e.provider, e.session_id)
         .where(is_running)
         .order_by(e.opened_at.desc())
         .limit(RUNNING_MAX)
@@ -157,7 +157,7 @@ def _running(
     running = tuple(
         RunningRequest(
             opened_at=row.opened_at,
-            model=row.request_model,
+            model=row.model,
             provider=row.provider,
             session=row.session_id,
             is_answered=row.id in answered if file else None,

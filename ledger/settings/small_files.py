@@ -99,10 +99,14 @@ def write_whole(path: Path, data: bytes) -> None:
     """Put this in place of a file, whole or not at all, also after a power cut; its owner alone can
     read it. Raises OSError."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # its mode is 0600
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # so that the name is there, too

@@ -1,6 +1,7 @@
 """The files of every kind: written whole, never over somebody's changes; the queries and the layout of
 the dashboards."""
 
+import errno
 import json
 import re
 import tomllib
@@ -51,6 +52,16 @@ def test_every_kind_is_written_and_says_no_placeholder(kind, tmp_path):
             assert list(yaml.safe_load_all(text)), name
         if name.endswith(".toml"):
             assert tomllib.loads(text)
+
+
+def test_a_full_disk_leaves_nothing_beside(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        write("compose", tmp_path)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_writing_twice_changes_nothing(tmp_path):

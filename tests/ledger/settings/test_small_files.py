@@ -1,6 +1,8 @@
 """Files of operators are asked what they are, and read whole up to a bound."""
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,17 @@ def test_a_file_is_replaced_whole_for_its_owner_alone(tmp_path):
     assert (path.read_text(), kept.read_text()) == ("after", "before")
     assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(tmp_path.iterdir()) == [kept, path]
+
+
+@for_each("step", ["fsync", "replace"])
+def test_a_file_that_cannot_be_replaced_stays_alone(tmp_path, monkeypatch, step):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    path = tmp_path / "list.json"
+    path.write_text("before")
+    monkeypatch.setattr(*{"fsync": (os, "fsync"), "replace": (Path, "replace")}[step], full)
+    with pytest.raises(OSError, match="no space left"):
+        small_files.write_whole(path, b"after")
+    assert path.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [path]
