@@ -41,13 +41,18 @@ def owner_of(master: Master) -> Owner:
     if type(master) is not DumpMaster:
         kind = type(master).__module__.split(".")[-2:]
         return Owner(is_us=False, reason=f"runs in {'.'.join(kind)}")
-    if Path(sys.argv[0]).stem != "mitmdump":
+    if is_embedded():
         return Owner(is_us=False, reason="a program embeds mitmproxy")
     if len(master.options.scripts) > 1 or any(
         not is_known(addon) for addon in with_children(master.addons.chain)
     ):
         return Owner(is_us=False, reason="other scripts or addons are loaded")
     return Owner(is_us=True, reason="mitmdump with this script alone")
+
+
+def is_embedded() -> bool:
+    """Whether a program of its own runs mitmproxy, and not one of its tools."""
+    return Path(sys.argv[0]).stem not in ("mitmdump", "mitmweb", "mitmproxy")
 
 
 def with_children(addons: Any) -> Iterator[Any]:

@@ -10,7 +10,6 @@ import secrets
 import signal
 import socket
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from addon.run.command import authorities, child, hosts, outbound
 from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.leftovers import RunFolder, run_folder
 from addon.run.master import RecordingMaster, run_master
-from addon.run.seen import SeenTraffic, count
+from addon.run.seen import SeenTraffic, count, place_of
 from ledger.model.errors import LedgerError
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url
@@ -93,7 +92,7 @@ def run_proxied(call: Call) -> int:
                     recorder,
                     chooser=proxied.policy,
                     passes_on=not has_script,
-                    last=(proxied, proxied.seen),
+                    last=(proxied, proxied.traffic),
                     on_started=proxied.start,
                 ),
                 words,
@@ -118,7 +117,8 @@ def _result(call: Call, proxied: ProxiedCommand, ledger_url: str, run_id: str) -
     """Print what the command used; returns the exit code of the run."""
     assert proxied.exit_code is not None
     is_recorded = False
-    if proxied.seen.requests:
+    seen = proxied.traffic.seen
+    if seen.requests:
         from addon.run import bill
 
         is_recorded = bill.show(ledger_url, run_id)
@@ -126,13 +126,8 @@ def _result(call: Call, proxied: ProxiedCommand, ledger_url: str, run_id: str) -
         _print("no LLM request passed")
     warnings = proxied.warnings
     if not (is_recorded or warnings):
-        warnings = first_minute.nothing_recorded(
-            requests=proxied.seen.requests,
-            untrusting=proxied.seen.untrusting,
-            unread=proxied.policy.unread,
-            local=proxied.local_connections(),
-            is_command=True,
-        )
+        seen.unread, seen.local = proxied.policy.unread, proxied.local_connections()
+        warnings = first_minute.nothing_recorded(seen, is_command=True)
     for line in warnings:
         _print(as_typed(line, os.environ))
     if call.expect is None or proxied.exit_code:
@@ -209,7 +204,7 @@ class ProxiedCommand:
         self._task: asyncio.Task[None] | None = None
         self._watch: child.Watch | None = None
         self._watching: asyncio.Task[None] | None = None
-        self.seen = SeenTraffic()
+        self.traffic = SeenTraffic()
         self.exit_code: int | None = None
         self.warnings: list[str] = []
         self.troubles: list[str] = []
@@ -220,12 +215,12 @@ class ProxiedCommand:
         """Whether the command has begun."""
         return self._watch is not None
 
-    def local_connections(self) -> Counter[str]:
+    def local_connections(self) -> dict[str, int]:
         """Connections of the command to servers on this machine, past the proxy."""
-        local: Counter[str] = Counter()
+        local: dict[str, int] = {}
         for host, port in self._watch.seen if self._watch is not None else ():
             if ipaddress.ip_address(host).is_loopback:
-                count(local, host, port)
+                count(local, place_of(host, port))
         return local
 
     def start(self) -> None:

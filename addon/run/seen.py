@@ -1,60 +1,80 @@
 """Edge. What passed a proxy, counted, to say why nothing was recorded; and the bill at its end."""
 
+from __future__ import annotations
+
 import os
 import sys
-from collections import Counter
+from typing import TYPE_CHECKING
 
-from mitmproxy import ctx, http, tls
+from mitmproxy import connection, ctx, http, tls
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from addon.proxy.event_loop import guarded
-from addon.proxy.recorder import Recorder
+from addon.proxy.owner import is_embedded
 from ledger.text import first_minute
 from ledger.text.hints import as_typed
 
+if TYPE_CHECKING:
+    from addon.proxy.recorder import Recorder
+
 PLACES_MAX = 1_000
 """Hosts that are counted; further ones are not."""
+PASSWORD_ASKED = 407
 
 
 class SeenTraffic:
-    """An addon that counts requests, and connections whose client refused our certificate."""
+    """An addon that counts what passes, and what keeps a request from being seen."""
 
     name = "tokentee-seen"
 
     def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()
-        self.untrusting: Counter[str] = Counter()
+        self.seen = first_minute.Seen()
+
+    @guarded
+    def client_connected(self, _: connection.Client) -> None:
+        """mitmproxy's hook."""
+        self.seen.connections += 1
+
+    @guarded
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        """mitmproxy's hook: a tunnel that its `proxyauth` refuses."""
+        if flow.response is not None and flow.response.status_code == PASSWORD_ASKED:
+            count(self.seen.without_password, place_of(flow.request.host, flow.request.port))
 
     @guarded
     def request(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook."""
-        count(self.requests, flow.request.pretty_host, flow.request.port)
+        is_refused = flow.response is not None and flow.response.status_code == PASSWORD_ASKED
+        counts = self.seen.without_password if is_refused else self.seen.requests
+        count(counts, place_of(flow.request.pretty_host, flow.request.port))
 
     @guarded
     def tls_failed_client(self, data: tls.TlsData) -> None:
         """mitmproxy's hook."""
-        host, port = data.context.server.address or ("a host", None)
-        count(self.untrusting, data.conn.sni or host, port)
+        host, port = (data.context.server.address or ("a host", None))[:2]
+        count(self.seen.untrusting, place_of(data.conn.sni or host, port))
+
+    @guarded
+    def server_connect_error(self, data: ServerConnectionHookData) -> None:
+        """mitmproxy's hook."""
+        host, port = (data.server.address or ("a host", None))[:2]
+        reason = (data.server.error or "").rpartition("] ")[2]  # without [Errno 111]
+        count(self.seen.unreachable, f"{place_of(host, port)} ({reason})")
 
     def failed(self, _: object, failure: Exception) -> None:
-        """A request that is not counted: only the words at the end may be others."""
+        """What is not counted: only the words at the end may be others."""
 
     def show_bill(self, ledger_url: str, run_id: str, word: str = "tag:run") -> None:
         """Print what was recorded (`bill.show`), or why nothing was."""
         from addon.run import bill
 
         if not bill.show(ledger_url, run_id, word):
-            for line in first_minute.nothing_recorded(
-                requests=self.requests,
-                untrusting=self.untrusting,
-                unread={},
-                local={},
-                is_command=False,
-            ):
+            for line in first_minute.nothing_recorded(self.seen, is_command=False):
                 sys.stderr.write(f"tokentee: {as_typed(line, os.environ)}\n")
 
 
 class ScriptBill(SeenTraffic):
-    """The same beside the recorder of a script: prints the bill where the process is ours."""
+    """The same beside the recorder of a script: prints the bill in mitmdump and mitmweb."""
 
     name = "tokentee-bill"
 
@@ -67,14 +87,18 @@ class ScriptBill(SeenTraffic):
         found, options = self._recorder.recording, ctx.options
         # Only a master that writes to a terminal has the option.
         is_read = options.server and getattr(options, "termlog_verbosity", "error") != "error"
-        if not (found and found.process.is_ours and is_read and ctx.master.should_exit.is_set()):
+        if not found or is_embedded() or not (is_read and ctx.master.should_exit.is_set()):
             return
         if not found.settings.log_as_json:
             self.show_bill(found.settings.ledger_url, found.rules.node, "node")
 
 
-def count(counts: Counter[str], host: str, port: int | None) -> None:
-    """Count HOST:PORT, without the port of HTTPS."""
-    place = host if port in (443, None) else f"{host}:{port}"
+def place_of(host: str, port: int | None) -> str:
+    """HOST:PORT, without the port of HTTPS."""
+    return host if port in (443, None) else f"{host}:{port}"
+
+
+def count(counts: dict[str, int], place: str) -> None:
+    """Count a place, within the bound."""
     if place in counts or len(counts) < PLACES_MAX:
-        counts[place] += 1
+        counts[place] = counts.get(place, 0) + 1

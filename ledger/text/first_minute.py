@@ -4,6 +4,8 @@ nothing was recorded."""
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+
 from ledger.model import providers
 from ledger.text.figures import counted
 from ledger.text.printable import printable
@@ -20,15 +22,48 @@ type Counts = Mapping[str, int]
 """HOST[:PORT] -> how often it was seen."""
 
 
-def lines_at_start(listeners: Iterable[tuple[str, str, int]], *, authority: str) -> list[str]:
+class Seen(Struct, kw_only=True):
+    """What passed a proxy, whatever was recorded of it."""
+
+    connections: int = 0
+    """Of clients."""
+    requests: dict[str, int] = field(default_factory=dict)
+    """HTTP requests that went on to a host."""
+    without_password: dict[str, int] = field(default_factory=dict)
+    """Requests and tunnels that were refused: the client did not name the proxy's user."""
+    untrusting: dict[str, int] = field(default_factory=dict)
+    """Connections whose client refused the proxy's certificate."""
+    unreachable: dict[str, int] = field(default_factory=dict)
+    """Connections that could not be made; with the reason after the host."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Connections that were passed on untouched, as no table names the host."""
+    local: dict[str, int] = field(default_factory=dict)
+    """Connections of a command to this machine, past the proxy."""
+
+    def add(self, other: "Seen") -> None:
+        """Count what another process has seen, too."""
+        self.connections += other.connections
+        for name in self.__struct_fields__[1:]:
+            counts = getattr(self, name)
+            for place, count in getattr(other, name).items():
+                counts[place] = counts.get(place, 0) + count
+
+
+def lines_at_start(
+    listeners: Iterable[tuple[str, str, int]], *, authority: str, asks_password: bool
+) -> list[str]:
     """What clients have to set, a line for each listener, and what to type next. Empty without
     listeners.
 
     `listeners`: mitmproxy's mode (`reverse:https://HOST`), host and port; `authority`: the file of
-    the proxy's certificate.
+    the proxy's certificate; `asks_password`: clients name a user (`--proxyauth`).
     """
     lines = []
+    user = "USER:PASSWORD@" if asks_password else ""
+    listeners = list(listeners)
     for mode, host, port in listeners:
+        if host == "::" and (mode, "0.0.0.0", port) in listeners:  # noqa: S104  # one server, listening on both
+            continue
         shown = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104  # where a client of this machine reaches it
         url = f"http://{f'[{shown}]' if ':' in shown and '[' not in shown else shown}:{port}"
         kind, _, target = mode.partition("@")[0].partition(":")
@@ -44,50 +79,62 @@ def lines_at_start(listeners: Iterable[tuple[str, str, int]], *, authority: str)
                         break
                 lines.append(f"clients set {setting}")
             case "regular" | "upstream":
+                url = url.replace("://", f"://{user}")
                 lines.append(f"clients set HTTPS_PROXY={url} and SSL_CERT_FILE={authority}")
             case "socks5":
-                url = url.replace("http://", "socks5h://")
+                url = url.replace("http://", f"socks5h://{user}")
                 lines.append(f"clients set ALL_PROXY={url} and SSL_CERT_FILE={authority}")
             case _:
                 lines.append(f"clients trust {authority}: SSL_CERT_FILE names it")
     return [*dict.fromkeys(lines), NEXT] if lines else []
 
 
-def nothing_recorded(
-    *, requests: Counts, untrusting: Counts, unread: Counts, local: Counts, is_command: bool
-) -> list[str]:
+def nothing_recorded(seen: Seen, *, is_command: bool) -> list[str]:
     """Why no LLM request was recorded, with the cure: the likeliest reasons by what was seen.
-
-    `requests`: HTTP requests that passed; `untrusting`: connections whose client refused the
-    proxy's certificate; `unread`: connections that were passed on untouched, as no table names the
-    host; `local`: connections past the proxy to this machine. `is_command`: of `run -- COMMAND`.
-    """
+    `is_command`: of `run -- COMMAND`."""
     start = "tokentee run --set tee_hosts={} -- COMMAND" if is_command else "--set tee_hosts={}"
     lines = []
-    if untrusting:
+    if seen.untrusting:
         lines.append(
-            f"the client did not trust the proxy's certificate for {_named(untrusting)}: it must "
-            "read mitmproxy-ca-cert.pem (SSL_CERT_FILE, REQUESTS_CA_BUNDLE, NODE_EXTRA_CA_CERTS)"
+            f"the client did not trust the proxy's certificate for {_named(seen.untrusting)}: it "
+            "must read mitmproxy-ca-cert.pem (SSL_CERT_FILE, REQUESTS_CA_BUNDLE, "
+            "NODE_EXTRA_CA_CERTS)"
         )
-    if requests:
+    if seen.without_password:
         lines.append(
-            f"requests passed to {_named(requests)}, and none looked like an LLM call; if one is a "
-            f"gateway or a local server: {start.format(_first(requests))}"
+            f"requests to {_named(seen.without_password)} were refused: they did not have the user "
+            "and the password of --proxyauth; clients set HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT"
         )
-    if local:
+    if seen.unreachable:
         lines.append(
-            f"the command called {_named(local)} on this machine, which did not pass through the "
-            f"proxy; if it is an LLM server: {start.format(_first(local))}"
+            f"the proxy could not connect to {_named(seen.unreachable)}; check the name, the "
+            "network, and the proxy that leads out of it, if there is one"
         )
-    if unread:
+    if seen.requests:
         lines.append(
-            f"connections to {_named(unread)} were passed on unread, as it is not known as an LLM "
-            f"host; if it is a gateway: {start.format(_first(unread))}"
+            f"requests passed to {_named(seen.requests)}, and none looked like an LLM call; if one "
+            f"is a gateway or a local server: {start.format(_first(seen.requests))}"
         )
-    if not lines and is_command:
+    if seen.local:
         lines.append(
-            "no connection of the command came through the proxy; for a client that reads no proxy "
-            "variables: tokentee run --mode reverse:https://api.openai.com@8080, and "
+            f"the command called {_named(seen.local)} on this machine, which did not pass through "
+            f"the proxy; if it is an LLM server: {start.format(_first(seen.local))}"
+        )
+    if seen.unread:
+        lines.append(
+            f"connections to {_named(seen.unread)} were passed on unread, as it is not known as an "
+            f"LLM host; if it is a gateway: {start.format(_first(seen.unread))}"
+        )
+    if not lines and seen.connections:
+        lines.append(
+            f"{counted(seen.connections, 'connection')} came to the proxy, without an HTTP request "
+            "that it could read: the client may speak another protocol than the proxy's mode"
+        )
+    elif not lines and is_command:
+        lines.append(
+            "no connection of the command came through the proxy. For a server on this machine: "
+            f"{start.format('127.0.0.1:PORT')}. For a client that reads no proxy variables: "
+            "tokentee run --mode reverse:https://api.openai.com@8080, and "
             "OPENAI_BASE_URL=http://127.0.0.1:8080/v1 for the client"
         )
     elif not lines:

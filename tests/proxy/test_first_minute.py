@@ -5,6 +5,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from mitmproxy.io import FlowReader
@@ -20,14 +21,17 @@ from tests.proxy.workers import Workers
 pytestmark = pytest.mark.proxy
 
 
+def proxy_of(kind: str, folder: Path, upstream: Upstream, **more: Any) -> Mitmdump:
+    if kind == "workers":
+        return Workers(folder, upstream.url, **more)
+    return Mitmdump(folder, [upstream.url], tool=kind, **more)
+
+
 @pytest.mark.parametrize("kind", ["tokentee", "mitmdump", "workers"])
 def test_a_proxy_says_what_to_set_and_prints_its_bill_at_ctrl_c(tmp_path: Path, kind: str):
     with Upstream(speak(OPENAI)) as upstream:
-        make = Workers if kind == "workers" else Mitmdump
-        more = {} if kind == "workers" else {"tool": kind}
-        upstreams = upstream.url if kind == "workers" else [upstream.url]
         options = {"tee_hosts": f"127.0.0.1:{upstream.port}=openai"}
-        with make(tmp_path, upstreams, options=options, **more) as proxy:  # type: ignore[arg-type]
+        with proxy_of(kind, tmp_path, upstream, options=options) as proxy:
             host, port = proxy.address()
             said = f"clients set their base URL to http://{host}:{port} in the place of"
             assert proxy.wait_for_log(said)
@@ -43,12 +47,9 @@ def test_a_proxy_says_what_to_set_and_prints_its_bill_at_ctrl_c(tmp_path: Path, 
     assert proxy.log.count("clients set") == 1
 
 
-@pytest.mark.parametrize("tool", ["tokentee", "mitmdump"])
-def test_a_proxy_that_recorded_nothing_names_the_host(tmp_path: Path, tool: str):
-    with (
-        Upstream(speak(OPENAI)) as upstream,
-        Mitmdump(tmp_path, [upstream.url], tool=tool) as proxy,
-    ):
+@pytest.mark.parametrize("kind", ["tokentee", "mitmdump", "workers"])
+def test_a_proxy_that_recorded_nothing_names_the_host(tmp_path: Path, kind: str):
+    with Upstream(speak(OPENAI)) as upstream, proxy_of(kind, tmp_path, upstream) as proxy:
         with Http1(proxy.address()) as client:
             client.send("GET", "/health", [])
             client.receive()

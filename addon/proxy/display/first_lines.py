@@ -25,7 +25,10 @@ def say_what_is_next(master: Master) -> None:
         for address in each.listen_addrs
     ]
     authority = str(expanded(options.confdir) / "mitmproxy-ca-cert.pem")
-    for line in first_minute.lines_at_start(listeners, authority=authority):
+    asks_password = bool(getattr(options, "proxyauth", None))
+    for line in first_minute.lines_at_start(
+        listeners, authority=authority, asks_password=asks_password
+    ):
         logger.info("tokentee: %s", as_typed(line, os.environ))
     if getattr(options, "save_stream_file", None) and not options.store_streamed_bodies:
         logger.warning("tokentee: %s", first_minute.SAVED_WITHOUT_BODIES)

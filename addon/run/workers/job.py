@@ -1,12 +1,15 @@
 """Edge. What a worker gets from its supervisor, and its reports, which are files."""
 
 import contextlib
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from addon.telemetry.health import Health
+from ledger.text.first_minute import Seen
 
 RETIRING_SECONDS_MAX = 3_600.0
 """A long answer takes minutes; a Realtime session may last for an hour."""
@@ -63,3 +66,15 @@ def read_report(folder: Path, index: int) -> WorkerReport | None:
     with contextlib.suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(report_path(folder, index).read_bytes(), type=WorkerReport)
     return None
+
+
+def write_seen(folder: Path, seen: Seen) -> None:
+    """Leave what this process has seen, at its end. Raises OSError."""
+    (folder / f"seen-{os.getpid()}.json").write_bytes(msgspec.json.encode(seen))
+
+
+def read_seen(folder: Path) -> Iterator[Seen]:
+    """What each process has left; one that was killed may have left nothing."""
+    for path in folder.glob("seen-*.json"):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            yield msgspec.json.decode(path.read_bytes(), type=Seen)

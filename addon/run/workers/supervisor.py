@@ -35,11 +35,13 @@ from addon.run.call.arguments import Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import parsed_options
+from addon.run.seen import SeenTraffic
 from addon.run.workers.job import (
     RETIRING_SECONDS_MAX,
     WorkerJob,
     WorkerReport,
     read_report,
+    read_seen,
     report_path,
 )
 from addon.telemetry.endpoint import Endpoint
@@ -102,9 +104,11 @@ def plan_of(call: Call, folder: Path, *, held: tuple[str, ...] = ()) -> WorkerPl
     refuses; LedgerError for an address that another program has."""
     words = standalone.words_of(call)
     opts, quiet = parsed_options(words)
-    if "save_stream_file" in opts.deferred or any(
-        word.startswith(("-w", "--save-stream-file")) for word in words
-    ):
+
+    def is_given(option: str, *flags: str) -> bool:
+        return option in opts.deferred or any(word.startswith(flags) for word in words)
+
+    if is_given("save_stream_file", "-w", "--save-stream-file"):
         raise WrongCallError(
             "save_stream_file (-w) does not go with --workers: all workers would write one file; "
             "--capture FOLDER keeps whole exchanges of all workers"
@@ -136,7 +140,11 @@ def plan_of(call: Call, folder: Path, *, held: tuple[str, ...] = ()) -> WorkerPl
         addresses=tuple(addresses),
         trusted=trusted,
         quiet=quiet,
-        first_lines=tuple(first_minute.lines_at_start(listeners, authority=authority)),
+        first_lines=tuple(
+            first_minute.lines_at_start(
+                listeners, authority=authority, asks_password=is_given("proxyauth", "--proxyauth")
+            )
+        ),
         ledger_url=set_options(words).get("ledger_url") or default_url(),
     )
 
@@ -470,8 +478,9 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
     with run_folder() as folder:
         supervisor = Supervisor(count, make_call=make_call, folder=folder.path)
         code = supervisor.run()
+        traffic = SeenTraffic()
+        for counts in read_seen(folder.path):
+            traffic.seen.add(counts)
     if code == 0:
-        from addon.run import bill
-
-        bill.show(supervisor.ledger_url, supervisor.run_id)
+        traffic.show_bill(supervisor.ledger_url, supervisor.run_id)
     return code

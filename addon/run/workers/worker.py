@@ -32,7 +32,14 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 from addon.proxy.recorder import Recorder
 from addon.run.master import RecordingMaster, run_master
-from addon.run.workers.job import RETIRING_SECONDS_MAX, WorkerJob, WorkerReport, write_report
+from addon.run.seen import SeenTraffic
+from addon.run.workers.job import (
+    RETIRING_SECONDS_MAX,
+    WorkerJob,
+    WorkerReport,
+    write_report,
+    write_seen,
+)
 from addon.telemetry.health import MetricFiles
 
 REPORT_SECONDS = 1.0
@@ -55,7 +62,12 @@ def run_worker(line: bytes) -> int:
     worker = WorkerAddon(job, recorder)
     run_master(
         lambda opts: RecordingMaster(
-            opts, job.words, recorder, first=(worker,), on_started=worker.started
+            opts,
+            job.words,
+            recorder,
+            first=(worker,),
+            last=(worker.traffic,),
+            on_started=worker.started,
         ),
         job.words,
         {"ssl_verify_upstream_trusted_ca": job.trusted},
@@ -135,6 +147,7 @@ class WorkerAddon:
     def __init__(self, job: WorkerJob, recorder: Recorder) -> None:
         self._job = job
         self._recorder = recorder
+        self.traffic = SeenTraffic()
         self._ports: SharedPorts
         self._busy: defaultdict[str, set[str]] = defaultdict(set)
         """Id of a client's connection -> ids of its flows that are under way, or `TUNNEL`, if its
@@ -185,6 +198,8 @@ class WorkerAddon:
     def done(self) -> None:
         """Accept no more connections: they would not be answered."""
         self._ports.close()
+        with contextlib.suppress(OSError):  # a full disk; only the words at the end need it
+            write_seen(Path(self._job.folder), self.traffic.seen)
 
     # Life
 

@@ -1,9 +1,14 @@
-"""The bill of `mitmdump -s`: from a hook of mitmproxy that must raise nowhere."""
+"""What a proxy has seen, by mitmproxy's hooks, and the bill of `mitmdump -s`."""
 
-from mitmproxy.test import taddons
+import msgspec
+from mitmproxy.http import Response
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
+from mitmproxy.test import taddons, tflow
 
 from addon.proxy.recorder import Recorder
-from addon.run.seen import ScriptBill
+from addon.run.seen import PLACES_MAX, ScriptBill, SeenTraffic
+from addon.run.workers.job import read_seen, write_seen
+from ledger.text.first_minute import Seen
 
 
 def test_a_master_without_a_terminal_log_ends_without_a_bill(capfd):
@@ -12,3 +17,34 @@ def test_a_master_without_a_terminal_log_ends_without_a_bill(capfd):
         assert "termlog_verbosity" not in context.options
         bill.done()
     assert capfd.readouterr().err == ""
+
+
+def test_what_kept_a_request_from_passing_is_told_apart(tmp_path):
+    traffic, flow = SeenTraffic(), tflow.tflow()
+    server, client = flow.server_conn, flow.client_conn
+    traffic.client_connected(client)
+    traffic.http_connect(flow)
+    traffic.request(flow)
+    flow.response = Response.make(407)
+    traffic.http_connect(flow)
+    traffic.request(flow)
+    server.error = "[Errno 111] Connection refused"
+    traffic.server_connect_error(ServerConnectionHookData(server, client))
+    host = "address:22"
+    assert traffic.seen == Seen(
+        connections=1,
+        requests={host: 1},
+        without_password={host: 2},
+        unreachable={f"{host} (Connection refused)": 1},
+    )
+    write_seen(tmp_path, traffic.seen)
+    (tmp_path / "seen-0.json").write_bytes(msgspec.json.encode({"connections": "?"}))
+    assert list(read_seen(tmp_path)) == [traffic.seen]
+
+
+def test_hosts_are_counted_within_the_bound():
+    traffic, flow = SeenTraffic(), tflow.tflow()
+    for port in range(PLACES_MAX + 5):
+        flow.request.port = port
+        traffic.request(flow)
+    assert len(traffic.seen.requests) == PLACES_MAX

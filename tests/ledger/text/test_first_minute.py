@@ -1,11 +1,9 @@
 """What clients have to set, and why nothing was recorded."""
 
-from typing import Any
-
-from ledger.text.first_minute import NEXT, lines_at_start, nothing_recorded
+from ledger.text.first_minute import NEXT, Seen, lines_at_start, nothing_recorded
 from tests.named import for_each
 
-NOTHING: dict[str, Any] = {"requests": {}, "untrusting": {}, "unread": {}, "local": {}}
+KINDS = [name for name in Seen.__struct_fields__ if name != "connections"]
 
 
 @for_each(
@@ -29,27 +27,58 @@ NOTHING: dict[str, Any] = {"requests": {}, "untrusting": {}, "unread": {}, "loca
     ],
 )
 def test_each_mode_says_what_its_clients_set(mode: str, host: str, line: str):
-    said, after = lines_at_start([(mode, host, 1)], authority="ca.pem")
+    said, after = lines_at_start([(mode, host, 1)], authority="ca.pem", asks_password=False)
     assert line in said
     assert after == NEXT
 
 
 def test_no_listener_says_nothing():
-    assert lines_at_start([], authority="ca.pem") == []
+    assert lines_at_start([], authority="ca.pem", asks_password=False) == []
+
+
+def test_both_families_of_one_port_make_one_line():
+    both = [("regular", host, 1) for host in ("::", "0.0.0.0")]
+    (line, _) = lines_at_start(both, authority="ca.pem", asks_password=False)
+    assert "http://127.0.0.1:1 " in line
+
+
+@for_each("mode, is_named", [("regular", True), ("socks5", True), ("reverse:http://a:1", False)])
+def test_a_proxy_with_users_says_where_their_name_goes(mode: str, is_named: bool):
+    (line, _) = lines_at_start([(mode, "::1", 1)], authority="ca.pem", asks_password=True)
+    assert ("://USER:PASSWORD@[::1]:1" in line) is is_named
+
+
+CURES = {
+    "untrusting": "SSL_CERT_FILE",
+    "without_password": "http://USER:PASSWORD@HOST:PORT",
+    "unreachable": "check the name",
+}
 
 
 @for_each("is_command", [True, False])
-@for_each("kind", list(NOTHING))
+@for_each("kind", KINDS)
 def test_what_was_seen_names_the_cure(kind: str, is_command: bool):
-    seen = NOTHING | {kind: {"a:1": 1, "b:2": 9, "c": 2, "d": 1, "e\x1b": 1}}
-    (line,) = nothing_recorded(**seen, is_command=is_command)
+    counts = {"a:1": 1, "b:2": 9, "c": 2, "d": 1, "e\x1b": 1}
+    (line,) = nothing_recorded(Seen(connections=14, **{kind: counts}), is_command=is_command)
     assert "b:2, c, a:1 and 2 more hosts" in line
-    cure = "SSL_CERT_FILE" if kind == "untrusting" else "--set tee_hosts=b:2"
-    assert cure in line
+    assert CURES.get(kind, "--set tee_hosts=b:2") in line
+
+
+@for_each("is_command", [True, False])
+def test_connections_without_a_request_are_no_absence(is_command: bool):
+    (line,) = nothing_recorded(Seen(connections=2), is_command=is_command)
+    assert line.startswith("2 connections came")
 
 
 def test_nothing_was_seen():
-    (line,) = nothing_recorded(**NOTHING, is_command=True)
+    (line,) = nothing_recorded(Seen(), is_command=True)
     assert "reads no proxy variables" in line
-    (line,) = nothing_recorded(**NOTHING, is_command=False)
+    assert "--set tee_hosts=127.0.0.1:PORT -- COMMAND" in line
+    (line,) = nothing_recorded(Seen(), is_command=False)
     assert "no client connected" in line
+
+
+def test_what_several_processes_saw_is_added():
+    one = Seen(connections=1, requests={"a": 1})
+    one.add(Seen(connections=2, requests={"a": 1, "b": 1}, unread={"c": 1}))
+    assert one == Seen(connections=3, requests={"a": 2, "b": 1}, unread={"c": 1})
