@@ -1,10 +1,10 @@
 """Edge (OpenTelemetry SDK). GenAI client spans and metrics of settled exchanges, over OTLP.
 
-https://github.com/open-telemetry/semantic-conventions-genai, commit 6fd0d76 of 2026-10-09: nothing
-of it is released. Token counts are the reported ones: input includes cached tokens, output includes
-reasoning, as the conventions say; estimates are left out, as the conventions ask. No content is
-ever sent. If an exporter is down, only its spans are lost: the SDK's queues are bounded, and its
-own error lines are throttled.
+https://github.com/open-telemetry/semantic-conventions-genai, commit 6fd0d76 of 2026-10-09, and
+`client-embeddings.md` of commit 88eccb1: nothing of it is released. Token counts are the reported
+ones: input includes cached tokens, output includes reasoning, as the conventions say; estimates are
+left out, as the conventions ask. No content is ever sent. If an exporter is down, only its spans
+are lost: the SDK's queues are bounded, and its own error lines are throttled.
 
 Backends still read the names of before. `OTEL_SEMCONV_STABILITY_OPT_IN` with `gen_ai/dup` in it
 emits both, for one release.
@@ -50,7 +50,8 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 OPT_IN_VARIABLE = "OTEL_SEMCONV_STABILITY_OPT_IN"
 BOTH_NAMES = "gen_ai/dup"
 INFERENCE = ("chat", "generate_content", "text_completion")
-"""Operations with a duration of their own name; the others share the older one."""
+EMBEDDINGS = "embeddings"
+"""Operations with metrics of their own name; the duration of the others has the older name."""
 PROVIDERS = {"moonshot": "moonshot_ai"}
 """Our names of providers that the conventions have another one for."""
 FINISH_OF_A_BROKEN_STREAM = "error"
@@ -119,10 +120,15 @@ class Otlp:
             for kind in ("input_tokens", "output_tokens", *PARTS)
         }
         self._of_one = {
-            kind: histogram(f"inference.operation.{kind}", "{token}", "Tokens of one operation")
-            for kind in ("input_tokens", "output_tokens")
+            name: histogram(name, "{token}", "Tokens of one operation")
+            for name in (
+                "inference.operation.input_tokens",
+                "inference.operation.output_tokens",
+                "embeddings.operation.input_tokens",
+            )
         }
         self._inference = histogram("inference.duration", "s", "Inference duration")
+        self._embeddings = histogram("embeddings.duration", "s", "Embeddings duration")
         self._duration = histogram("operation.duration", "s", "GenAI operation duration")
         first_chunk = "Time to receive the first chunk of the response"
         self._first_chunk = histogram("inference.time_to_first_chunk", "s", first_chunk)
@@ -153,19 +159,23 @@ class Otlp:
         if one.error_type is not None:
             span.set_status(Status(StatusCode.ERROR, str(one.exchange.outcome)))
         span.end(max(_nanoseconds(one.exchange.opened_at), _nanoseconds(one.settled_at)))
-        is_inference = one.exchange.operation in INFERENCE
-        if is_inference:
-            self._inference.record(one.seconds, {**common, **failed})
-        if not is_inference or self._has_old_names:
+        is_embeddings = one.exchange.operation == EMBEDDINGS
+        has_name = is_embeddings or one.exchange.operation in INFERENCE
+        if has_name:
+            duration = self._embeddings if is_embeddings else self._inference
+            duration.record(one.seconds, {**common, **failed})
+        if not has_name or self._has_old_names:
             self._duration.record(one.seconds, {**common, **failed})
         if one.seconds_to_first_chunk is not None:
             self._first_chunk.record(one.seconds_to_first_chunk, common)
         if one.seconds_to_first_token is not None and self._has_old_names:
             self._old_first_chunk.record(one.seconds_to_first_token, common)
+        family = "embeddings" if is_embeddings else "inference"
         for kind, count in _tokens_of(one).items():
-            self._used[kind].add(count, common)
-            if kind in self._of_one:
-                self._of_one[kind].record(count, common)
+            if not is_embeddings:
+                self._used[kind].add(count, common)
+            if (of_one := self._of_one.get(f"{family}.operation.{kind}")) is not None:
+                of_one.record(count, common)
                 if self._has_old_names:
                     of_type = {"gen_ai.token.type": kind.removesuffix("_tokens")}
                     self._old_tokens.record(count, {**common, **of_type})
@@ -217,6 +227,9 @@ def _of_span(one: Observed, *, has_old_names: bool) -> Attributes:
         }
     tokens = _tokens_of(one)
     attributes |= {f"gen_ai.usage.{name}": count for name, count in tokens.items()}
+    if tokens:
+        attributes["gen_ai.usage.audio.input_tokens"] = one.reading.usage.input_audio_tokens
+        attributes["gen_ai.usage.audio.output_tokens"] = one.reading.usage.output_audio_tokens
     if has_old_names:
         written = tokens.get("cache_write.input_tokens")
         attributes["gen_ai.usage.cache_creation.input_tokens"] = written

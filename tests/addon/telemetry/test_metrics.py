@@ -271,6 +271,7 @@ def test_a_call_is_one_span_with_the_conventions_names(receiver):
         cache_write_tokens=0,
         output_tokens=87,
         reasoning_tokens=12,
+        input_audio_tokens=100,
     )
     begun = {"streamed": True, "first_byte_at": NOON + timedelta(milliseconds=125)}
     sink.observe(one(read, (line(3_100_000_000),), **begun))
@@ -295,6 +296,7 @@ def test_a_call_is_one_span_with_the_conventions_names(receiver):
         "gen_ai.usage.cache_write.input_tokens": 0,
         "gen_ai.usage.output_tokens": 87,
         "gen_ai.usage.reasoning.output_tokens": 12,
+        "gen_ai.usage.audio.input_tokens": 100,
         "server.address": "api.openai.com",
         "server.port": 443,
         "tokentee.outcome": "complete",
@@ -356,17 +358,42 @@ def test_the_old_names_beside_the_new_ones_behind_an_option(receiver, monkeypatc
     assert found["gen_ai.client.inference.duration"][0].sum == 2
 
 
+@pytest.mark.parametrize("option", ["", "gen_ai/dup"])
+def test_embeddings_have_metrics_of_their_own_name(option, receiver, monkeypatch):
+    monkeypatch.setenv(OPT_IN_VARIABLE, option)
+    sink = Otlp(receiver.url)
+    failed: dict[str, Any] = {"outcome": Outcome.HTTP_ERROR, "http_status": 429}
+    embeddings: dict[str, Any] = {"operation": "embeddings", "first_token_at": None}
+    sink.observe(one(reading(input_tokens=30, output_tokens=0), **embeddings))
+    sink.observe(one(reading(UsageSource.NONE), **embeddings, **failed))
+    sink.close(10)
+    assert [span.name for span in spans(receiver)] == ["embeddings gpt-4.1"] * 2
+    found = points(receiver)
+    old = {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"} if option else set()
+    assert {*found} == old | {
+        "gen_ai.client.embeddings.duration",
+        "gen_ai.client.embeddings.operation.input_tokens",
+    }
+    assert len(found["gen_ai.client.embeddings.duration"]) == 2, "one has an error.type"
+    (tokens,) = found["gen_ai.client.embeddings.operation.input_tokens"]
+    assert (tokens.count, tokens.sum) == (1, 30)
+    assert attributes(tokens.attributes)["gen_ai.operation.name"] == "embeddings"
+    if option:
+        (old_tokens,) = found["gen_ai.client.token.usage"]
+        assert attributes(old_tokens.attributes)["gen_ai.token.type"] == "input"
+
+
 def test_what_depends_on_the_call_in_the_conventions(receiver):
     sink = Otlp(receiver.url)
-    sink.observe(one(operation="embeddings", provider="moonshot"))
+    sink.observe(one(operation="rerank", provider="moonshot"))
     for outcome in BROKEN:
         sink.observe(one(streamed=True, finish_reason=None, outcome=outcome))
     paid = reading(input_tokens=1, reported_cost_picousd=7)
     charged = replace(line(7), price_source="provider")
     sink.observe(one(paid, (charged,)))
     sink.close(10)
-    embedded, *broken, reported = (attributes(span.attributes) for span in spans(receiver))
-    assert embedded["gen_ai.provider.name"] == "moonshot_ai"
+    reranked, *broken, reported = (attributes(span.attributes) for span in spans(receiver))
+    assert reranked["gen_ai.provider.name"] == "moonshot_ai"
     assert [one["gen_ai.response.finish_reasons"] for one in broken] == [["error"]] * len(BROKEN)
     assert reported["gen_ai.usage.cost.source"] == "provider"
     found = points(receiver)
