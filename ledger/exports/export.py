@@ -183,9 +183,9 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
             sa.func.sum(c.quantity).label("quantity"),
             sa.func.sum(c.amount_picousd).label("amount_picousd"),
             # Of all requests of the row.
-            sa.func.min(sa.case((r.cache_read_tokens.is_not(None), 1), else_=0)).label(
-                "has_cache_figures"
-            ),
+            sa.func.min(
+                sa.case((r.cache_read_tokens + r.cache_write_tokens >= 0, 1), else_=0)
+            ).label("has_cache_figures"),
         )
         .select_from(charged())
         .where(

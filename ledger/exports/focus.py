@@ -239,8 +239,9 @@ def row_of(
 
 def _model_details(model: str, line: str, has_cache_figures: bool) -> dict[str, str]:
     """Who made the model, and which tokens are charged, as the draft of FOCUS 1.5 names them
-    (appendix "AI Model Identity", read 2026-11-23). Where a provider reports no cache figures,
-    input may be cached or not, and `TokenCacheAction` is left out."""
+    ("SKU Price Details", read 2026-11-26). `Uncached` claims that nothing was read from a cache or
+    written into one: where the provider does not report both apart, `TokenCacheAction` is left
+    out."""
     kind = line.rpartition(".")[2]
     found = {"ModelId": model}
     named = model.rpartition("/")[2].lower()

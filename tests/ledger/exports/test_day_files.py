@@ -1,6 +1,7 @@
 """Files by day, whole or not at all; CSV with the standard library alone, of which pyarrow's own writer
 says what is expected of each value. Exports, read back by DuckDB; FOCUS 1.2 rows."""
 
+import csv
 import io
 import json
 import os
@@ -23,9 +24,10 @@ from ledger.exports.focus import ADDED, FOCUS_COLUMNS, REMOVED, VERSIONS, row_of
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.pricing.price_lines import OUTPUT_LINES, TOKEN_LINES
+from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger.figures.test_queries import entries
-from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled
+from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
 from tests.ledger.written import run_python
 from tests.named import for_each
 
@@ -473,6 +475,34 @@ def test_every_line_of_tokens_says_what_it_does_with_the_cache(line):
     unknown = details_of(line=line, has_cache_figures=0)
     claimed = None if ACTIONS[line] == UNCACHED else ACTIONS[line][1]
     assert unknown.get("TokenCacheAction") == claimed
+
+
+@pytest.mark.parametrize(
+    ("reported", "claimed"),
+    [
+        ({"cache_read_tokens": 5, "cache_write_tokens": 3}, "Uncached"),
+        ({"cache_read_tokens": 0, "cache_write_tokens": 0}, "Uncached"),
+        # What such a provider writes into its cache is on the meter of ordinary input.
+        ({"cache_read_tokens": 5}, None),
+        ({"cache_write_tokens": 3}, None),
+        ({}, None),
+    ],
+)
+def test_uncached_is_claimed_where_reads_and_writes_are_reported(
+    reported, claimed, new_sqlite, tmp_path
+):
+    """In one row with a request that reports both."""
+    both = reading(input_tokens=10, cache_read_tokens=1, cache_write_tokens=1, output_tokens=1)
+    it = reading(input_tokens=10, output_tokens=1, **reported)
+    entries = [(settled(exchange("claude-haiku-4-5", provider="anthropic", id="a")), both)]
+    entries += [(settled(exchange("claude-haiku-4-5", provider="anthropic", id="b")), it)]
+    url = new_sqlite()
+    fill(url, entries)
+    with db.disposing(db.ensure(url)) as engine:
+        (file,) = export(engine, "focus-1.4", tmp_path, "csv", Scope())
+    rows = csv.DictReader(file.path.read_text().splitlines())
+    (row,) = (row for row in rows if row["SkuMeter"] == "uncached_input")
+    assert json.loads(row["SkuPriceDetails"]).get("TokenCacheAction") == claimed
 
 
 @for_each(
