@@ -171,9 +171,9 @@ uv build --wheel --out-dir "$PWD" CLONE    # makes @WHEEL@; --wheel FILE copies 
 tokentee config check tokentee.toml
 docker build -t tokentee .
 docker run --read-only --tmpfs /tmp -v tokentee:/var/lib/tokentee \\
-    -p 127.0.0.1:8001:8001 -p 127.0.0.1:9464:9464 tokentee
+    -p 127.0.0.1:8001:8001 -p 127.0.0.1:8002:8002 -p 127.0.0.1:9464:9464 tokentee
 curl http://127.0.0.1:9464/readyz
-# Clients use http://127.0.0.1:8001 as their base URL.
+# Clients use http://127.0.0.1:8001/v1 (OpenAI) or http://127.0.0.1:8002 (Anthropic) as base URL.
 """,
     "compose": """\
 uv build --wheel --out-dir "$PWD" CLONE    # makes @WHEEL@; --wheel FILE copies one
@@ -181,7 +181,8 @@ cp env.example .env    # and set both passwords in it
 tokentee config check tokentee.toml
 docker compose up --build --detach
 docker compose ps
-# Clients use http://127.0.0.1:8001 as their base URL; Grafana is at http://127.0.0.1:3000.
+# Clients use http://127.0.0.1:8001/v1 (OpenAI) or http://127.0.0.1:8002 (Anthropic) as base URL;
+# Grafana is at http://127.0.0.1:3000.
 """,
     "systemd": """\
 test -x @PROGRAM@ || sudo pipx install --global 'CLONE[postgresql,otel]'    # or a wheel of uv build
