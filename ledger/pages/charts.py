@@ -40,6 +40,12 @@ class Stack:
     tokens: tuple[tuple[int, ...], ...]
     requests: tuple[tuple[int, ...], ...]
 
+    @property
+    def measure(self) -> str:
+        """What is drawn at first: what has figures."""
+        names = ("microusd", "tokens")
+        return next((name for name in names if any(map(any, getattr(self, name)))), "requests")
+
     def members(self) -> dict[str, Any]:
         """As JSON for the script."""
         return {"kind": "stack", **asdict(self)}

@@ -4,6 +4,7 @@ Screenshots go to `--basetemp`'s folder of each test, to be looked at.
 """
 
 import base64
+import csv
 import json
 import random
 import re
@@ -15,11 +16,13 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
+from msgspec.structs import replace
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from ledger.model.exchange import Outcome
 from ledger.pages import html_file
 from ledger.store.scope import Scope
 from ledger.text.figures import duration_text
@@ -239,6 +242,69 @@ def test_bars_can_be_switched_and_rows_sorted_and_opened_by_keyboard_alone(brows
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     assert browser.run("return document.activeElement.parentElement.open")
     browser.shot("keyboard")
+
+
+FETCHED = "fetch(arguments[0]).then((one) => one.text()).then(arguments[1])"
+
+
+def test_a_table_is_sorted_by_cost_and_is_there_as_csv(browser, site):
+    browser.driver.get(f"{site}/?days=10&token={TOKEN}")
+    browser.wait("return !document.querySelector('[aria-busy]')")
+    table = "[data-part=ranking-model]"
+    names = f"return [...document.querySelectorAll('{table} tr.row')].map((row) => row.firstElementChild.dataset.v)"
+    link = browser.driver.find_element(By.CSS_SELECTOR, f"{table} header a")
+    text = browser.driver.execute_async_script(FETCHED, link.get_attribute("href"))
+    costs = {
+        each["model"]: int(each["cost_picousd"] or -1) for each in csv.DictReader(text.split("\n"))
+    }
+    dearest = sorted(costs.values(), reverse=True)
+    assert len(set(dearest)) > 3
+    assert [costs[name] for name in browser.run(names)] == dearest
+    button = browser.driver.find_element(
+        By.XPATH, "//*[@data-part='ranking-model']//button[.='Cost']"
+    )
+    button.click()
+    assert [costs[name] for name in browser.run(names)] == dearest[::-1]
+    button.click()
+    assert [costs[name] for name in browser.run(names)] == dearest
+
+
+EMPTY_CARDS = """
+const cards = [...document.querySelectorAll('.card')].filter((card) => card.checkVisibility());
+const drawn = (canvas) => Chart.getChart(canvas).data.datasets.some((set) => set.data.some(Boolean));
+const said = (each) => each.innerText.trim() && each.innerText.trim() !== '–';
+const empty = (card) => card.querySelector('canvas')
+    ? ![...card.querySelectorAll('canvas')].every(drawn)
+    : ![...card.querySelectorAll('dd, td, p')].some(said) || [...card.querySelectorAll('[data-part=speed] dd')].some((each) => !said(each));
+return [cards.length, cards.filter(empty).map((card) => card.dataset.part || card.innerText)];
+"""
+ERROR = {"outcome": Outcome.HTTP_ERROR, "http_status": 429, "response_model": None}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(lambda each: (replace(each, **ERROR), None, ()), id="errors"),
+        pytest.param(lambda each: (each, None, ()), id="no-usage"),
+        pytest.param(lambda each: whole(each, ()), id="no-price"),
+        pytest.param(whole, id="ordinary"),
+    ],
+)
+def test_no_card_is_empty_whatever_is_not_known(browser, migrated_file, tmp_path, entry):
+    url = f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'ledger.sqlite3')}"
+    for number in range(6):
+        at = NOW - timedelta(hours=number, minutes=5)
+        put(url, entry(written(f"e{number}", at=at)))
+    with pages(url, now=lambda: NOW) as client:
+        for width in (380, 1440):
+            browser.size(width)
+            browser.driver.get(f"http://127.0.0.1:{client.port}/?days=1&token={TOKEN}")
+            browser.wait("return !document.querySelector('[aria-busy]')")
+            count, empty = browser.run(EMPTY_CARDS)
+            assert count > 6
+            assert empty == []
+            browser.shot(f"known-{width}")
+        browser.driver.get("about:blank")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -378,6 +378,7 @@ def test_a_day_without_requests_is_an_empty_bar():
 
 def test_what_is_dated_after_now_has_a_bar_too():
     made = stack("model", "", {("2026-12-24", "a"): Figures(requests=1)}, WEEK_TO_NOW, {})
+    assert made.measure == "requests"
     assert made.bars[-2:] == ("2026-11-21", "2026-12-24")
     assert made.requests == ((0, 0, 0, 0, 0, 0, 0, 1),)
 
