@@ -51,7 +51,7 @@ def show(
     Passwords are hidden.
     """
     path = _found(file)
-    settings = config_file.load(path)
+    loaded = config_file.load(path)
     rows = [
         (
             option.name,
@@ -60,9 +60,9 @@ def show(
             else without_passwords(option.value),
             option.source if option.source != "file" else str(path),
         )
-        for option in config_file.options_of(settings, path, os.environ)
+        for option in config_file.options_of(loaded, os.environ)
     ]
-    rows += [("mode", mode, str(path)) for mode in config_file.modes_of(settings)]
+    rows += [("mode", mode, str(path)) for mode in config_file.modes_of(loaded.settings)]
     if format == "json":
         document = [{"name": name, "value": value, "from": source} for name, value, source in rows]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -90,7 +90,7 @@ def trust(
             sys.stdout.write(f"{known[:12]}  {trusted}\n")
         return
     path = _found(file)
-    digest = None if revoke else config_file.digest_of(path, config_file.load(path))
+    digest = None if revoke else config_file.load(path).digest
     config_file.remember(path, digest)
     sys.stderr.write(f"{path}: {'no longer trusted' if revoke else 'trusted as it is now'}\n")
 

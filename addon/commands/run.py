@@ -158,17 +158,19 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     path = config_file.path_of(call.config, given)
     if path is None:
         return call
-    settings = config_file.in_force(path, call.config, given)
-    options = config_file.options_of(settings, path, given)
+    loaded = config_file.in_force(path, call.config, given)
+    options = config_file.options_of(loaded, given)
     added = config_file.words_of(options, given=set_options(call.options))
     has_modes = call.command or call.listen
     if not has_modes and not any(word.startswith(("--mode", "-m")) for word in call.options):
-        added += [word for mode in config_file.modes_of(settings) for word in ("--mode", mode)]
+        added += [
+            word for mode in config_file.modes_of(loaded.settings) for word in ("--mode", mode)
+        ]
     for option in options:
         if option.name in ("names", "budgets") and option.source == config_file.FILE:
             os.environ[config_file.VARIABLES[option.name]] = option.value
-            if option.name == "budgets" and (digest := config_file.file_digest(Path(option.value))):
-                os.environ[DIGEST_VARIABLE] = digest
+            if option.name == "budgets":
+                os.environ[DIGEST_VARIABLE] = loaded.file_digest("budgets")
     sys.stderr.write(f"tokentee: settings from {path}\n")
-    workers = call.workers if call.workers is not None else settings.workers
+    workers = call.workers if call.workers is not None else loaded.settings.workers
     return replace(call, options=(*added, *call.options), workers=workers)

@@ -7,6 +7,7 @@ and all errors have the same wording.
 
 import errno
 import os
+import re
 import stat
 import tempfile
 from pathlib import Path
@@ -19,6 +20,8 @@ from ledger.text.printable import printable
 FILE_BYTES_MAX = 4 * 1024 * 1024
 """Far more than an operator writes by hand."""
 WRONG_FILE = "check that it is the right file"
+_IS_OPEN = re.compile(r"/dev/fd/\d+|/dev/stdin|/proc/(self|\d+)/fd/\d+")
+"""What somebody has opened for us, as in `<(command)`."""
 
 
 SYSTEM_FOLDER = Path("/etc/tokentee")
@@ -86,6 +89,11 @@ def read_text(
 ) -> str:
     """The same for a file of UTF-8 text."""
     data = read_bytes(path, kind, bytes_max=bytes_max, advice=advice)
+    return text_of(data, path, kind, advice=advice)
+
+
+def text_of(data: bytes, path: Path, kind: str, *, advice: str = WRONG_FILE) -> str:
+    """The text of a file with this content; LedgerError if it is not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -115,10 +123,17 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def first_bytes(path: Path, bytes_max: int) -> bytes:
-    """The first bytes of a file. Raises OSError, also for a pipe whose writer may never come, and
-    ValueError for a path with a zero byte."""
-    is_open = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/"))  # as in `<(command)`
-    if not is_open and stat.S_ISFIFO(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is a pipe")
-    with path.open("rb") as file:
-        return file.read(bytes_max)
+    """The first bytes of a file. Raises OSError, also for a pipe and a terminal, whose other side
+    may never write, and ValueError for a path with a zero byte."""
+    flags = 0 if _IS_OPEN.fullmatch(str(path)) else os.O_NONBLOCK | os.O_NOCTTY
+    descriptor = os.open(path, os.O_RDONLY | flags)
+    try:
+        if flags and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe")
+        with open(descriptor, "rb", closefd=False) as file:
+            data: bytes | None = file.read(bytes_max)
+    finally:
+        os.close(descriptor)
+    if data is None:
+        raise OSError(errno.EINVAL, "it is a device that has nothing to read")
+    return data

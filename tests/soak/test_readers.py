@@ -106,8 +106,9 @@ def budgets(path: Path) -> None:
 
 
 def config(path: Path) -> None:
-    settings, problems = config_file.check(path)
-    config_file.ledger_url(settings, path)
+    loaded, problems = config_file.check(path)
+    if not problems:
+        config_file.ledger_url(loaded)
     for problem in problems:
         check_refusal(str(problem))
 

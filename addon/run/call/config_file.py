@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from ledger.settings.small_files import (
     expanded,
     read_bytes,
     read_text,
+    text_of,
     write_whole,
 )
 from ledger.settings.toml_tables import TomlProblem
@@ -46,6 +47,7 @@ FILE = "file"
 HARMLESS = frozenset({"tags", "client_tags", "log", "log_format", "names", "budgets"})
 """Keys that any file may set; `budgets` only if they have no alerts. A key that is not listed here
 is not harmless."""
+URL_FILE = "file with the ledger URL"
 STORE = "trusted.json"
 FILES_MAX = 1_000
 """Trusted files that are remembered."""
@@ -61,6 +63,31 @@ class Option:
     """`file` or the environment variable."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A config file and the files that it names, each read once: somebody may exchange a file
+    between two readings, so what is checked is what is used."""
+
+    path: Path
+    text: str
+    settings: ConfigFile
+    files: Mapping[str, bytes | LedgerError]
+    """Key -> the content of the file that it names, or why it cannot be read."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the config file and of the files that it names."""
+        found = hashlib.sha256(self.text.encode())
+        for key in self.files:
+            found.update(f"\0{key}\0{self.file_digest(key)}".encode())
+        return found.hexdigest()
+
+    def file_digest(self, key: str) -> str:
+        """Digest of a file that a key names; `none` if it cannot be read."""
+        content = self.files[key]
+        return "none" if isinstance(content, LedgerError) else hashlib.sha256(content).hexdigest()
+
+
 def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
     """The file that `--config` or TOKENTEE_CONFIG names; otherwise the first existing one of
     `places`; None if there is none."""
@@ -69,22 +96,23 @@ def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> P
     return next((path for path in places() if path.is_file()), None)
 
 
-def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> ConfigFile:
-    """The settings of a file; of one that was only found in the current folder and is not trusted,
-    the harmless ones. One line says what is left out. LedgerError for the first problem."""
-    settings = load(path)
+def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> Loaded:
+    """A file with its settings; of one that was only found in the current folder and is not
+    trusted, the harmless ones. One line says what is left out. LedgerError for the first
+    problem."""
+    loaded = load(path)
     was_named = named or environment.get("TOKENTEE_CONFIG")
     if was_named or path != Path(NAME):
-        return settings
-    if remembered().get(str(path.resolve())) == digest_of(path, settings):
-        return settings
-    settings, left_out = restricted(path, settings)
+        return loaded
+    if remembered().get(str(path.resolve())) == loaded.digest:
+        return loaded
+    settings, left_out = restricted(loaded)
     if left_out:
         sys.stderr.write(
             f"tokentee: {path} was found, not named, and is not trusted: it does not set "
             f"{', '.join(left_out)}; --config {path} does, or tokentee config trust {path}\n"
         )
-    return settings
+    return replace(loaded, settings=settings)
 
 
 def places() -> tuple[Path, ...]:
@@ -97,40 +125,54 @@ def beside(folder: Path, named: str) -> Path:
     return folder / expanded(named)
 
 
-def check(path: Path) -> tuple[ConfigFile, list[TomlProblem]]:
-    """The valid settings of a file, and each problem. LedgerError if the file cannot be read."""
+def check(path: Path) -> tuple[Loaded, list[TomlProblem]]:
+    """A file with its valid settings, and each problem. LedgerError if the file cannot be read."""
     text = read_text(path, "config file")
     settings, problems = read(text)
+    files: dict[str, bytes | LedgerError] = {}
     for key in FILES:
         named = getattr(settings, key)
+        if named is None:
+            continue
+        file = beside(path.parent, named)
         # `os.path`: a name that the system refuses is no file
-        if named is not None and not os.path.isfile(beside(path.parent, named)):  # noqa: PTH113
+        if not os.path.isfile(file):  # noqa: PTH113
             problems.append(
                 TomlProblem(
                     line=toml_tables.line_of_key(text, key), text=f"{key}: no file {named!r}"
                 )
             )
-    return settings, problems
+            continue
+        try:
+            files[key] = read_bytes(file, URL_FILE if key == "ledger_file" else f"{key} file")
+        except LedgerError as error:  # said by what uses the file
+            files[key] = error
+    return Loaded(path=path, text=text, settings=settings, files=files), problems
 
 
-def load(path: Path) -> ConfigFile:
-    """The settings of a file. LedgerError for the first problem."""
+def load(path: Path) -> Loaded:
+    """A file with its settings. LedgerError for the first problem."""
     return toml_tables.valid(path, check(path), "tokentee config check")
 
 
-def ledger_url(settings: ConfigFile, path: Path) -> str | None:
+def ledger_url(loaded: Loaded) -> str | None:
     """The ledger's URL, from the file that `ledger_file` names if it is set."""
-    if settings.ledger_file is None:
-        return settings.ledger
-    return read_text(beside(path.parent, settings.ledger_file), "file with the ledger URL").strip()
+    named = loaded.settings.ledger_file
+    if named is None:
+        return loaded.settings.ledger
+    content = loaded.files["ledger_file"]
+    if isinstance(content, LedgerError):
+        raise content
+    return text_of(content, beside(loaded.path.parent, named), URL_FILE).strip()
 
 
-def options_of(settings: ConfigFile, path: Path, environment: Mapping[str, str]) -> list[Option]:
+def options_of(loaded: Loaded, environment: Mapping[str, str]) -> list[Option]:
     """The options in force: those of the recorder, the files of names and budgets, the number of
-    workers. `path`: of the config file, whose folder holds the files that it names."""
+    workers."""
+    settings = loaded.settings
 
     def named(file: str | None) -> str | None:
-        return None if file is None else str(beside(path.parent, file))
+        return None if file is None else str(beside(loaded.path.parent, file))
 
     named_hosts = [*settings.hosts]
     for upstream in settings.upstream:
@@ -139,7 +181,7 @@ def options_of(settings: ConfigFile, path: Path, environment: Mapping[str, str])
             port = f":{parts.port}" if parts.port else ""
             named_hosts.append(f"{parts.hostname}{port}={upstream.provider}")
     values: dict[str, str | None] = {
-        "ledger_url": ledger_url(settings, path),
+        "ledger_url": ledger_url(loaded),
         "ledger_commit": settings.commit,
         "tee_inject": settings.inject,
         "tee_hosts": ",".join(named_hosts),
@@ -184,48 +226,28 @@ def words_of(options: Iterable[Option], *, given: Container[str]) -> list[str]:
     ]
 
 
-def digest_of(path: Path, settings: ConfigFile) -> str:
-    """Digest of a config file and of the files that it names. LedgerError if it cannot be read."""
-    found = hashlib.sha256(read_bytes(path, "config file"))
-    for key in FILES:
-        named = getattr(settings, key)
-        if named is not None:
-            content = file_digest(beside(path.parent, named)) or "none"
-            found.update(f"\0{key}\0{content}".encode())
-    return found.hexdigest()
-
-
-def file_digest(path: Path) -> str | None:
-    """Digest of a regular file; None if it is none, or cannot be read."""
-    try:
-        if not path.is_file():
-            return None
-        return hashlib.sha256(read_bytes(path, "file")).hexdigest()
-    except (LedgerError, OSError, ValueError):
-        return None
-
-
-def restricted(path: Path, settings: ConfigFile) -> tuple[ConfigFile, list[str]]:
+def restricted(loaded: Loaded) -> tuple[ConfigFile, list[str]]:
     """What an untrusted file may set, and the keys that are left out."""
-    empty = ConfigFile()
+    settings, empty = loaded.settings, ConfigFile()
     left_out = [
         name
         for name in ConfigFile.__struct_fields__
         if getattr(settings, name) != getattr(empty, name)
-        and (name not in HARMLESS or (name in FILES and not _is_harmless(path, settings, name)))
+        and (name not in HARMLESS or (name in FILES and not _is_harmless(loaded, name)))
     ]
     values = {name: getattr(empty, name) for name in left_out}
     return msgspec.structs.replace(settings, **values), left_out
 
 
-def _is_harmless(path: Path, settings: ConfigFile, key: str) -> bool:
+def _is_harmless(loaded: Loaded, key: str) -> bool:
     """Whether a file that a key names lies beside the config file, and runs and sends nothing."""
-    named = beside(path.parent, getattr(settings, key))
-    if not named.is_file() or not named.resolve().is_relative_to(path.parent.resolve()):
+    folder, content = loaded.path.parent, loaded.files[key]
+    named = beside(folder, getattr(loaded.settings, key))
+    if isinstance(content, LedgerError) or not named.resolve().is_relative_to(folder.resolve()):
         return False
     if key != "budgets":
         return True
-    budgets, problems = read_budgets(read_bytes(named, "budgets file").decode("utf-8", "replace"))
+    budgets, problems = read_budgets(content.decode("utf-8", "replace"))
     return not problems and not budgets.destinations
 
 

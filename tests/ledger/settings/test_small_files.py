@@ -12,11 +12,19 @@ from tests.named import for_each
 
 
 @pytest.mark.timeout(20)
-def test_a_pipe_is_refused_and_one_that_is_open_already_is_read(tmp_path):
+def test_a_pipe_and_a_terminal_are_refused_and_one_that_is_open_already_is_read(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(LedgerError, match=r"cannot read the names file .*pipe: it is a pipe"):
-        small_files.read_text(pipe, "names file")
+    for path in (pipe, type(pipe)(f"/proc/self/root{pipe}")):
+        with pytest.raises(LedgerError, match=r"cannot read the names file .*pipe: it is a pipe"):
+            small_files.read_text(path, "names file")
+    terminal, other = os.openpty()
+    try:
+        with pytest.raises(LedgerError, match="it is a device that has nothing to read"):
+            small_files.read_text(type(pipe)(os.ttyname(other)), "names file")
+    finally:
+        os.close(terminal)
+        os.close(other)
     reader, writer = os.pipe()
     os.write(writer, b"text")
     os.close(writer)

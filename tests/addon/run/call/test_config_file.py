@@ -3,16 +3,20 @@
 A config file that was found may set what is harmless; every other key needs trust.
 """
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import fields
 
+from addon.commands.run import _with_config
 from addon.run.call import config_file
+from addon.run.call.arguments import parse, set_options
 from addon.run.call.settings import ConfigFile, read
 from ledger.budgets import budgets_file as budgets_files
 from ledger.model.errors import LedgerError
+from ledger.settings import small_files
 from tests.addon.run.call.test_settings import WHOLE
 
 
@@ -63,10 +67,9 @@ def test_files_are_named_from_the_config_files_folder(tmp_path):
     assert [str(problem) for problem in config_file.check(path)[1]] == [
         f"line 1: ledger_file: no file '{long}'"
     ]
-    with pytest.raises(
-        LedgerError, match=r"the file with the ledger URL \S+/sub/a\\x00b: embedded"
-    ):
-        config_file.ledger_url(ConfigFile(ledger_file="a\0b"), path)
+    path.write_text('ledger_file = "a\\u0000b"\n')
+    with pytest.raises(LedgerError, match=r"line 1: ledger_file: no file 'a\\x00b'"):
+        config_file.load(path)
     path.write_text("ledger_file = 'url'\nprices = 'prices.toml'\n")
     assert [str(problem) for problem in config_file.check(path)[1]] == [
         "line 1: ledger_file: no file 'url'",
@@ -74,21 +77,22 @@ def test_files_are_named_from_the_config_files_folder(tmp_path):
     ]
     (folder / "url").write_text("postgresql+psycopg://u:secret@h/d\n")
     (folder / "prices.toml").write_text("")
-    settings = config_file.load(path)
-    assert config_file.ledger_url(settings, path) == "postgresql+psycopg://u:secret@h/d"
+    assert config_file.ledger_url(config_file.load(path)) == "postgresql+psycopg://u:secret@h/d"
 
 
 def test_a_ledger_that_is_named_itself(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text("ledger = 'sqlite:///l.db'\n")
-    assert config_file.ledger_url(config_file.load(path), path) == "sqlite:///l.db"
+    assert config_file.ledger_url(config_file.load(path)) == "sqlite:///l.db"
 
 
 def options(text: str, **environment: str) -> dict[str, tuple[str, str]]:
     """Each option in force, with its source."""
     settings, problems = read(text)
     assert not problems
-    found = config_file.options_of(settings, Path("/etc/tokentee/tokentee.toml"), environment)
+    path = Path("/etc/tokentee/tokentee.toml")
+    loaded = config_file.Loaded(path=path, text=text, settings=settings, files={})
+    found = config_file.options_of(loaded, environment)
     return {each.name: (each.value, each.source) for each in found}
 
 
@@ -129,8 +133,9 @@ def test_the_environment_stands_above_the_file():
 
 
 def test_options_of_the_command_line_stand_above_both():
-    settings, _ = read("ledger = 'a'\ncommit = 'async'\nworkers = 3\nnames = 'n'\n")
-    found = config_file.options_of(settings, Path("c.toml"), {})
+    path = Path("c.toml")
+    path.write_text("ledger = 'a'\ncommit = 'async'\nworkers = 3\nnames = 'names.toml'\n")
+    found = config_file.options_of(config_file.load(path), {})
     assert config_file.words_of(found, given={"ledger_url"}) == ["--set", "ledger_commit=async"]
     assert len(config_file.words_of(found, given=())) == 4
 
@@ -161,7 +166,7 @@ ALERT = '[[alert]]\ncommand = ["touch", "pwned"]\n'
 
 def found(text: str, **environment: str) -> ConfigFile:
     Path(config_file.NAME).write_text(text)
-    return config_file.in_force(Path(config_file.NAME), None, environment)
+    return config_file.in_force(Path(config_file.NAME), None, environment).settings
 
 
 @pytest.mark.parametrize("key", [each.name for each in fields(ConfigFile)])
@@ -174,7 +179,7 @@ def test_only_a_harmless_key_holds_unasked(key: str, capsys: pytest.CaptureFixtu
     assert ("is not trusted" in said) is not holds
     assert holds or key in said
     path = Path(config_file.NAME)
-    named = config_file.in_force(path, str(path), {})
+    named = config_file.in_force(path, str(path), {}).settings
     assert getattr(named, key) != getattr(ConfigFile(), key)
     assert found(text, TOKENTEE_CONFIG=str(path)) == named
 
@@ -184,7 +189,7 @@ def test_trust_ends_with_any_change(key: str, folder: Path):
     path = Path(config_file.NAME)
     (folder / "budgets.toml").write_text(BUDGET + ALERT)
     assert getattr(found(VALUES[key]), key) == getattr(ConfigFile(), key)
-    config_file.remember(path, config_file.digest_of(path, config_file.load(path)))
+    config_file.remember(path, config_file.load(path).digest)
     assert getattr(found(VALUES[key]), key) != getattr(ConfigFile(), key)
     changed: Any = found(VALUES[key] + "\nlog = 'exchanges'")
     assert getattr(changed, key) == getattr(ConfigFile(), key)
@@ -195,20 +200,66 @@ def test_trust_ends_with_any_change(key: str, folder: Path):
     assert getattr(found(VALUES[key]), key) == getattr(ConfigFile(), key)
 
 
+EXCHANGED = {
+    "tokentee.toml": ("ledger = 'sqlite:////elsewhere'\n", "log = 'exchanges'\n"),
+    "url.txt": ("sqlite:////elsewhere", "sqlite:////mine"),
+    "budgets.toml": (BUDGET + ALERT, BUDGET),
+}
+"""File -> what an attacker writes into it, and what was trusted."""
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+@pytest.mark.parametrize("is_trusted", [True, False])
+@pytest.mark.parametrize(("at", "until"), [(1, 1), (2, 2), (3, 3), (1, 9), (2, 9), (3, 9)])
+def test_a_file_that_is_exchanged_while_it_is_read_does_no_harm(
+    name: str,
+    is_trusted: bool,
+    at: int,
+    until: int,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The attacker's file is there for these readings, the trusted one before and after them."""
+    bad, good = EXCHANGED[name]
+    path, file = Path(config_file.NAME), folder / name
+    path.write_text({"url.txt": VALUES["ledger_file"]}.get(name, VALUES["budgets"]))
+    file.write_text(good)
+    if is_trusted:
+        config_file.remember(path, config_file.load(path).digest)
+    monkeypatch.setenv(budgets_files.DIGEST_VARIABLE, "")
+    monkeypatch.setenv("TOKENTEE_BUDGETS", "")
+    monkeypatch.setenv("TOKENTEE_NAMES", "")
+    first_bytes = small_files.first_bytes
+    readings = 0
+
+    def read_exchanged(read: Path, bytes_max: int) -> bytes:
+        nonlocal readings
+        if read.name == name:
+            readings += 1
+            file.write_text(bad if at <= readings <= until else good)
+        return first_bytes(read, bytes_max)
+
+    monkeypatch.setattr(small_files, "first_bytes", read_exchanged)
+    call = _with_config(parse(()), {})
+    assert "elsewhere" not in set_options(call.options).get("ledger_url", "")
+    with contextlib.suppress(LedgerError):  # it has changed since it was checked
+        assert not budgets_files.load(None).destinations
+
+
 def test_a_file_that_a_key_names_lies_beside_it(tmp_path: Path, folder: Path):
     (tmp_path / "outside.toml").write_text("")
     (folder / "link.toml").symlink_to(tmp_path / "outside.toml")
     for name in ("../outside.toml", "link.toml", str(tmp_path / "outside.toml")):
         Path(config_file.NAME).write_text(f"names = '{name}'")
-        assert config_file.in_force(Path(config_file.NAME), None, {}).names is None
+        assert config_file.in_force(Path(config_file.NAME), None, {}).settings.names is None
 
 
 def test_budgets_that_change_while_a_proxy_runs_count_no_more(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = folder / "budgets.toml"
-    digest = config_file.file_digest(path)
-    assert digest is not None
+    Path(config_file.NAME).write_text("budgets = 'budgets.toml'")
+    digest = config_file.load(Path(config_file.NAME)).file_digest("budgets")
     monkeypatch.setenv(budgets_files.DIGEST_VARIABLE, digest)
     assert budgets_files.load(str(path)).budgets
     path.write_text(BUDGET + ALERT)
