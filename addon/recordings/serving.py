@@ -2,7 +2,8 @@
 
 An answer has the recorded bytes, in the recorded chunks and at the recorded pace; a cut answer is
 cut again. A request gets the first answer that was recorded for the same method, path and body, so
-equal requests get equal answers in every run. If no recording has that body, it gets the first
+equal requests get equal answers in every run. A body with our question for usage in it is the same as
+the client's own. If no recording has that body, it gets the first
 answer of the path. With `in_turn` such answers follow one another in the order in which they were
 asked for, then again from the first.
 
@@ -23,6 +24,7 @@ import h11
 
 from addon.metering.requests.messages import End
 from addon.recordings.formats.recorded import Fields, Recorded
+from addon.recordings.metered import client_body
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 64 * 1024 * 1024
@@ -60,7 +62,14 @@ class ServedAnswers:
         self._by_body: dict[tuple[str, str, bytes], list[ServedAnswer]] = defaultdict(list)
         self._by_path: dict[tuple[str, str], list[ServedAnswer]] = defaultdict(list)
         self._served: dict[int, int] = defaultdict(int)
-        for item in sorted(recorded, key=lambda item: item.opened_at):
+        self._asked_by: dict[bytes, bytes] = {}
+        """Digest of a body with our question for usage -> of the body as the client sent it."""
+        recorded = sorted(recorded, key=lambda item: item.opened_at)
+        for item in recorded:
+            own = client_body(item, is_injected=item.usage_injected)
+            if own is not None and own != item.request_body:
+                self._asked_by[_digest(item.request_body)] = _digest(own)
+        for item in recorded:
             if item.status is None or not 200 <= item.status <= 999:
                 continue
             where = (item.method, _path_of(item.path))
@@ -84,7 +93,7 @@ class ServedAnswers:
                 breaks_off=breaks_off,
             )
             self._by_path[where].append(answer)
-            self._by_body[*where, _digest(item.request_body)].append(answer)
+            self._by_body[*where, self._own(item.request_body)].append(answer)
 
     def __len__(self) -> int:
         return sum(map(len, self._by_path.values()))
@@ -92,7 +101,7 @@ class ServedAnswers:
     def to(self, method: str, path: str, body: bytes) -> ServedAnswer | None:
         """The answer to a request; None if nothing was recorded for its path."""
         where = (method, _path_of(path))
-        found = self._by_body.get((*where, _digest(body))) or self._by_path.get(where)
+        found = self._by_body.get((*where, self._own(body))) or self._by_path.get(where)
         if not found:
             return None
         if not self._in_turn:
@@ -100,6 +109,11 @@ class ServedAnswers:
         turn = self._served[id(found)]
         self._served[id(found)] += 1
         return found[turn % len(found)]
+
+    def _own(self, body: bytes) -> bytes:
+        """Digest of a body as the client sent it."""
+        digest = _digest(body)
+        return self._asked_by.get(digest, digest)
 
 
 async def serve(answers: ServedAnswers, host: str, port: int, *, speed: float) -> asyncio.Server:

@@ -52,7 +52,7 @@ def run_proxied(call: Call) -> int:
 
     Prints the command's usage, and warnings about bypassed requests, to stderr.
     """
-    if call.expect and not call.expect_update:
+    if call.expect and (not call.expect_update or Path(call.expect).exists()):
         from addon.run import bill
 
         bill.read(Path(call.expect))  # an error in it is said before the command runs

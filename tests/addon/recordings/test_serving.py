@@ -118,6 +118,35 @@ def test_equal_requests_get_the_first_answer_or_all_in_turn(
     assert [answer and answer.body[:7] for answer in found] == expected
 
 
+@pytest.mark.parametrize("knows_client", [True, False])
+def test_a_request_gets_its_answer_with_and_without_our_question(
+    items: list[Recorded], knows_client: bool
+):
+    """The capture says what the client sent; a flow file has only what went upstream."""
+    plain = [b'{"stream":true,"user":"%d"}' % number for number in range(3)]
+    question = b'{"stream_options":{"include_usage":true},'
+    asked = [question + body[1:] for body in plain]
+    recorded = [
+        replace(
+            item,
+            request_body=sent,
+            client_body=body if knows_client else None,
+            usage_injected=True,
+        )
+        for item, sent, body in zip(items, asked, plain, strict=True)
+    ]
+    # the same request before we asked, and after
+    recorded = [replace(recorded[0], request_body=plain[0], usage_injected=False), *recorded]
+    recorded[0] = replace(recorded[0], client_body=None, response_body=b"first")
+    answers = ServedAnswers(recorded)
+    for bodies in (plain, asked):
+        found = [answers.to("POST", "/v1/x", body) for body in bodies]
+        assert [each and each.body[:7] for each in found] == [b"first", b"plain", b"again"]
+    in_turn = ServedAnswers(recorded, in_turn=True)
+    turns = [in_turn.to("POST", "/v1/x", body) for body in (plain[0], asked[0], plain[0])]
+    assert [each and each.body[:7] for each in turns] == [b"first", b"data: 1", b"first"]
+
+
 def test_an_unknown_body_gets_what_its_path_has(answers: ServedAnswers):
     assert ask(answers, post(b"three")).endswith(b"0\r\n\r\n")
 
