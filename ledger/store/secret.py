@@ -209,8 +209,14 @@ def _made(path: Path, secret: bytes) -> bytes:
 
 def _read(path: Path) -> bytes:
     text = small_files.read_text(path, KIND, bytes_max=SECRET_FILE_BYTES_MAX, advice=ADVICE)
-    # Others lose their rights. Rights of a group on a file that is not ours are meant: Kubernetes
-    # mounts secrets so.
+    try:
+        found = bytes.fromhex(text.strip())
+    except ValueError as error:
+        raise LedgerError(f"{path} is not a {KIND}: {error}; {ADVICE}") from error
+    if len(found) < KEY_SECRET_BYTES // 2:
+        raise LedgerError(f"{path} is not a {KIND}: it is too short; {ADVICE}")
+    # Others lose their rights, now that it is known to be a secret: the path may be mistyped.
+    # Rights of a group on a file that is not ours are meant: Kubernetes mounts secrets so.
     status = path.stat()
     if status.st_mode & (0o077 if status.st_uid == os.geteuid() else 0o007):
         try:
@@ -221,10 +227,4 @@ def _read(path: Path) -> bytes:
                 f"{error.strerror}; give it to this user alone"
             ) from error
         logger.warning("tokentee: others could read %s: its mode is 0600 now", path)
-    try:
-        found = bytes.fromhex(text.strip())
-    except ValueError as error:
-        raise LedgerError(f"{path} is not a {KIND}: {error}; {ADVICE}") from error
-    if len(found) < KEY_SECRET_BYTES // 2:
-        raise LedgerError(f"{path} is not a {KIND}: it is too short; {ADVICE}")
     return found

@@ -26,8 +26,10 @@ added."""
 STATEMENT_END = ";\n--\n"
 """Triggers contain semicolons, so a semicolon alone does not end a statement."""
 _IS_FOREIGN = (
-    "SELECT count(*) > 0 AND sum(name IN ('alembic_version', 'exchanges')) < 2 FROM sqlite_master"
+    "SELECT count(*) > 0 AND sum(type = 'table' AND name IN "
+    "('alembic_version', 'exchanges', 'readings', 'meta')) < 4 FROM sqlite_master"
 )
+"""Other programs have migrations by Alembic, or exchanges (of currencies), too."""
 MIGRATIONS = Path(__file__).parents[3] / "migrations"
 """The migrations lie beside this package, in a checkout and in a wheel."""
 REVISION = max(file.name[:4] for file in (MIGRATIONS / "versions").glob("[0-9]*.py"))
@@ -55,13 +57,16 @@ def create(path: Path) -> None:
 
 def _make_private(path: Path) -> None:
     """Remove the rights of other users on a ledger's files, if we own them. OSError for what is no
-    file: the mode of a device is not ours to change."""
+    file, LedgerError for another program's database: their modes are not ours to change."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file")
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-        file = path.with_name(name)
-        with contextlib.suppress(FileNotFoundError, PermissionError):
-            if file.stat().st_mode & 0o077:
+    files = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm")]
+    if not any(file.exists() and file.stat().st_mode & 0o077 for file in files):
+        return
+    with contextlib.suppress(sqlite3.Error):  # no database: what opens it says so
+        connect(path).close()
+        for file in files:
+            with contextlib.suppress(FileNotFoundError, PermissionError):
                 file.chmod(0o600)
 
 

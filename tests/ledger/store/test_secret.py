@@ -228,6 +228,16 @@ def test_a_secret_of_another_user_that_all_may_read_is_refused(path, monkeypatch
         assert secret.of_machine() == made
 
 
+@pytest.mark.parametrize("text", ["127.0.0.1 localhost", "", "abcd"])
+def test_a_file_that_is_no_secret_keeps_its_mode(path, text):
+    path.parent.mkdir()
+    path.write_text(text)
+    path.chmod(0o644)
+    with pytest.raises(LedgerError, match="is not a secret of key fingerprints"):
+        secret.of_machine()
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
 @pytest.mark.timeout(20)
 def test_a_pipe_as_secret_is_not_waited_for(path):
     path.parent.mkdir()

@@ -312,12 +312,17 @@ def test_a_ledger_that_must_be_there_is_not_made(tmp_path):
         db.open_existing(f"sqlite:///{path}")
 
 
-@for_each("name", ["exchanges", "alembic_version", "anything"])
+@for_each(
+    "names",
+    ["exchanges", "alembic_version", "anything", "exchanges alembic_version", "meta readings"],
+)
 @for_each("kind", ["TABLE", "VIEW"])
-def test_a_database_of_another_program_is_refused_and_stays_as_it_is(tmp_path, kind, name):
+def test_a_database_of_another_program_is_refused_and_stays_as_it_is(tmp_path, kind, names):
     path = tmp_path / "other.sqlite3"
     with contextlib.closing(sqlite3.connect(path)) as other:
-        other.execute(f"CREATE {kind} {name} {'AS SELECT 1' if kind == 'VIEW' else '(a)'}")
+        for name in names.split():
+            other.execute(f"CREATE {kind} {name} {'AS SELECT 1' if kind == 'VIEW' else '(a)'}")
+    path.chmod(0o644)
     before = path.read_bytes()
     url = f"sqlite:///{path}"
     for opening in (
@@ -330,6 +335,7 @@ def test_a_database_of_another_program_is_refused_and_stays_as_it_is(tmp_path, k
         with pytest.raises(LedgerError, match="is not a ledger"):
             opening(url)
     assert path.read_bytes() == before
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 def _ensure(url: str) -> str | None:
