@@ -2,10 +2,10 @@
 
 An answer has the recorded bytes, in the recorded chunks and at the recorded pace; a cut answer is
 cut again. A request gets the first answer that was recorded for the same method, path and body, so
-equal requests get equal answers in every run. A body with our question for usage in it is the same as
-the client's own. If no recording has that body, it gets the first
-answer of the path. With `in_turn` such answers follow one another in the order in which they were
-asked for, then again from the first.
+equal requests get equal answers in every run. A body with our question for usage in it is the same
+as the client's own. If no recording has that body, it gets the first answer of the path. With
+`in_turn` such answers follow one another in the order in which they were asked for, then again from
+the first.
 
 h11 reads and writes HTTP/1.1, so no recording can break the framing.
 """
