@@ -55,8 +55,9 @@ def show(ledger_url: str, run_id: str, word: str = "tag:run") -> bool:
             found = queries.report(engine, ["model"], scope)
             refused = queries.refused_by_cap(engine, scope)
         seen = sum(each.requests or 0 for each in used(ledger_url, run_id, word).values())
-    except LedgerError as error:
-        console.print(escape(f"tokentee: {error}"))
+    except Exception as error:  # noqa: BLE001  # the exit code is the command's
+        why = urls.failed(error) or next(iter(str(error).splitlines()), type(error).__name__)
+        console.print(escape(f"tokentee: {why}"))
         return True
     requests = found.total.figures.requests
     if repeated := seen - requests:
@@ -174,9 +175,11 @@ def write(path: Path, expected: Expected, found: Mapping[str, RunFigures]) -> No
     lines = [f"tolerance = {_text(expected.tolerance)}", "", "[total]"]
     lines += _lines(sum(found.values(), NO_REQUESTS))
     for model in sorted(found):
-        lines += ["", f"[models.{json.dumps(model)}]", *_lines(found[model])]
+        # TOML escapes as JSON does, but knows no halves of surrogate pairs.
+        key = json.dumps(model, ensure_ascii=False)
+        lines += ["", f"[models.{key}]", *_lines(found[model])]
     try:
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
         raise LedgerError(f"cannot write {path}: {error.strerror}") from None
 

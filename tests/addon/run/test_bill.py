@@ -1,5 +1,7 @@
 """What a command used, and against what a file expects."""
 
+import contextlib
+import sqlite3
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.ledger.priced import exchange, fill, reading, settled
 from tests.named import for_each
 
 GPT = "gpt-4.1"
+ODD = 'a "b"\\ 😀'
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ def ledger(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     mine = exchange(GPT, id="a", tags={"run": "r1"})
     again = replace(mine, id="b", tags={"run": "r2"})
-    other = exchange("other-model", id="c", tags={"run": "r2"})
+    other = exchange(ODD, id="c", tags={"run": "r2"})
     fill(
         url,
         [
@@ -47,13 +50,40 @@ def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
     assert bill.check(ledger, "r2", path, update=False) == [
         "total: requests 2, expected 1, +100.0%",
         "total: input_tokens 1007, expected 1000, +0.7%",
-        "other-model: requests 1, expected 0",
+        f"{ODD}: requests 1, expected 0",
     ]
     assert len(bill.check(ledger, "no such run", path, update=False)) == 10
     path.write_text(text.replace("tolerance = 0", "tolerance = 1", 1))
-    assert bill.check(ledger, "r2", path, update=False) == ["other-model: requests 1, expected 0"]
+    assert bill.check(ledger, "r2", path, update=False) == [f"{ODD}: requests 1, expected 0"]
     bill.check(ledger, "r2", path, update=True)
+    assert bill.check(ledger, "r2", path, update=False) == []
     assert path.read_text().startswith("tolerance = 1\n")
+
+
+@for_each(
+    "damage",
+    [
+        lambda path: path.write_bytes(b"x" * path.stat().st_size),
+        lambda path: (path.unlink(), path.mkdir()),
+        lambda path: altered(path, "DROP TABLE meta"),
+        lambda path: altered(path, "DROP TABLE quotas"),
+        lambda path: altered(path, "ALTER TABLE exchanges DROP COLUMN tags"),
+    ],
+)
+def test_a_ledger_that_cannot_be_read_is_a_line_of_the_bill(tmp_path, capsys, damage):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(url, [(settled(exchange(GPT, tags={"run": "r1"})), reading(input_tokens=7))])
+    damage(tmp_path / "ledger.sqlite3")
+    assert bill.show(url, "r1")
+    assert capsys.readouterr().err.startswith("tokentee: ")
+
+
+def altered(path, statement):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        for name in ("requests", "usage_daily", "unpriced", "completeness"):
+            connection.execute(f"DROP VIEW IF EXISTS {name}")
+        connection.execute(statement)
 
 
 def test_the_bill_names_the_caps_that_refused(tmp_path, capsys):
