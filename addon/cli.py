@@ -22,7 +22,7 @@ COMMANDS = (
     *commands_in(
         "addon.commands",
         ("run", "run", "run", "Record what a command sends to LLMs, or be a recording proxy"),
-        ("demo", "demo", "demo_command", "An agent, a team, a bill: through a real proxy, here"),
+        ("demo", "demo", "demo_command", "Fake providers, a real proxy, a bill; needs no key"),
     ),
     *ledger_cli.COMMANDS,
     *commands_in(
@@ -38,13 +38,13 @@ COMMANDS = (
             "rebuild",
             "rebuild",
             "rebuild_command",
-            "Read what is booked once more from its recordings",
+            "Read recordings again and correct their rows",
         ),
         (
             "verify",
             "verify",
             "verify_command",
-            "Prove the ledger: bytes, digests, readings, charges, sums",
+            "Check the ledger: bytes, digests, readings, charges, sums",
         ),
         ("config", "config", "config", "Check the config file of run, show what is in force"),
         (

@@ -28,7 +28,7 @@ ANY_PICTURE_TOKENS_MAX = 50_000
 (https://platform.openai.com/docs/guides/images-vision#calculating-costs)."""
 OUTPUT_TOKENS_MIN = 16
 """Some raise a lower limit to this one (`max_output_tokens` of OpenAI's Responses)."""
-BILLED_APART = "the provider bills its own figure, which no list bounds"
+BILLED_APART = "the provider bills an amount of its own, which list prices do not limit"
 SEARCH_LINES = ("web_searches", "web_search_previews", "file_searches")
 _MEDIA_WORDS = ("audio", "image", "video", "search")
 _LONG_LINES = ("cache_write_1h", "cache_write_12h")
@@ -55,14 +55,18 @@ def tokens_of(
     if output and not is_embedding:
         output = max(output, OUTPUT_TOKENS_MIN)
     if output is None:
-        return 0, 0, "neither the request nor a published limit of its model bounds its output"
+        return (
+            0,
+            0,
+            "its output has no limit: the request states none, and none is published for its model",
+        )
     bounds = [by_turn] if by_turn is not None and model.context else []
     if limits.is_whole:
         bounds.append(limits.input_bytes + limits.pictures * picture_tokens_of(provider))
     if limits.searches or not bounds:
         if model.context is None:
-            what = "searches" if limits.is_whole else "input that is not text, or not in it"
-            return 0, 0, f"it has {what}, and the window of its model is not known"
+            what = "searches" if limits.is_whole else "input that is not text or not in the request"
+            return 0, 0, f"it has {what}, and the context window of its model is not known"
         return model.context * (1 + limits.searches), output * limits.answers, ""
     taken = min(bounds) + ADDED_TOKENS_MAX
     return min(taken, model.context or taken), output * limits.answers, ""

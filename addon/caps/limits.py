@@ -128,15 +128,17 @@ def read_limits(
     """What a decoded request says; `values`: its members; `parts`: of its conversation."""
     where = dialect.cost_limits
     if where is None or dialect.operation not in OPERATIONS or body.startswith(b"--"):
-        return Limits(unbounded=f"nothing in a request of {dialect.name} bounds its cost")
+        return Limits(unbounded=f"a request of {dialect.name} states no limit of its cost")
     if not values:
-        return Limits(unbounded="the request is not read")
+        return Limits(unbounded="the request could not be read")
     inner = object_at(values, "request")  # of Code Assist
     if inner is not None and "contents" in inner:
         values = inner
     for name in where.unbounded:
         if values.get(name) and not _only_clears(values[name]):
-            return Limits(unbounded=f"{name} lets the provider do more than the request says")
+            return Limits(
+                unbounded=f"with {name} the provider may do work that the request does not limit"
+            )
     searches, unbounded = _tools(where, values)
     if unbounded:
         return Limits(unbounded=unbounded)
@@ -204,7 +206,7 @@ def _tools(where: CostLimits, values: dict[str, Any]) -> tuple[int, str]:
         if most is None:
             return 0, f"the provider's own tool {kind[:40]} has no limit of uses"
         if not kind.startswith(SEARCHES):
-            return 0, f"what the provider's own tool {kind[:40]} costs has no bound"
+            return 0, f"the cost of the provider's own tool {kind[:40]} has no bound"
         uses += most
     return uses, ""
 

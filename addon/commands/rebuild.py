@@ -57,7 +57,7 @@ def rebuild_command(
         bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Also where booked tokens or a price would be lost.")
+        bool, typer.Option("--accept", help="Also make changes that lose booked tokens or a price.")
     ] = False,
     ledger: LedgerOption = None,
     url: Url = None,
@@ -69,8 +69,8 @@ def rebuild_command(
     from then on and states what changed. The earlier readings stay. A second rebuild adds nothing.
     Exchanges that the ledger does not have are left alone: `tokentee replay` reads those in.
 
-    Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
-    none of it is in the ledger, or booked tokens or a price would be lost, so nothing was written.
+    Exit code 1: a recording cannot be read, is not what upstream sent, or is refused by the ledger;
+    none is in the ledger; or booked tokens or a price would be lost, so nothing was written.
     """
     files = files_of(paths, bodies_too=url is not None)
     book = PriceBook.load(prices)
@@ -118,7 +118,7 @@ def rebuild_command(
             if limits:
                 console.print(f"{limits} rows of limits were added")
             if tally.changes:
-                stay = "the ones before stay in the table readings"
+                stay = "the earlier readings stay in the table readings"
                 console.print(f"{added} readings were added; {stay}")
             for line in refused[:CHANGES_SHOWN_MAX]:
                 console.print(escape(f"refused: {line}"))

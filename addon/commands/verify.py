@@ -96,7 +96,7 @@ def verify_command(
     ledger: LedgerOption = None,
     url: Url = None,
 ) -> None:
-    """Prove the ledger: bytes, digests, readings, charges, duplicates and sums.
+    """Check the ledger: bytes, digests, readings, charges, duplicates and sums.
 
     Every promise is a query to the database itself. With captures, each answer in them is also
     compared with the digest of the upstream bytes, stripped again if usage had been asked for, and

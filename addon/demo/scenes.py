@@ -82,7 +82,7 @@ def scenes() -> tuple[Scene, ...]:
     return (
         _chat(
             name="streams, asks for no usage",
-            known="usage, asked for on its way and taken out again",
+            known="usage, which the proxy asked for",
             pieces=(*_chunks("chatcmpl-one", *words, finish="stop"), "data: [DONE]\n\n"),
             usage=_event({**_chunk("chatcmpl-one", {}), "choices": [], "usage": usage}),
             row={
@@ -101,7 +101,7 @@ def scenes() -> tuple[Scene, ...]:
             tokens=(312, 11_904, 268),
         ),
         _chat(
-            name="leaves amid an answer",
+            name="disconnects in an answer",
             known="an estimate, in no total",
             pieces=_chunks("chatcmpl-left", "Dear", " Globex,"),
             leaves=True,
@@ -127,7 +127,7 @@ def scenes() -> tuple[Scene, ...]:
         ),
         _messages(
             "msg_five",
-            name="goes on with a flat plan",
+            name="uses a flat-rate plan",
             known="list value, 42% of 5 h used",
             tokens=(95, 20_480, 403),
             headers=CLAUDE_PLAN,

@@ -29,7 +29,7 @@ def admit(recording: Recording, live: Live) -> Awaitable[None] | None:
         return None
     limits = live.asked.limits
     if limits is None and live.routes.rules.limits_of is not None:
-        limits = Limits(unbounded="the request is not read")  # an error of ours
+        limits = Limits(unbounded="the request could not be read")  # an error of ours
     found = recording.gate.ask(
         live.opened,
         limits,

@@ -49,7 +49,7 @@ RETRY_SECONDS = 0.25
 """The same while a request waits."""
 PAUSE_SECONDS = 0.02
 """Between two questions to the ledger, each of a few milliseconds."""
-OURS = "tokentee: refused: an error of Tokentee's, while a cap is set; see its log"
+OURS = "tokentee: refused: Tokentee failed and could not check the caps; see its log"
 
 
 class Gate:
@@ -108,7 +108,7 @@ class Gate:
                 book.is_low = False
                 self.wake.set()
         except Exception:  # the guard between our bugs and the operator's money
-            logger.exception("tokentee: asking the caps failed, so the request is refused")
+            logger.exception("tokentee: the caps could not be checked, so the request is refused")
             found = Refusal("", OURS)
         return self._noted(found)
 
@@ -192,7 +192,7 @@ class Gate:
                 self.book.count(exchange, cost)
             self._free()
         except Exception:
-            logger.exception("tokentee: what a request cost could not be counted for its caps")
+            logger.exception("tokentee: the cost of a request could not be added to its caps")
             return ()
         return held.remarks if held is not None else ()
 
@@ -226,10 +226,13 @@ class Gate:
                     await self._look()
             except LedgerError as error:
                 if str(error) != self._trouble:
-                    logger.error("tokentee: the caps that are in force stay: %s", error)  # noqa: TRY400
+                    text = (
+                        "tokentee: the budgets file is not used, and the caps stay as they were: %s"
+                    )
+                    logger.error(text, error)  # noqa: TRY400
                 self._trouble = str(error)
             except Exception:  # what is in force stays, and the task goes on
-                logger.exception("tokentee: the budgets file could not be looked at")
+                logger.exception("tokentee: the budgets file could not be read")
             await self.share()
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -279,10 +282,10 @@ class Gate:
         except Exception as error:
             book.failed(asks)
             is_known, before = isinstance(error, LedgerError), book.unreachable
-            book.unreachable = str(error) if is_known else "an error of Tokentee's; see its log"
+            book.unreachable = str(error) if is_known else "Tokentee failed; see its log"
             if book.unreachable != before:
                 logger.warning(
-                    "tokentee: the caps cannot be shared: %s",
+                    "tokentee: other proxies cannot be asked what they have spent of the caps: %s",
                     book.unreachable,
                     exc_info=None if is_known else error,
                 )
@@ -294,7 +297,7 @@ class Gate:
             book.contend(short)
             self._renewed_at = began
             if book.unreachable:
-                logger.warning("tokentee: the caps are shared again")
+                logger.warning("tokentee: the caps are shared with other proxies again")
             book.unreachable = ""
         self._free()
 

@@ -31,7 +31,7 @@ def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
     unset = getattr(optmanager, "unset", None)
     if given is None or unset is None or given.value is not unset:
         logger.warning(
-            "tokentee: %s=%s: a request whose upstream refuses the connection makes no row",
+            "tokentee: %s=%s: a request is not recorded if upstream refuses the connection",
             _OPTION,
             options.connection_strategy,
         )

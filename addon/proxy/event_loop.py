@@ -78,7 +78,7 @@ async def wait_for_commit(receipt: Receipt) -> None:
             bound.cancel()
         if not receipt.is_resolved:
             logger.warning(
-                "tokentee: exchange %s is not on disk after %s; its answer ends all the same",
+                "tokentee: exchange %s is not on disk after %s; its client waits no longer",
                 receipt.exchange_id,
                 seconds_text(COMMIT_WAIT_SECONDS_MAX),
             )

@@ -105,7 +105,7 @@ class Leaving(Traffic):
     async def _leave(self, recording: Recording) -> None:
         await asyncio.sleep(0)  # tasks start eagerly; at a reload the next recorder comes first
         logger.info(
-            "tokentee: the script was removed; nothing new is recorded, %d exchanges go on",
+            "tokentee: the script was removed: of requests, only %d under way are still recorded",
             recording.under_way,
         )
         while recording.live or recording.sessions or recording.ledger.health().queued_rows:

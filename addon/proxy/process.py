@@ -19,9 +19,9 @@ from addon.proxy.owner import owner_of
 logger = logging.getLogger(__name__)
 
 WITHOUT_WRAPPING = (
-    "a refused question for usage reaches the client, plain answers are held until they are whole, "
-    "the end of a stream under a content-length does not wait for its commit, and who broke a "
-    "stream is guessed"
+    "if upstream refuses our request for usage, the client gets the refusal; answers that are not "
+    "streamed are held until they are complete; the end of a stream with a content-length does not "
+    "wait for its commit; whether client or upstream broke a stream is a guess"
 )
 """What is not kept where HttpStream is not wrapped."""
 
@@ -60,7 +60,9 @@ class Process:
                 self.can_hold_end = True
                 said = ["wraps HttpStream (off: tee_wrap=no)"]
             except Exception as unknown:  # noqa: BLE001  # a mitmproxy that it was not written for
-                said = [f"not made for this mitmproxy: HttpStream is not wrapped ({unknown})"]
+                said = [
+                    f"mitmproxy is of an unsupported version: HttpStream is not wrapped ({unknown})"
+                ]
         if not self.can_hold_end:
             said.append(WITHOUT_WRAPPING)
         changed, restore = connections.connect_per_request(ctx.options)
@@ -88,7 +90,7 @@ class Process:
             self._host.remove()
             self._host = None
             logger.info(
-                "tokentee: speed-ups of mitmproxy are off: it is no longer our own process (%s)",
+                "tokentee: speed-ups of mitmproxy are off: this is no longer our own process (%s)",
                 owner.reason,
             )
 

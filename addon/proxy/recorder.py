@@ -105,7 +105,7 @@ class Recorder(Traffic):
         self._recording.bodies.forget()
         if ctx.options.stream_large_bodies:
             logger.warning(
-                "tokentee: stream_large_bodies=%s: usage cannot be asked for in larger requests",
+                "tokentee: stream_large_bodies=%s: usage is not asked for in larger requests",
                 ctx.options.stream_large_bodies,
             )
         settings = self._recording.settings
@@ -133,7 +133,9 @@ class Recorder(Traffic):
         def` would break the reload.
         """
         if self._skipped:
-            logger.info("tokentee: %d saved flows hold no answer; not recorded", self._skipped)
+            logger.info(
+                "tokentee: %d saved flows have no answer and were not recorded", self._skipped
+            )
             self._skipped = 0
         if self._recording is None:
             return None

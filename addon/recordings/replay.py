@@ -186,7 +186,7 @@ class Replay:
         try:
             settled = self._meter(item)
         except Exception as error:  # noqa: BLE001  # one exchange must not end the reading of all
-            why = f"cannot be metered ({named(error)}): report it"
+            why = f"Tokentee failed to read it ({named(error)}): please report it"
             self.tally.add_unread(Unreadable(item.where, why))
             return
         if settled is None:

@@ -39,8 +39,8 @@ streamed may take more, and the client decides how long it waits."""
 PRELOAD = Path(__file__).with_name("preload.cjs")
 WRONG_CALL = 2
 PROXY_STOPPED = (
-    "THE PROXY STOPPED WHILE THE COMMAND RAN, and the command was ended: behind a closed port "
-    "each of its requests would fail"
+    "THE PROXY STOPPED WHILE THE COMMAND RAN, so the command was ended: without the proxy each of "
+    "its requests would fail"
 )
 SECRET_BYTES = 24
 """Length of the credential: 192 bits cannot be guessed."""
@@ -67,7 +67,9 @@ def run_proxied(call: Call) -> int:
         _print(str(error))
         return _without_recorder(call)
     if any(cap.usd is not None and cap.list_value_usd is None for cap in call.caps):
-        _print("--max-usd counts what is billed by tokens; --max-list-usd also what a plan covers")
+        _print(
+            "--max-usd counts only what is billed by tokens; --max-list-usd also what a plan covers"
+        )
     run_id = secrets.token_hex(4)
     project, git_branch = child.workspace_of()
     recorder = Recorder(
@@ -281,7 +283,7 @@ class ProxiedCommand:
                 self.troubles.append(PROXY_STOPPED)
             raise
         except (OSError, LedgerError) as error:  # of a bridge, or of the certificates
-            self.troubles.append(f"cannot lead a command through the proxy: {error}")
+            self.troubles.append(f"cannot connect the command to the proxy: {error}")
         finally:
             for bridge in self._bridges.values():
                 bridge.close()

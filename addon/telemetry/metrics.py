@@ -236,7 +236,7 @@ class HealthCollector(Collector):
                 shares.add_metric((name,), share)
             yield shares
         if health.worker_restarts is not None:
-            text = "Workers that were started again after they had ended unasked"
+            text = "Workers that were started again after an unexpected end"
             yield _count("worker_restarts", text, health.worker_restarts)
 
 

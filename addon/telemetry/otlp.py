@@ -115,7 +115,7 @@ class Otlp:
             kind: meter.create_counter(
                 f"gen_ai.client.inference.usage.{kind}",
                 unit="{token}",
-                description="Tokens used; those of a cache and of reasoning are part of the others",
+                description="Tokens used; input includes cached tokens, output includes reasoning",
             )
             for kind in ("input_tokens", "output_tokens", *PARTS)
         }

@@ -25,7 +25,7 @@ from ledger.text.period import SPANS, TimeSpan, zone_of
 FORECAST_FROM = Decimal("0.1")
 """The part of a period that must have passed."""
 FORECAST_METHOD = (
-    "forecast: what is spent / the part of the period that has passed, from a tenth of it on"
+    "forecast: spent so far / share of the period that has passed; none in its first tenth"
 )
 
 

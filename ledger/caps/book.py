@@ -539,4 +539,7 @@ def _full(account: Account, hold: Amounts, at: datetime) -> str:
     end = (
         f"; resets at {resets:%Y-%m-%d %H:%M} UTC" if resets else f"; for one {account.cap.period}"
     )
-    return f"{spent} spent, {held} held by requests under way, up to {asked} asked for{end}"
+    return (
+        f"{spent} spent, {held} held by requests under way, this request may cost up to "
+        f"{asked}{end}"
+    )

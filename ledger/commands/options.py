@@ -25,7 +25,7 @@ Since = Annotated[
     str | None,
     typer.Option(
         metavar="WHEN",
-        help="From then on: 2026-11, 2026-11-01, last-month, this-week, 30d, today, …",
+        help="First day or moment: 2026-11, 2026-11-01, last-month, this-week, 30d, today, …",
     ),
 ]
 TimezoneOption = Annotated[
@@ -34,7 +34,7 @@ TimezoneOption = Annotated[
         "--timezone",
         metavar="ZONE",
         envvar="TOKENTEE_TIMEZONE",
-        help="Whose days, weeks and months are meant: Europe/Berlin, …; default: UTC.",
+        help="Time zone of days, weeks and months: Europe/Berlin, …; default: UTC.",
         show_default=False,
     ),
 ]
@@ -42,15 +42,15 @@ Until = Annotated[
     str | None,
     typer.Option(
         metavar="WHEN",
-        help="Before the beginning of that: --since last-month --until this-month is last month.",
+        help="End, not included: --since last-month --until this-month is last month.",
     ),
 ]
 Only = Annotated[
     list[str] | None,
     typer.Option(
         metavar="WORD=VALUE",
-        help="Only requests of this model, key, team, tag:NAME, …; several of one word are any of "
-        "them; * and ? stand for any characters, (none) for no value.",
+        help="Only requests of this model, key, team, tag:NAME, …; a word that is given twice may "
+        "have either value; * and ? stand for any characters, (none) for no value.",
     ),
 ]
 Prices = Annotated[
@@ -80,7 +80,7 @@ CurrencyOption = Annotated[
     typer.Option(
         "--currency",
         metavar="CODE",
-        help="Show amounts in EUR, GBP, …, each day's at its rate in the file of --rates; "
+        help="Show amounts in EUR, GBP, …, at the rate of each day in the file of --rates; "
         "default: USD.",
         show_default=False,
     ),
@@ -91,8 +91,8 @@ RatesOption = Annotated[
         "--rates",
         metavar="FILE",
         envvar="TOKENTEE_RATES",
-        help="What a USD is worth, from which day on (TOML); default: rates.toml in your "
-        "configuration directory. Never fetched.",
+        help="Exchange rates of the USD, each with its first day (TOML); default: rates.toml in "
+        "your configuration directory. Never fetched.",
         show_default=False,
     ),
 ]

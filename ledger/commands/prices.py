@@ -293,7 +293,7 @@ def history(
 
 @prices.command("rollback")
 def rollback() -> None:
-    """Put the price list before into force again, from now on."""
+    """Use the previous price list again, from now on."""
     from ledger.pricing.snapshots import Snapshots, now_in_seconds
 
     entry = Snapshots().rollback(now=now_in_seconds())

@@ -49,10 +49,12 @@ def requests(
     ] = False,
     min_cost: Annotated[
         str | None,
-        typer.Option(metavar="USD", help="Only from this cost on; list value if a plan pays."),
+        typer.Option(
+            metavar="USD", help="Only if it cost at least this; list value if a plan pays."
+        ),
     ] = None,
     min_duration: Annotated[
-        str | None, typer.Option(metavar="SECONDS", help="Only from this duration on.")
+        str | None, typer.Option(metavar="SECONDS", help="Only if it took at least this long.")
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=200, metavar="N", help="Requests of a page.")
@@ -60,7 +62,7 @@ def requests(
     before: Annotated[
         str | None,
         typer.Option(
-            metavar="PLACE", help="The next page: what the page before printed at its end."
+            metavar="PLACE", help="Next page: the value that the page before printed at its end."
         ),
     ] = None,
     format: TableFormat = "table",  # noqa: A002
@@ -160,7 +162,7 @@ def show(
     if found.charges:
         print_table(explain.charge_table(found.charges), explain.charge_title(found.charges))
     else:
-        sys.stdout.write("No charges: nothing was reported to charge.\n")
+        sys.stdout.write("No charges: no usage was reported.\n")
     if found.past_charges:
         sys.stdout.write("\nSuperseded, in no total:\n")
         print_table(

@@ -121,7 +121,7 @@ class Value(NamedTuple):
 
 
 UNKNOWN = Value(None, None, None)
-_TOO_FEW = "too few rises of the figure yet"
+_TOO_FEW = "the used share has not risen often enough yet"
 
 
 class Estimate(NamedTuple):

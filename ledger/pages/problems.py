@@ -218,7 +218,8 @@ def _of_ledger(
         level="bad",
         count=counts.degraded,
         headline=f"{figures.requests(counts.degraded)} degraded{everywhere}",
-        advice="Our code failed and passed them on untouched; each one says why",
+        advice="Tokentee could not read them to their end; clients got every byte. Each one says "
+        "why",
         command=f"tokentee requests --degraded{options}",
         listed=("kind", "degraded"),
     )
@@ -234,8 +235,8 @@ def _of_ledger(
         level="note",
         count=counts.still_open,
         headline=f"{figures.requests(counts.still_open)} still open{everywhere}",
-        advice="They are under way, or their proxy died and that is not known yet; they are "
-        "in no figure",
+        advice="They are still running, or their proxy died and was not missed yet; no "
+        "figure counts them",
     )
 
 
@@ -252,8 +253,8 @@ def _of_sums(
         level="look",
         count=total.without_price,
         headline=f"{figures.requests(total.without_price)} without a price",
-        advice=f"So the cost is a lower bound: {models}; once the price stands in your price "
-        "file, reprice them",
+        advice=f"So the cost is a lower bound: {models}; add the price to your price file, "
+        "then reprice them",
         command=f"tokentee reprice --unpriced{of_repricing}",
         listed=("kind", "unpriced"),
     )
@@ -272,7 +273,7 @@ def _of_sums(
         level="look",
         count=total.refused,
         headline=f"{figures.requests(total.refused)} refused by caps",
-        advice="nothing of them went upstream; they count in no other figure",
+        advice="They did not go upstream and count in no other figure",
         command=f"tokentee requests --outcome refused{options}",
         listed=("outcome", "refused"),
     )

@@ -24,10 +24,10 @@ NEW_AFTER = timedelta(days=14)
 """A name is new if the ledger is older than this and never had the name."""
 
 UNUSUAL_METHOD = (
-    f"Each day that is over is compared with the same weekday of the {WEEKS} weeks before it "
-    f"(at least {WEEKS_MIN} of them): robust z-score by median and median absolute deviation, "
-    f"named from {Z_MIN} on if it also differs by a quarter of the median and by 5% of an "
-    "ordinary day's total. Costs only, all of them known prices."
+    f"Each finished day is compared with the same weekday of the {WEEKS} weeks before it (at least "
+    f"{WEEKS_MIN} of them). It is unusual if its robust z-score (by median and median absolute "
+    f"deviation) is at least {Z_MIN} and it differs by a quarter of the median and by 5% of an "
+    "ordinary day's total. Only costs are compared, and only what has a price."
 )
 
 type Costs = Mapping[tuple[date, str | None], int]

@@ -13,12 +13,10 @@ from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
 from ledger.text.figures import MILLISECOND, duration_text, money, percent, until_text
 from ledger.text.printable import printable
 
-FULL_AT_METHOD = (
-    "full at: at the mean pace since the first answer of the window, if before its reset"
-)
+FULL_AT_METHOD = "full at: at the average pace of this window so far; empty if it resets before"
 VALUE_METHOD = (
-    "1% buys: list value of recorded requests, the true value between the two ends with 90%; "
-    "unrecorded: used where nothing was recorded (another device, the web page)"
+    "1% buys: list value of recorded requests; the true value lies between the two ends with a "
+    "probability of 90%; unrecorded: use that was not recorded (another device, the web page)"
 )
 NO_LIMITS = (
     f"no limit was stated in the last {duration_text(RATES_SHOWN // MILLISECOND)} "

@@ -222,7 +222,7 @@ def notes(report: Report) -> Iterator[str]:
         )
     if total.reported:
         yield (
-            f"no price of our own: {counted(total.reported, 'request')} at the provider's own "
+            f"no list price: {counted(total.reported, 'request')}, counted with the provider's own "
             "figure"
         )
     if total.difference_picousd:
@@ -238,8 +238,8 @@ def notes(report: Report) -> Iterator[str]:
     )
     if unanswered and "model" in report.by and "request_model" not in report.by:
         yield (
-            f"under the name that was asked for, as no model answered: "
-            f"{counted(unanswered, 'request')}; --by request_model puts them beside the answers"
+            f"no model answered {counted(unanswered, 'request')}: listed under the model that was "
+            "asked for; --by request_model lists all requests so"
         )
     for (asked, answered), requests in report.other_models.items():
         answers = counted(requests, "request")

@@ -235,7 +235,10 @@ class Supervisor:
                         self._next_plan = plan_of(self._make_call(), self._folder, held=held)
                         self._to_replace = list(self._places)
                     except LedgerError as error:
-                        logger.warning("tokentee: the workers go on as they are: %s", error)
+                        logger.warning(
+                            "tokentee: the workers keep their settings: %s",
+                            error,
+                        )
                 for worker in list(self._workers):
                     self._look_at(worker, time.monotonic())
                 if self._exit_code is None:
@@ -377,7 +380,7 @@ class Supervisor:
             logger.warning("tokentee: %s ended with %s and is started again", who, ending_of(code))
         elif worker.replaces:
             self._to_replace.clear()
-            text = "tokentee: the new worker %d does not start: %s; those before go on"
+            text = "tokentee: the new worker %d does not start: %s; the old workers keep running"
             logger.warning(text, number, reason)
             return
         elif not self._all_listen and number == 1:
@@ -388,7 +391,7 @@ class Supervisor:
             is_late = worker.state is WorkerState.LATE
             place.unready += is_late or code not in FROM_OUTSIDE
             if place.unready == UNREADY_ENDS_MAX:
-                reason += f", {UNREADY_ENDS_MAX} times in turn. All workers are stopped"
+                reason += f", {UNREADY_ENDS_MAX} times in a row. All workers are stopped"
                 self._exit_code = 1
             logger.warning("tokentee: worker %d does not start: %s", number, reason)
         if place.deaths > 1 and self._exit_code is None:

@@ -306,8 +306,8 @@ class Ledger:
         if self._unbooked is None:
             return None
         return (
-            "the ledger was overwritten in place, and nothing more is written to it; exchanges go "
-            f"into {self._unbooked.path}: start again, and the ledger gets them"
+            "the ledger was overwritten in place, and nothing more is written to "
+            f"it; exchanges go into {self._unbooked.path}: after a restart the ledger gets them"
         )
 
     def _drop(self, dropped: list[Job]) -> None:

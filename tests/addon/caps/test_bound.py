@@ -191,7 +191,7 @@ def test_what_the_provider_may_add_is_bounded_by_the_request_or_not_at_all(
 
 
 def test_what_is_not_read_has_no_bound():
-    assert read_limits(CHAT, {}, b"").unbounded == "the request is not read"
+    assert read_limits(CHAT, {}, b"").unbounded == "the request could not be read"
     assert read_limits(CHAT, {"model": "x"}, b"--form").unbounded
 
 
@@ -206,12 +206,12 @@ def test_tokens_in_and_out():
         0,
         "",
     )
-    assert "bounds its output" in tokens_of(long, ModelLimits(), provider="p")[2]
+    assert "its output has no limit" in tokens_of(long, ModelLimits(), provider="p")[2]
     picture = Limits(input_bytes=100, output_tokens=50, pictures=1)
     assert tokens_of(picture, ModelLimits(), provider="anthropic")[0] == 100 + 2_048 + 4_784
     kept = Limits(output_tokens=1, is_whole=False)
     assert tokens_of(kept, model, provider="p") == (10_000, 16, "")
-    assert "not in it" in tokens_of(kept, ModelLimits(), provider="p")[2]
+    assert "not in the request" in tokens_of(kept, ModelLimits(), provider="p")[2]
     searching = Limits(output_tokens=20, searches=2)
     assert tokens_of(searching, model, provider="p") == (30_000, 20, "")
     assert "searches" in tokens_of(searching, ModelLimits(), provider="p")[2]
@@ -288,7 +288,7 @@ def test_what_is_free_holds_nothing_and_a_plan_is_not_billed():
     assert hold_of(limits, (10, 20, ""), both, is_covered=True) == ((0, 50, 30, 1), "")
     hold, why = hold_of(limits, (10, 20, ""), both, is_covered=False)
     assert hold == (None, 50, 30, 1)
-    assert "its own figure" in why
+    assert "an amount of its own" in why
     nothing = [dearest(Sheet({}, "none"))]
     assert hold_of(limits, (10, 20, ""), nothing, is_covered=False) == (
         (None, None, 30, 1),

@@ -195,7 +195,7 @@ def test_saved_flows_without_an_answer_are_counted(ledger: Path, caplog: pytest.
 
     with caplog.at_level(logging.INFO):
         asyncio.run(play())
-    assert "tokentee: 2 saved flows hold no answer; not recorded" in caplog.messages
+    assert "tokentee: 2 saved flows have no answer and were not recorded" in caplog.messages
     assert exchanges(ledger) == []
 
 

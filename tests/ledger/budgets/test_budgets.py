@@ -543,7 +543,7 @@ def test_as_a_document():
 
 def test_what_the_reader_must_know():
     told = notes([dataclasses.replace(status(), requests_without_price=1)])
-    assert told[0].startswith("forecast: what is spent / the part of the period")
+    assert told[0].startswith("forecast: spent so far / share of the period")
     assert "search: 1 request without a price" in told[1]
     assert told[-1] == "budgets are advisory: they never stop traffic"
     assert notes([]) == []

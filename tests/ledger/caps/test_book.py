@@ -56,7 +56,7 @@ def test_a_refusal_names_cap_amounts_and_reset():
     message = refused(book, usd(2)).message
     assert message == (
         "tokentee: refused by the cap daily: $9.00 of $10.00 (usd) spent, $0 held by requests "
-        "under way, up to $2.00 asked for; resets at 2026-11-02 23:00 UTC"
+        "under way, this request may cost up to $2.00; resets at 2026-11-02 23:00 UTC"
     )
     assert "for one run" in refused(Book([cap(usd=1)]), usd(2)).message
 

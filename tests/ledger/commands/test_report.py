@@ -285,7 +285,7 @@ def test_one_request_is_explained(run):
 
 
 def test_a_request_without_usage_is_explained(run):
-    assert "No charges: nothing was reported to charge." in run("show", "a3").stdout
+    assert "No charges: no usage was reported." in run("show", "a3").stdout
 
 
 def test_an_id_that_begins_with_a_dash_goes_after_two(run):

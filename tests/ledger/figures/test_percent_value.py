@@ -222,7 +222,10 @@ def test_what_was_stated_once_has_not_risen():
     """Its requests have prices; they are between no two figures."""
     figures, uses = steady()
     found = estimate(figures[:1], uses)
-    assert (found.value, found.why) == (percent_value.UNKNOWN, "too few rises of the figure yet")
+    assert (found.value, found.why) == (
+        percent_value.UNKNOWN,
+        "the used share has not risen often enough yet",
+    )
 
 
 @given(

@@ -266,8 +266,8 @@ def test_requests_without_an_answer_stand_under_the_name_that_was_asked_for():
     failed = ReportRow(key=("alias",), figures=Figures(requests=2, errors=2))
     (line,) = notes(make(ReportRow(key=("a",), figures=Figures(requests=1)), failed))
     assert line == (
-        "under the name that was asked for, as no model answered: 2 requests; --by request_model "
-        "puts them beside the answers"
+        "no model answered 2 requests: listed under the model that was asked for; "
+        "--by request_model lists all requests so"
     )
     assert not [*notes(make(failed, by=("request_model",)))]
 
@@ -292,7 +292,7 @@ def test_what_the_reader_must_know():
         "`tokentee requests --unpriced` lists them",
         "without usage, in no total: 4 completed, 2 ended early; "
         "by our estimate ~1,000 input and ~500 output tokens, ~$1.00",
-        "no price of our own: 3 requests at the provider's own figure",
+        "no list price: 3 requests, counted with the provider's own figure",
         "our cost minus the providers' own figures: −$1.00",
         "providers' own figures differ in 2 requests; the column `remarks` says how",
         "still open, in no figure: 1 request",

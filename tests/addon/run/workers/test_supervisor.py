@@ -203,7 +203,7 @@ def test_bad_settings_leave_the_workers_as_they_are(played: Played):
 
         played.call = refused
         hang_up(played)
-        played.until("the workers go on as they are: listen: 'x' is not HOST:PORT")
+        played.until("the workers keep their settings: listen: 'x' is not HOST:PORT")
         played.call = good
         played.does.write_text("die")
         hang_up(played)
@@ -288,7 +288,7 @@ def test_a_late_one_is_killed_once_each_time(played: Played, monkeypatch: pytest
 
     assert played.run(play, stops=False) == 1
     assert played.log.count("worker 2 is not ready after 200 ms and is killed") == 3
-    assert "ended before it was ready (SIGKILL), 3 times in turn" in played.log
+    assert "ended before it was ready (SIGKILL), 3 times in a row" in played.log
 
 
 def test_workers_that_do_not_stop_are_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
