@@ -91,6 +91,7 @@ def changed(value: Any) -> Any:
 
 OTHER_WORDS = {
     "outcome": "client_left",
+    "meant_model": "another",
     "source": "import",
     "usage_source": "partial",
     "state": "lost",
