@@ -102,7 +102,10 @@ class Pipe:
                 raise ConnectionError(
                     f"nothing was read for {seconds_text(self._silence_seconds_max)}"
                 )
-            os.write(self._writer, data[at : at + select.PIPE_BUF])
+            try:
+                os.write(self._writer, data[at : at + select.PIPE_BUF])
+            except BrokenPipeError:
+                raise ConnectionError("the connection ended") from None
 
     def receive(self) -> dict[str, Any]:
         """The next message."""
@@ -254,19 +257,27 @@ def connect(url: str, role: Role) -> Iterator[FarLedger]:
     listener.start()
     reader, writer = process.stdout.fileno(), process.stdin.fileno()
     pipe = Pipe(reader, writer, silence_seconds_max=SILENCE_SECONDS_MAX)
+
+    def reason(error: OSError) -> str:
+        """What this side saw, and what ssh and the far side said last."""
+        process.kill()
+        listener.join(1)
+        words = printable(" ".join(said.decode("utf-8", "replace").split()))[-300:]
+        return f"{error} ({words})" if words else str(error)
+
     try:
         try:
             pipe.skip_to(GREETING)
             path = found["path"]
             far = FarLedger(pipe, role, path if path != "/" else None)
         except OSError as error:
-            process.kill()
-            listener.join(1)
-            words = printable(" ".join(said.decode("utf-8", "replace").split()))[-300:]
             raise LedgerError(
-                f"{found['host']} does not answer as tokentee over ssh: {words or error}"
+                f"{found['host']} does not answer as tokentee over ssh: {reason(error)}"
             ) from error
-        yield far
+        try:
+            yield far
+        except ConnectionError as error:
+            raise ConnectionError(f"{found['host']}: {reason(error)}") from error
         process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             process.wait(CLOSING_SECONDS_MAX)

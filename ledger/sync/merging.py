@@ -193,8 +193,9 @@ def sync(
                 last = [*batch][-1]
                 on_progress(done, max(total, done))
     except (sa.exc.DBAPIError, ConnectionError) as error:
+        reason = str(error) if isinstance(error, ConnectionError) else reason_of(error)
         raise LedgerError(
-            f"interrupted after {done} exchanges: {reason_of(error)}; run it again, "
+            f"interrupted after {done} exchanges: {reason}; run it again, "
             "what is done is not done twice"
         ) from error
     return Merged(

@@ -36,6 +36,7 @@ if limit:
         os.write(1, data)
         left -= len(data)
     far.kill()
+    sys.stderr.write("Timeout,\\nserver not responding.\\n")
 sys.exit(far.wait())
 """
 
@@ -123,10 +124,18 @@ def test_the_far_side_has_a_ledger_of_its_own(ssh, new_sqlite, monkeypatch):
 def test_a_connection_that_is_cut_is_repeated_without_loss(ssh, new_sqlite, monkeypatch):
     here, there = new_sqlite("here"), filled(new_sqlite("there"), "abc")
     monkeypatch.setattr(merging, "BUNDLE_EXCHANGES_MAX", 1)
-    for cut in (0, 5, 300, 2_000):
+    begun = "interrupted after 0 exchanges"
+    for cut, where in (
+        (0, "does not answer"),
+        (5, "does not answer"),
+        (300, begun),
+        (2_000, begun),
+    ):
         monkeypatch.setenv("CUT", str(cut))
-        with pytest.raises(LedgerError, match=r"interrupted after|does not answer"):
+        ended = r"the connection ended \(Timeout, server not responding.\)"
+        with pytest.raises(LedgerError, match=f"{where}.*{ended}") as raised:
             merging.sync(far_of(there), here)
+        assert "laptop" in str(raised.value)
     monkeypatch.delenv("CUT")
     merging.sync(far_of(there), here)
     assert contents(here) == contents(there)
