@@ -20,7 +20,8 @@ except (ImportError, SyntaxError) as missing:
     elif getattr(sys, "frozen", False):
         logging.error(  # noqa: TRY400  # a traceback would bury the one line that helps
             "tokentee: this mitmproxy is a standalone binary, which cannot import packages. "
-            "Run `uv run mitmdump -s addon/tee.py`, or install both with `pip install tokentee`."
+            "Run `uv run mitmdump -s addon/tee.py` in a clone, or install both from it: "
+            "`uv tool install --with-executables-from mitmproxy CLONE`."
         )
     else:
         logging.error(  # noqa: TRY400

@@ -25,6 +25,23 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENTATION, re.MULTILINE | re.DO
 COMMAND = typer.main.get_command(APP)
 
 
+def test_nothing_is_installed_from_an_index_under_our_name():
+    """It may have another project of that name, or none."""
+    shipped = [
+        path
+        for folder in ("addon", "ledger", "docs")
+        for path in (reference.ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    ]
+    found = [
+        (path.name, line)
+        for path in [*shipped, reference.ROOT / "README.md"]
+        for line in path.read_text(errors="replace").splitlines()
+        if re.search(r"install ['\"]?tokentee(?![-./\w])", line)
+    ]
+    assert found == []
+
+
 def commands(group=COMMAND, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found = []
     for name, command in group.commands.items():

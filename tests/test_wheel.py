@@ -206,13 +206,13 @@ class TestInstalled:
         answer = installed / "one.sse"
         answer.write_bytes(BODY)
         done = run(installed, "tokentee", "replay", "--dask", "local", "--url", URL, str(answer))
-        assert done.stderr.splitlines()[-1].endswith("pip install 'tokentee[dask]'"), done.stderr
+        assert "tokentee[dask]" in done.stderr.splitlines()[-1], done.stderr
         assert "Traceback" not in done.stderr
         done = run(
             installed, "tokentee", "run", "--set", "tee_otlp=http://127.0.0.1:9", "--", "true"
         )
         assert done.returncode == 2  # the command was not started
-        assert "pip install 'tokentee[otel]'" in done.stderr
+        assert "tokentee[otel]" in done.stderr
         assert "Traceback" not in done.stderr
 
 

@@ -185,7 +185,11 @@ docker compose ps
 # Grafana is at http://127.0.0.1:3000.
 """,
     "systemd": """\
-test -x @PROGRAM@ || sudo pipx install --global 'CLONE[postgresql,otel]'    # or a wheel of uv build
+test -x @PROGRAM@ || {    # a Python 3.12 or later that is not in a home; CLONE or a wheel of it
+  sudo python3 -m venv /opt/tokentee
+  sudo /opt/tokentee/bin/pip install 'CLONE[postgresql,otel]'
+  sudo ln -s /opt/tokentee/bin/tokentee @PROGRAM@
+}
 tokentee config check tokentee.toml
 sudo install -D --mode 644 --target-directory /etc/tokentee tokentee.toml budgets.toml
 sudo install --mode 644 tokentee.service /etc/systemd/system/

@@ -1,5 +1,5 @@
-"""Pure. What an error suggests: the nearest known word, the package to install, as in
-`pip install 'tokentee[parquet]'`, or the command to type."""
+"""Pure. What an error suggests: the nearest known word, the extra to install, or the command to
+type."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,6 +18,7 @@ EXTRAS = {
     "fsspec": "dask",
     "s3fs": "s3",
     "mcp": "mcp",
+    "opentelemetry": "otel",
 }
 """Package -> the extra that installs it."""
 
@@ -42,9 +43,12 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def needs(package: str) -> str:
-    """The message for a package of `EXTRAS` that is not installed."""
+    """The message for a package of `EXTRAS` that is not installed. An index may have another
+    project under our name, so the way to install names a clone or a wheel."""
     return (
-        f"this needs {package}, which is not installed: pip install 'tokentee[{EXTRAS[package]}]'"
+        f"this needs {package}, which is not installed; with tokentee[{EXTRAS[package]}] it is: "
+        f"uv tool install --with-executables-from mitmproxy 'CLONE[{EXTRAS[package]}]' "
+        "(CLONE: the clone, or a wheel)"
     )
 
 

@@ -200,11 +200,11 @@ def test_a_replay_of_what_a_sqlite_ledger_has_imports_neither_meter_nor_prices(t
         (LedgerError("no such ledger"), "no such ledger"),
         (
             ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow"),
-            "pip install 'tokentee[parquet]'",
+            "mitmproxy 'CLONE[parquet]'",
         ),
         (
             ModuleNotFoundError("No module named 'psycopg'", name="psycopg.rows"),
-            "pip install 'tokentee[postgresql]'",
+            "mitmproxy 'CLONE[postgresql]'",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from addon.telemetry.health import Health, MetricFiles
 from addon.telemetry.observer import Observer, Sink
 from ledger.model.errors import LedgerError
+from ledger.text.hints import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,9 +154,7 @@ def _otlp(endpoint: str) -> Sink:
     try:
         from addon.telemetry.otlp import Otlp
     except ModuleNotFoundError as error:
-        raise LedgerError(
-            "tee_otlp: OpenTelemetry is not installed; pip install 'tokentee[otel]'"
-        ) from error
+        raise LedgerError(f"tee_otlp: {needs('opentelemetry')}") from error
     return Otlp(endpoint)
 
 

@@ -175,7 +175,6 @@ def test_an_image_is_made_from_a_wheel_that_is_given(tmp_path):
     assert (to / wheel.name).read_bytes() == b"a wheel"
     text = (to / "Dockerfile").read_text()
     assert f"COPY {wheel.name} /tmp/{wheel.name}\nRUN pip install" in text
-    assert 'pip install "tokentee' not in text, "an index may not have it"
     for name, said in [
         ("tokentee-9.9.9-py3-none-any.whl", "is not a file"),
         ("other.whl", "is not the name"),
