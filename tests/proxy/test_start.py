@@ -121,7 +121,7 @@ def test_a_good_start_says_what_is_odd(tmp_path: Path) -> None:
         environment={"TOKENTEE_LEDGER": f"sqlite:///{ledger}"},
         has_own_interpreter=True,
     ) as proxy:
-        assert proxy.wait_for_log("usage cannot be asked for in larger requests")
+        assert proxy.wait_for_log("usage is not asked for in larger requests")
         assert ledger.stat().st_mode & 0o777 == 0o600
 
 

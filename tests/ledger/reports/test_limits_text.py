@@ -51,7 +51,9 @@ def test_the_three_fullest_plan_windows_the_fullest_first(order):
 def test_no_plan_is_known():
     assert one_line(LIMITS[4:], NOW) == "no limits known"
     (text,) = lines([], NOW, 80)
-    assert text == "no limit was stated in the last 1 h 00 min (of a plan: 31 d 0 h)"
+    assert text == (
+        "no answer of the last 1 h stated a limit, and none of the last 31 days stated that of a plan"
+    )
 
 
 @for_each("count, ending", [(3, "s2 "), (4, "1 more")])
