@@ -1,8 +1,9 @@
 """Edge. Rows in the order of their days -> one Parquet or CSV file a day.
 
 `DIRECTORY/day=2026-11-02/requests.parquet`: the layout that DuckDB, Spark, Athena and others read
-as a table partitioned by day. A file gets its name when its day is written completely, so an
-interrupted export leaves no partial file. A repeated export replaces the files.
+as a table partitioned by day, of UTC or of the zone that was asked for. A file gets its name when
+its day is written completely, so an interrupted export leaves no partial file. A repeated export
+replaces the files.
 
 CSV is written with the standard library alone. Texts, times and amounts are quoted, integers and
 booleans are not, and NULL is an empty field: an empty text is `""`. So a reader can distinguish

@@ -117,7 +117,7 @@ def _requests(connection: Connection, scope: Scope, _: Wanted) -> Rows:
         .order_by(requests.c.opened_at)
     )
     for row in connection.execute(query):
-        yield row.opened_at.date(), (*row, *(_usd(getattr(row, name)) for name in IN_USD))
+        yield day_in(scope, row.opened_at), (*row, *(_usd(getattr(row, name)) for name in IN_USD))
 
 
 def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
@@ -136,7 +136,7 @@ def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
     for row in connection.execute(query):
         known = row._mapping
         yield (
-            row.opened_at.date(),
+            day_in(scope, row.opened_at),
             (
                 *(
                     known["priced_model" if name == "model" else name]
@@ -207,7 +207,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
         month = f"{known['hour']:%Y-%m}"
         known["invoice_id"] = wanted.invoices.get((known["provider"], month))
         known["list_unit_picousd"] = _list_unit(published, known)
-        known["day"] = known["hour"].astimezone(scope.zone or UTC).date()
+        known["day"] = day_in(scope, known["hour"])
         facts = GroupFacts(
             key=known["key_fingerprint"],
             key_hint=known["key_hint"],
@@ -220,7 +220,12 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
         known["key_name"], known["team"], known["cost_centre"] = (
             scope.names.word_of(word, facts) for word in FOCUS_NAMES
         )
-        yield known["hour"].date(), focus.row_of(known, version, wanted.currency)
+        yield known["day"], focus.row_of(known, version, wanted.currency)
+
+
+def day_in(scope: Scope, moment: datetime) -> date:
+    """The day of the scope's zone, so that a period of whole days replaces whole files."""
+    return (moment.astimezone(scope.zone) if scope.zone else moment).date()
 
 
 def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:

@@ -8,6 +8,7 @@ import os
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
@@ -310,6 +311,19 @@ def test_only_what_is_asked_for(engine, tmp_path):
     scope = Scope(only=(("model", "gpt-4.1"),), since=NOVEMBER.replace(hour=0, day=3))
     (written,) = export(engine, "requests", tmp_path, "csv", scope)
     assert (written.path.parent.name, written.rows) == ("day=2026-11-03", 2)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_file_holds_a_day_of_the_zone(engine, tmp_path, name):
+    """A period of its whole days replaces whole files. Noon in UTC is tomorrow in Auckland."""
+
+    def exported(zone: str) -> list[tuple[date, int]]:
+        files = export(engine, name, tmp_path / zone, "csv", Scope(zone=ZoneInfo(zone)))
+        days = [(file.path.parent.name.removeprefix("day="), file.rows) for file in files]
+        return [(date.fromisoformat(day), rows) for day, rows in days]
+
+    ours = [(day + timedelta(days=1), rows) for day, rows in exported("UTC")]
+    assert exported("Pacific/Auckland") == ours
 
 
 def test_nothing_to_export(engine, tmp_path):
