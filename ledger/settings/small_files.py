@@ -54,12 +54,12 @@ def expanded(named: str) -> Path:
 
 
 def file_in_force(named: str | None, variable: str, file_name: str) -> Path | None:
-    """The file that an option or this variable names, or an existing file of this name in the
-    settings folder."""
+    """The file that an option or this variable names, or what has this name in the settings folder,
+    also if it cannot be read: it was meant."""
     if named or (named := os.environ.get(variable)):
         return Path(named)
     found = config_directory() / file_name
-    return found if found.is_file() else None
+    return found if os.path.lexists(found) else None
 
 
 def read_bytes(

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
-from ledger.settings import small_files
+from ledger.pricing import overrides
+from ledger.settings import names_file, rates_file, small_files
 from tests.named import for_each
 
 
@@ -83,3 +85,27 @@ def test_a_file_that_cannot_be_replaced_stays_alone(tmp_path, monkeypatch, step)
         small_files.write_whole(path, b"after")
     assert path.read_text() == "before"
     assert [*tmp_path.iterdir()] == [path]
+
+
+@for_each(
+    "load, name",
+    [
+        (overrides.load, "prices.toml"),
+        (names_file.load, "names.toml"),
+        (budgets_file.load, "budgets.toml"),
+        (lambda named: rates_file.load("EUR", named), "rates.toml"),
+    ],
+)
+@for_each("kind", ["pipe", "folder", "dangling"])
+def test_what_lies_in_the_settings_folder_is_not_ignored(tmp_path, monkeypatch, load, name, kind):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "tokentee" / name
+    file.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to("gone")
+    with pytest.raises(LedgerError, match=f"cannot read the .*{name}"):
+        load(None)
