@@ -158,7 +158,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "addon.deploy": {"ledger.settings"},
     "addon.telemetry": {*VALUES, "ledger.store.processes"},
-    "addon.demo": {*VALUES, "ledger.figures", "ledger.reports", "ledger.store"},
+    "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},
     "addon.run": {
         *VALUES,
         "ledger.settings",

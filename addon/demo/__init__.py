@@ -5,5 +5,5 @@
     story     plays the scenes, compares the ledger with what was sent, and shows it
 
 In: nothing. Out: a report on stdout, and whether every figure was right.
-Uses: of the ledger: figures, model, reports, store, text.
+Uses: run; of the ledger: figures, model, reports, store, text.
 """

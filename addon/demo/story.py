@@ -16,6 +16,7 @@ from rich.console import Console
 
 from addon.demo import traffic
 from addon.demo.scenes import ORDINARY, Scene, scenes
+from addon.run.leftovers import run_folder
 from ledger.figures import queries
 from ledger.reports import report_tables
 from ledger.reports.layout import Amount, Table, TableColumn, wrapped
@@ -48,8 +49,8 @@ def demo() -> int:
                 for provider in dict.fromkeys(scene.provider for scene in played.values())
             }
             progress.print("Starting mitmdump -s addon/tee.py in front of local systems …")
-            confdir = running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-mitm-"))
-            ports = running.enter_context(traffic.recording(ledger, Path(confdir), upstreams))
+            confdir = running.enter_context(run_folder()).path
+            ports = running.enter_context(traffic.recording(ledger, confdir, upstreams))
             progress.print(f"Sending {len(played)} requests …")
             bodies = {n: traffic.play(scene, ports[scene.provider]) for n, scene in played.items()}
             progress.print("Stopping mitmdump and reading the ledger …\n")

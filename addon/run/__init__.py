@@ -4,6 +4,7 @@
     proxied_command  the proxy, the command and the bill
     master           mitmproxy with only the addons that recording needs
     bill             what the command used, and whether it is what was expected
+    leftovers        the folder of a run, and those of runs that were killed
     imports          imports without the garbage collector, for a quick start
     call/            the command line and the config file
     command/         the command: its environment, its process, its connections

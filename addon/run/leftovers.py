@@ -6,12 +6,15 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PREFIX = "tokentee-run-"
 LOCK = "lock"
+UNLOCKED_SECONDS_MAX = 60
+"""A folder gets its lock at once: the run of an older one without a lock was killed before."""
 FOLDERS_MAX = 1_000
 """Folders that one start looks at."""
 
@@ -46,6 +49,11 @@ def remove_leftovers(parent: Path) -> None:
     for path in sorted(parent.glob(f"{PREFIX}*"))[:FOLDERS_MAX]:
         with contextlib.suppress(OSError):
             if path.is_symlink() or path.stat().st_uid != os.getuid():
+                continue
+            if not (path / LOCK).exists():
+                if time.time() - path.stat().st_mtime > UNLOCKED_SECONDS_MAX:
+                    (path / f"{LOCK}.new").unlink(missing_ok=True)
+                    path.rmdir()  # a folder with anything else is not a run's
                 continue
             lock = os.open(path / LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:

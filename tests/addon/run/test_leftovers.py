@@ -62,6 +62,12 @@ def test_the_folder_of_a_command_that_outlives_its_run_stays_as_long_as_it():
 
 
 def test_what_is_not_a_dead_runs_folder_stays(temporary: Path):
+    old = [temporary / f"{leftovers.PREFIX}{name}" for name in ("empty", "unlocked", "old")]
+    for folder, name in zip(old, (None, "lock.new", "a user's file"), strict=True):
+        folder.mkdir()
+        if name is not None:
+            (folder / name).touch()
+        os.utime(folder, (0, 0))
     (temporary / f"{leftovers.PREFIX}strange").mkdir()
     target = temporary / "target"
     target.mkdir()
@@ -69,6 +75,6 @@ def test_what_is_not_a_dead_runs_folder_stays(temporary: Path):
     (temporary / f"{leftovers.PREFIX}link").symlink_to(target)
     with run_folder():
         pass
-    names = {f"{leftovers.PREFIX}link", f"{leftovers.PREFIX}strange", "target"}
+    names = {*(f"{leftovers.PREFIX}{name}" for name in ("link", "strange", "old")), "target"}
     assert {each.name for each in temporary.iterdir()} == names
     assert (target / "lock").is_file()
