@@ -128,7 +128,8 @@ def nothing_recorded(seen: Seen, *, is_command: bool) -> list[str]:
     if not lines and seen.connections:
         lines.append(
             f"{counted(seen.connections, 'connection')} came to the proxy, without an HTTP request "
-            "that it could read: the client may speak another protocol than the proxy's mode"
+            "that it could read: the client may speak another protocol than the proxy's mode, or "
+            "lack the password of --proxyauth"
         )
     elif not lines and is_command:
         lines.append(
