@@ -135,6 +135,44 @@ def test_the_validator_finds_what_is_wrong(engine, validate, tmp_path):
     assert validate(broken) - {COLUMN_OF_AN_ALTERNATIVE}
 
 
+@pytest.mark.clients
+def test_every_kind_of_line_is_valid(validate, tmp_path):
+    """Cache reads and writes with and without a split, sound, pictures, reasoning, tool fees, and
+    what has no cache figures."""
+    audio = {"input_audio_tokens": 60, "output_audio_tokens": 40}
+    readings = (
+        ("gpt-4.1", "openai", {}),
+        ("gpt-4.1", "openai", {"cache_read_tokens": 50}),
+        ("claude-haiku-4-5", "anthropic", {"cache_read_tokens": 50, "cache_write_tokens": 20}),
+        ("claude-haiku-4-5", "anthropic",
+         {"cache_write_tokens": 20, "cache_write_5m_tokens": 5, "cache_write_1h_tokens": 15,
+          "tool_units": {"web_searches": 2}}),
+        ("o3", "openai", {"reasoning_tokens": 40}),
+        ("gpt-4o-realtime-preview", "openai",
+         {**audio, "cache_read_tokens": 40, "tool_units": {"cache_read_audio_tokens": 20}}),
+        ("gpt-image-1", "openai", {"tool_units": {"input_image_tokens": 60, "output_image_tokens": 50}}),
+    )  # fmt: skip
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(
+        url,
+        [
+            (settled(exchange(model, provider=provider, id=f"e{number}")),
+             reading(**{"input_tokens": 100, "output_tokens": 50, **usage}))
+            for number, (model, provider, usage) in enumerate(readings)
+        ],
+    )  # fmt: skip
+    with db.disposing(db.ensure(url)) as engine:
+        whole = whole_month(engine, tmp_path / "days")
+    month = tmp_path / "month.parquet"
+    pyarrow.parquet.write_table(whole, month)
+    assert {*whole["SkuMeter"].to_pylist()} == {
+        *("uncached_input", "cache_read", "cache_write", "cache_write_5m", "cache_write_1h"),
+        *("input_audio", "input_image", "cache_read_audio", "web_searches"),
+        *("output", "output_audio", "output_image"),
+    }
+    assert validate(month) <= {COLUMN_OF_AN_ALTERNATIVE}
+
+
 EURO = read_rates('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = 0.8\n')[0]["EUR"]
 
 
