@@ -131,9 +131,9 @@ class Pipe:
         return message
 
     def skip_to(self, mark: bytes) -> None:
-        """Skip to behind a line."""
+        """Skip to behind a mark, which may stand behind an unfinished line of a shell."""
         until = time.monotonic() + MESSAGE_SECONDS_MAX
-        while (at := self._buffer.find(mark)) < 0 or (at and self._buffer[at - 1] != 10):
+        while (at := self._buffer.find(mark)) < 0:
             if len(self._buffer) > PREAMBLE_BYTES_MAX:
                 raise ConnectionError("what came is no greeting of tokentee")
             self._read(until)

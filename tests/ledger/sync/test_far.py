@@ -219,6 +219,12 @@ class Wire:
         assert not self.thread.is_alive()
 
 
+@for_each("before", [b"", b"welcome\n", b"no end of line ", b"tokentee sync 1 \n"])
+def test_what_a_shell_prints_first_is_skipped(before):
+    with Wire(lambda _, writer: writer.write(before + far.GREETING + b"2\n{}")) as pipe:
+        assert pipe.receive() == {}
+
+
 def said(*answers: bytes | dict[str, Any]) -> Wire:
     """A far side that says this, whatever it is asked."""
 
