@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from datetime import timedelta
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -140,7 +141,7 @@ def test_every_kind_of_line_is_valid(validate, tmp_path):
     """Cache reads and writes with and without a split, sound, pictures, reasoning, tool fees, and
     what has no cache figures."""
     audio = {"input_audio_tokens": 60, "output_audio_tokens": 40}
-    readings = (
+    readings: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("gpt-4.1", "openai", {}),
         ("gpt-4.1", "openai", {"cache_read_tokens": 50}),
         ("claude-haiku-4-5", "anthropic", {"cache_read_tokens": 50, "cache_write_tokens": 20}),
