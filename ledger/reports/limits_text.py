@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from ledger.figures.limit_values import LimitValue
@@ -10,7 +10,7 @@ from ledger.figures.limits import PLANS_SHOWN, RATES_SHOWN, Limit
 from ledger.figures.plans import PlanMonth
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
-from ledger.text.figures import money, percent, until_text
+from ledger.text.figures import MILLISECOND, duration_text, money, percent, until_text
 from ledger.text.printable import printable
 
 FULL_AT_METHOD = "full at: at the average pace of this window so far; empty if it resets before"
@@ -19,8 +19,8 @@ VALUE_METHOD = (
     "probability of 90%; unrecorded: use that was not recorded (another device, the web page)"
 )
 NO_LIMITS = (
-    f"no answer of the last {RATES_SHOWN // timedelta(hours=1)} h stated a limit, and none of the "
-    f"last {PLANS_SHOWN.days} days stated that of a plan"
+    f"no answer of the last {duration_text(RATES_SHOWN // MILLISECOND)} stated a limit, and none "
+    f"of the last {duration_text(PLANS_SHOWN // MILLISECOND)} stated that of a plan"
 )
 SESSIONS_MAX = 3
 SPANS_SHOWN = 5

@@ -52,7 +52,8 @@ def test_no_plan_is_known():
     assert one_line(LIMITS[4:], NOW) == "no limits known"
     (text,) = lines([], NOW, 80)
     assert text == (
-        "no answer of the last 1 h stated a limit, and none of the last 31 days stated that of a plan"
+        "no answer of the last 1 h 00 min stated a limit, and none of the last 31 d 0 h stated that of "
+        "a plan"
     )
 
 
