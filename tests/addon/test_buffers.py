@@ -71,6 +71,7 @@ BOUNDS = {
     "recordings/replay_dask.py MeteredPart._batch": "BATCH_MAX",
     "recordings/replay_dask.py MeteredPart.packed": "RESULT_BYTES_MAX",
     "recordings/files.py EntryCounts.unreadable": "UNREADABLE_MAX",
+    "recordings/serving.py ServedAnswers._asked_by": "the recordings that are served",
     "telemetry/endpoint.py _Server._open": "CONNECTIONS_MAX",
     "telemetry/metrics.py Metrics._in_use": "PROVIDERS_MAX, MODEL_LABELS_MAX, LIMIT_LABELS_MAX of LABEL_LENGTH_MAX",
     "telemetry/observer.py Observer._held": "PRICED_MAX",
