@@ -39,9 +39,7 @@ TURN_MS_MAX = 150
 """How much more one turn of its event loop may take."""
 GROWTH_MB_MAX = 48
 """How much more memory than the bare proxy ours may take, at its peak."""
-PLAYS_MAX = 5
-"""Of an attack that is over a bound, each on new proxies; the least of each side is compared. A disk
-that other tests hold for seconds delays commits, which a bare proxy has none of."""
+PLAYS_MAX = 3
 ATTACK_SECONDS_MAX = 120
 TURNS = mitmdump.SCRIPTS / "turns.py"
 
