@@ -28,7 +28,7 @@ class SeenTraffic:
     name = "tokentee-seen"
 
     def __init__(self) -> None:
-        self.seen = first_minute.Seen()
+        self.seen = first_minute.PassedTraffic()
 
     @guarded
     def client_connected(self, _: connection.Client) -> None:

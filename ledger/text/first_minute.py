@@ -22,7 +22,7 @@ type Counts = Mapping[str, int]
 """HOST[:PORT] -> how often it was seen."""
 
 
-class Seen(Struct, kw_only=True):
+class PassedTraffic(Struct, kw_only=True):
     """What passed a proxy, whatever was recorded of it."""
 
     connections: int = 0
@@ -40,7 +40,7 @@ class Seen(Struct, kw_only=True):
     local: dict[str, int] = field(default_factory=dict)
     """Connections of a command to this machine, past the proxy."""
 
-    def add(self, other: "Seen") -> None:
+    def add(self, other: "PassedTraffic") -> None:
         """Count what another process has seen, too."""
         self.connections += other.connections
         for name in self.__struct_fields__[1:]:
@@ -89,7 +89,7 @@ def lines_at_start(
     return [*dict.fromkeys(lines), NEXT] if lines else []
 
 
-def nothing_recorded(seen: Seen, *, is_command: bool) -> list[str]:
+def nothing_recorded(seen: PassedTraffic, *, is_command: bool) -> list[str]:
     """Why no LLM request was recorded, with the cure: the likeliest reasons by what was seen.
     `is_command`: of `run -- COMMAND`."""
     start = "tokentee run --set tee_hosts={} -- COMMAND" if is_command else "--set tee_hosts={}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from addon.telemetry.health import Health
-from ledger.text.first_minute import Seen
+from ledger.text.first_minute import PassedTraffic
 
 RETIRING_SECONDS_MAX = 3_600.0
 """A long answer takes minutes; a Realtime session may last for an hour."""
@@ -68,13 +68,13 @@ def read_report(folder: Path, index: int) -> WorkerReport | None:
     return None
 
 
-def write_seen(folder: Path, seen: Seen) -> None:
+def write_seen(folder: Path, seen: PassedTraffic) -> None:
     """Leave what this process has seen, at its end. Raises OSError."""
     (folder / f"seen-{os.getpid()}.json").write_bytes(msgspec.json.encode(seen))
 
 
-def read_seen(folder: Path) -> Iterator[Seen]:
+def read_seen(folder: Path) -> Iterator[PassedTraffic]:
     """What each process has left; one that was killed may have left nothing."""
     for path in folder.glob("seen-*.json"):
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            yield msgspec.json.decode(path.read_bytes(), type=Seen)
+            yield msgspec.json.decode(path.read_bytes(), type=PassedTraffic)

@@ -8,7 +8,7 @@ from mitmproxy.test import taddons, tflow
 from addon.proxy.recorder import Recorder
 from addon.run.seen import PLACES_MAX, ScriptBill, SeenTraffic
 from addon.run.workers.job import read_seen, write_seen
-from ledger.text.first_minute import Seen
+from ledger.text.first_minute import PassedTraffic
 
 
 def test_a_master_without_a_terminal_log_ends_without_a_bill(capfd):
@@ -31,7 +31,7 @@ def test_what_kept_a_request_from_passing_is_told_apart(tmp_path):
     server.error = "[Errno 111] Connection refused"
     traffic.server_connect_error(ServerConnectionHookData(server, client))
     host = "address:22"
-    assert traffic.seen == Seen(
+    assert traffic.seen == PassedTraffic(
         connections=1,
         requests={host: 1},
         without_password={host: 2},

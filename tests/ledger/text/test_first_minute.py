@@ -1,9 +1,9 @@
 """What clients have to set, and why nothing was recorded."""
 
-from ledger.text.first_minute import NEXT, Seen, lines_at_start, nothing_recorded
+from ledger.text.first_minute import NEXT, PassedTraffic, lines_at_start, nothing_recorded
 from tests.named import for_each
 
-KINDS = [name for name in Seen.__struct_fields__ if name != "connections"]
+KINDS = [name for name in PassedTraffic.__struct_fields__ if name != "connections"]
 
 
 @for_each(
@@ -59,26 +59,28 @@ CURES = {
 @for_each("kind", KINDS)
 def test_what_was_seen_names_the_cure(kind: str, is_command: bool):
     counts = {"a:1": 1, "b:2": 9, "c": 2, "d": 1, "e\x1b": 1}
-    (line,) = nothing_recorded(Seen(connections=14, **{kind: counts}), is_command=is_command)
+    (line,) = nothing_recorded(
+        PassedTraffic(connections=14, **{kind: counts}), is_command=is_command
+    )
     assert "b:2, c, a:1 and 2 more hosts" in line
     assert CURES.get(kind, "--set tee_hosts=b:2") in line
 
 
 @for_each("is_command", [True, False])
 def test_connections_without_a_request_are_no_absence(is_command: bool):
-    (line,) = nothing_recorded(Seen(connections=2), is_command=is_command)
+    (line,) = nothing_recorded(PassedTraffic(connections=2), is_command=is_command)
     assert line.startswith("2 connections came")
 
 
 def test_nothing_was_seen():
-    (line,) = nothing_recorded(Seen(), is_command=True)
+    (line,) = nothing_recorded(PassedTraffic(), is_command=True)
     assert "reads no proxy variables" in line
     assert "--set tee_hosts=127.0.0.1:PORT -- COMMAND" in line
-    (line,) = nothing_recorded(Seen(), is_command=False)
+    (line,) = nothing_recorded(PassedTraffic(), is_command=False)
     assert "no client connected" in line
 
 
 def test_what_several_processes_saw_is_added():
-    one = Seen(connections=1, requests={"a": 1})
-    one.add(Seen(connections=2, requests={"a": 1, "b": 1}, unread={"c": 1}))
-    assert one == Seen(connections=3, requests={"a": 2, "b": 1}, unread={"c": 1})
+    one = PassedTraffic(connections=1, requests={"a": 1})
+    one.add(PassedTraffic(connections=2, requests={"a": 1, "b": 1}, unread={"c": 1}))
+    assert one == PassedTraffic(connections=3, requests={"a": 2, "b": 1}, unread={"c": 1})
