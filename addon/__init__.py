@@ -10,7 +10,6 @@
     run            `tokentee run`
     demo           `tokentee demo`
     agent_logs     `tokentee import`: session logs that agents keep on disk
-    deploy         `tokentee deploy`: files for containers, services and dashboards
     commands       one file per command that needs the wire
 
 `tee.py` is the script for `mitmdump -s`, `cli.py` the `tokentee` command.

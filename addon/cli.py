@@ -47,12 +47,6 @@ COMMANDS = (
             "Check the ledger: bytes, digests, readings, charges, sums",
         ),
         ("config", "config", "config", "Check the config file of run, show what is in force"),
-        (
-            "deploy",
-            "deploy",
-            "deploy",
-            "Write files for Docker, systemd, Kubernetes, Grafana, Prometheus",
-        ),
         ("path", "run", "path_command", 'Print the script\'s path: mitmdump -s "$(tokentee path)"'),
     ),
 )
@@ -60,9 +54,13 @@ GROUPS = {
     "Record": "run demo path replay import rebuild config",
     "Look": "report requests show serve top statusline limits context cache digest mcp",
     "Money": "prices reprice what-if budget names reconcile export",
-    "Operate": "sync db verify deploy",
+    "Operate": "sync db verify",
 }
 """What the overview shows under each heading."""
+GONE = {
+    "deploy": "its files lie in docs/deploy of a clone: Docker, systemd, Kubernetes, Prometheus …",
+}
+"""Command of before -> what is there instead."""
 BY_NAME = {command.name: command for command in COMMANDS}
 ABOUT = "A tee for LLM token streams: records usage and cost of every request that passes."
 COMPLETION_WORDS = ("--install-completion", "--show-completion")
@@ -86,6 +84,8 @@ def main() -> None:
             ledger_cli.run(lambda: sys.exit(running.run(words[1:])))
         case name if name in BY_NAME:
             ledger_cli.run(lambda: application([BY_NAME[name]])(words, prog_name="tokentee"))
+        case name if name in GONE:
+            ledger_cli.fail(f"there is no {name} any more; {GONE[name]}", 2)
         case name:
             kind = "option" if name.startswith("-") else "command"
             known = ["--help", "--version", *BY_NAME]

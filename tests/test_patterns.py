@@ -37,7 +37,6 @@ GROWTH_MAX = 8.0
 type Expression = re.Pattern[str] | re.Pattern[bytes]
 
 INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
-    ("addon/commands/deploy.py", "deploy"): (re.compile(r"tokentee-[\w.+!]+-py3-none-any\.whl"),),
     ("addon/dialects/routes.py", "template_of"): tuple(
         pattern
         for row in (*ROWS, *WEBSOCKET_ROWS)

@@ -156,7 +156,6 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.maintenance", "ledger.model", "ledger.pricing", "ledger.store"),
         "ledger.store.writing",
     },
-    "addon.deploy": {"ledger.settings"},
     "addon.telemetry": {*VALUES, "ledger.store.processes"},
     "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},
     "addon.run": {
@@ -177,7 +176,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.commands": {
         *VALUES,
         "ledger.settings",
-        *("addon.agent_logs", "addon.demo", "addon.deploy", "addon.metering", "addon.recordings"),
+        *("addon.agent_logs", "addon.demo", "addon.metering", "addon.recordings"),
         *("addon.recordings.formats", "addon.run", "addon.run.call", "addon.run.workers"),
         *("ledger", "ledger.budgets", "ledger.commands", "ledger.figures", "ledger.maintenance"),
         *("ledger.pricing", "ledger.reports", "ledger.store.engines", "ledger.store.writing"),
@@ -521,7 +520,6 @@ TESTED_BY = {
     # By the command line, and by what it prints.
     "addon/commands/config.py": "tests/addon/commands/test_shown_urls.py",
     "addon/commands/demo.py": "tests/proxy/test_demo.py",
-    "addon/commands/deploy.py": "tests/addon/deploy/test_writing.py",
     "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
     "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",
