@@ -12,7 +12,6 @@ TESTED = {
     "addon/telemetry/endpoint.py": "tests/addon/telemetry/test_endpoint.py",
     "ledger/pages/live/server.py": "tests/ledger/pages/live/test_server.py",
     "addon/recordings/serving.py": "tests/addon/recordings/test_serving.py",
-    "addon/run/command/socks_bridge.py": "tests/addon/run/command/test_socks_bridge.py",
     "addon/demo/traffic.py": "tests/addon/demo/test_story.py",  # asked by the demo's own client
 }
 """Module that listens -> the test of its bounds."""

@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mitmproxy import ctx
 from mitmproxy.options import CONF_DIR
@@ -29,9 +28,6 @@ from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url
 from ledger.text import first_minute
 from ledger.text.hints import as_typed
-
-if TYPE_CHECKING:
-    from addon.run.command.socks_bridge import Bridge
 
 IDLE_SECONDS_MAX = 24 * 3600
 """For a connection. mitmproxy closes one after 600 s without a byte; a long answer that is not
@@ -170,12 +166,6 @@ class ProxiedCommand:
         self._call = call
         self._folder = folder
         self._secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._bridges: dict[outbound.Proxy, Bridge] = {}
-        if way_out.socks:
-            from addon.run.command.socks_bridge import Bridge
-
-            self._bridges = {beyond: Bridge(beyond) for beyond in way_out.socks}
-        way_out = way_out.replaced({beyond: each.proxy for beyond, each in self._bridges.items()})
         via = way_out.any_proxy
         local = hosts.local_base_urls(os.environ).values()
         origins = sorted({hosts.origin_of(url) for url in local})
@@ -236,8 +226,6 @@ class ProxiedCommand:
 
         command = self._call.command
         try:
-            for bridge in self._bridges.values():
-                await bridge.start()
             named = self.policy.hosts.named
             with contextlib.suppress(ValueError, LedgerError):  # the recorder has reported them
                 for each in proxy_options.parse(ctx.options).upstreams:
@@ -282,11 +270,9 @@ class ProxiedCommand:
             if self.was_started:
                 self.troubles.append(PROXY_STOPPED)
             raise
-        except (OSError, LedgerError) as error:  # of a bridge, or of the certificates
+        except (OSError, LedgerError) as error:  # of the certificates
             self.troubles.append(f"cannot connect the command to the proxy: {error}")
         finally:
-            for bridge in self._bridges.values():
-                bridge.close()
             ctx.master.shutdown()
 
 

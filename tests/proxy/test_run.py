@@ -1,10 +1,9 @@
-"""`tokentee run -- COMMAND`: the command runs as always, and its bill is printed; also behind a SOCKS
+"""`tokentee run -- COMMAND`: the command runs as always, and its bill is printed; also behind an HTTP
 proxy that the environment names."""
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from addon.run import leftovers
 from tests.proxy import forked, rows
 from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.pair import OPENAI, speak
-from tests.proxy.relaying import NOT_ALLOWED, ConnectProxy, SocksProxy
+from tests.proxy.relaying import ConnectProxy
 from tests.proxy.upstream import Upstream
 
 pytestmark = pytest.mark.proxy
@@ -184,9 +183,12 @@ def test_an_option_of_mitmproxys_that_is_none_is_refused(tmp_path: Path):
 
 
 def test_a_proxy_that_cannot_be_used_is_said(tmp_path: Path):
-    done = run(tmp_path, "true", ALL_PROXY="socks4://127.0.0.1:1080")
+    done = run(tmp_path, "true", ALL_PROXY="socks5h://me:s3cret@127.0.0.1:1080")
     assert done.returncode == 2
-    assert "ALL_PROXY names a socks4 proxy" in done.stderr.decode()
+    (line,) = done.stderr.decode().splitlines()
+    assert "ALL_PROXY names a socks5h proxy" in line
+    assert "set HTTPS_PROXY and HTTP_PROXY to http://HOST:PORT" in line
+    assert "s3cret" not in line
 
 
 CONNECTING = """
@@ -224,7 +226,7 @@ def add_log(entry):
     assert "client connect" in (tmp_path / "heard").read_text()
 
 
-SOCKS_CHILD = Path(__file__).parent / "scripts" / "socks_child.py"
+TWO_CALLS = Path(__file__).parent / "scripts" / "two_calls.py"
 ASKED_BODY = OPENAI.request(asked=True).decode()
 ANSWER = b"".join(OPENAI.answer(asked=True)).decode()
 
@@ -232,7 +234,7 @@ ANSWER = b"".join(OPENAI.answer(asked=True)).decode()
 def call(folder, llm, plain, **environment):
     """Exit code, what the command got for its two requests, and stderr."""
     done = run(
-        folder, "--set", f"tee_hosts=localhost:{llm}", "--", sys.executable, str(SOCKS_CHILD), ASKED_BODY,
+        folder, "--set", f"tee_hosts=localhost:{llm}", "--", sys.executable, str(TWO_CALLS), ASKED_BODY,
         f"https://localhost:{llm}/v1/chat/completions",
         f"http://localhost:{plain}/v1/chat/completions",
         **environment,
@@ -246,68 +248,18 @@ def pem(tmp_path_factory):
     return make_certificate(tmp_path_factory.mktemp("pem"))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "credentials", "host"),
-    [
-        pytest.param("socks5h", "me:s3cret", "localhost", id="the-proxy-resolves"),
-        pytest.param("socks5", None, None, id="this-machine-resolves"),
-    ],
-)
-def test_a_stream_and_a_plain_request_pass_and_are_recorded(
-    tmp_path, pem, scheme, credentials, host
-):
-    with (
-        Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as llm,
-        Upstream(speak(OPENAI)) as plain,
-        SocksProxy(credentials=credentials) as proxy,
-    ):
-        found, stderr = call(
-            tmp_path, llm.port, plain.port, ALL_PROXY=proxy.url(scheme), SSL_CERT_FILE=str(pem)
-        )
-    assert found == [[200, ANSWER], [200, ANSWER]], stderr
-    assert [port for _, port in proxy.seen] == [llm.port, plain.port]
-    names = {name for name, _ in proxy.seen}
-    assert names == {host} if host else names <= {"127.0.0.1", "::1"}
-    for request in (*llm.requests, *plain.requests):
-        assert request.header("proxy-authorization") is None
-    assert plain.requests[0].target == "/v1/chat/completions"
-    recorded = rows.exchanges(tmp_path / "ledger.db")
-    assert [row["outcome"] for row in recorded] == ["complete", "complete"]
-    assert {row["response_bytes"] for row in recorded} == {len(ANSWER.encode())}
-    assert "s3cret" not in stderr
-    assert "Traceback" not in stderr
-
-
 def test_no_proxy_holds(tmp_path, pem):
     with (
         Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as llm,
         Upstream(speak(OPENAI)) as plain,
-        SocksProxy() as proxy,
+        ConnectProxy() as proxy,
     ):
         found, stderr = call(
-            tmp_path, llm.port, plain.port, ALL_PROXY=proxy.url("socks5h"),
+            tmp_path, llm.port, plain.port, ALL_PROXY=proxy.url,
             NO_PROXY=f"localhost:{llm.port}", SSL_CERT_FILE=str(pem),
         )  # fmt: skip
     assert found == [[200, ANSWER], [200, ANSWER]], stderr
-    assert proxy.seen == [("localhost", plain.port)]
-
-
-def test_a_proxy_that_refuses_or_is_gone_is_named_without_its_password(tmp_path, pem):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        gone = f"socks5h://me:s3cret@127.0.0.1:{closed.getsockname()[1]}"
-    with SocksProxy(credentials="me:s3cret", reply=NOT_ALLOWED) as proxy:
-        for url, reason in (
-            (proxy.url("socks5h"), "ruleset"),
-            (proxy.url("socks5h").replace("s3cret", "s4cret"), "authentication"),
-            (gone, "refused"),
-        ):
-            found, stderr = call(tmp_path, 9, 9, ALL_PROXY=url, SSL_CERT_FILE=str(pem))
-            for status, text in found:
-                assert status == 502
-                assert f"socks5h://127.0.0.1:{url.rpartition(':')[2]}: " in text
-                assert reason in text.lower()
-                assert "cret" not in text + stderr
-    assert set(proxy.wrong) == {"me:s4cret"}
+    assert proxy.seen == [f"POST http://localhost:{plain.port}/v1/chat/completions HTTP/1.1"]
 
 
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true"])

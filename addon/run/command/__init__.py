@@ -3,7 +3,6 @@
     authorities        certificates that are trusted on the way out, and bundles for the command
     hosts              which hosts are decrypted
     outbound           the outbound proxy that the parent's environment names
-    socks_bridge       an HTTP proxy on loopback before a SOCKS proxy of the parent's
     connection_policy  who may use the proxy, what is decrypted, and the outbound proxy
     child              the project of the command, its environment, and its process
 

@@ -100,10 +100,7 @@ class ConnectionPolicy(NextLayer):
                     return
                 scheme, host, port = _origin_of(head)
                 via = self._outbound.proxy_for(scheme, host, port)
-                # In mitmproxy's upstream mode a plain request is no tunnel, in its regular one it
-                # is one.
-                is_tunnel = via is not None and via.only_tunnels and scheme == "http"
-                mode = HTTPMode.regular if via is None or is_tunnel else HTTPMode.upstream
+                mode = HTTPMode.regular if via is None else HTTPMode.upstream
                 nextlayer.layer = layers.HttpLayer(context, mode)
                 return
             is_llm = self._is_llm(nextlayer)
@@ -148,7 +145,7 @@ class ConnectionPolicy(NextLayer):
                     flow.server_conn = Server(address=(request.host, request.port))
                     return
                 flow.server_conn.via = (via.scheme, via.address)  # type: ignore[assignment]
-                if via.authorization and request.is_http11 and not via.only_tunnels:
+                if via.authorization and request.is_http11:
                     request.headers["Proxy-Authorization"] = via.authorization
 
     def http_connect(self, flow: http.HTTPFlow) -> None:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from ledger.model.exchange import DEFAULT_PORTS
 
-SOCKS = ("socks5", "socks5h")
-"""Names are resolved by this machine, or by the proxy."""
-PORTS = {**{name: DEFAULT_PORTS[name] for name in ("http", "https")}, **dict.fromkeys(SOCKS, 1080)}
-"""Scheme -> the port where the URL names none."""
+SCHEMES = ("http", "https")
+"""Of proxies that mitmproxy can go out through."""
 
 
 class BadProxyError(ValueError):
@@ -34,8 +32,6 @@ class Proxy:
     port: int
     credentials: str | None = None
     """`user:password`."""
-    only_tunnels: bool = False
-    """Takes CONNECT alone, for plain HTTP too."""
 
     @property
     def authorization(self) -> str | None:
@@ -70,20 +66,6 @@ class Outbound:
             return None
         return self.https if scheme == "https" else self.http
 
-    def replaced(self, proxies: Mapping[Proxy, Proxy]) -> Outbound:
-        """The same with other proxies in the place of some."""
-        return replace(
-            self,
-            https=None if self.https is None else proxies.get(self.https, self.https),
-            http=None if self.http is None else proxies.get(self.http, self.http),
-        )
-
-    @property
-    def socks(self) -> tuple[Proxy, ...]:
-        """The SOCKS proxies among them, each once."""
-        found = dict.fromkeys(each for each in (self.https, self.http) if each is not None)
-        return tuple(each for each in found if each.scheme in SOCKS)
-
     @property
     def any_proxy(self) -> Proxy | None:
         """One of the proxies, None if there is none at all."""
@@ -92,10 +74,9 @@ class Outbound:
 
 def outbound_of(environment: Mapping[str, str]) -> Outbound:
     """The outbound proxies of the environment. Raises BadProxyError for an unusable variable."""
-    every = _proxy_in(environment, "all_proxy")
     return Outbound(
-        https=_proxy_in(environment, "https_proxy") or every,
-        http=_proxy_in(environment, "http_proxy") or every,
+        https=_proxy_in(environment, "https_proxy") or _proxy_in(environment, "all_proxy"),
+        http=_proxy_in(environment, "http_proxy") or _proxy_in(environment, "all_proxy"),
         no_proxy=tuple(no_proxy_of(environment).replace(",", " ").split()),
     )
 
@@ -136,10 +117,11 @@ def _proxy_in(environment: Mapping[str, str], name: str) -> Proxy | None:
         port = -1
     if not parts.hostname or port == -1:
         raise BadProxyError(f"{variable} is not the URL of a proxy: http://HOST:PORT is one")
-    if parts.scheme not in PORTS:
+    if parts.scheme not in SCHEMES:
+        other = "HTTPS_PROXY and HTTP_PROXY" if name == "all_proxy" else variable
         raise BadProxyError(
-            f"{variable} names a {parts.scheme} proxy; what goes out can take an http, https, "
-            f"socks5 or socks5h proxy. Set HTTPS_PROXY to one, or unset {variable}"
+            f"{variable} names a {parts.scheme} proxy, and what is recorded goes out through an "
+            f"HTTP proxy: set {other} to http://HOST:PORT"
         )
     credentials = None
     if parts.username is not None:
@@ -147,6 +129,6 @@ def _proxy_in(environment: Mapping[str, str], name: str) -> Proxy | None:
     return Proxy(
         scheme=parts.scheme,
         host=parts.hostname,
-        port=port or PORTS[parts.scheme],
+        port=port or DEFAULT_PORTS[parts.scheme],
         credentials=credentials,
     )

@@ -175,7 +175,11 @@ def test_no_credential_is_no_header():
 
 @for_each(
     "value, named",
-    [("socks4://a:1", "socks4"), ("http://:80", "http://HOST:PORT"), ("http://a:b", "HOST:PORT")],
+    [
+        ("socks5h://a:1", "names a socks5h proxy"),
+        ("http://:80", "http://HOST:PORT"),
+        ("http://a:b", "HOST:PORT"),
+    ],
 )
 def test_what_cannot_be_used_is_named(value: str, named: str):
     with pytest.raises(BadProxyError, match="ALL_PROXY") as raised:
@@ -214,23 +218,12 @@ def test_no_proxy_goes_before_the_proxy():
     assert found.proxy_for("https", "api.anthropic.com", 443) is not None
 
 
-def test_a_socks_proxy_can_stand_for_both_schemes_and_be_replaced():
-    found = outbound_of({"ALL_PROXY": "socks5h://me:secret@gate"})
-    (socks,) = found.socks
-    assert (socks.url, socks.credentials) == ("socks5h://gate:1080", "me:secret")
-    bridge = Proxy(scheme="http", host="127.0.0.1", port=7, only_tunnels=True)
-    replaced = found.replaced({socks: bridge})
-    assert (replaced.https, replaced.http, replaced.socks) == (bridge, bridge, ())
-
-
-def test_an_http_proxy_beside_a_socks_proxy_stays():
-    found = outbound_of({"HTTP_PROXY": "http://corp:3128", "ALL_PROXY": "socks5://gate"})
-    (socks,) = found.socks
-    bridge = Proxy(scheme="http", host="127.0.0.1", port=7, only_tunnels=True)
-    replaced = found.replaced({socks: bridge})
-    assert replaced.https == bridge
-    assert replaced.http is not None
-    assert replaced.http.host == "corp"
+def test_a_socks_proxy_is_refused_only_where_it_would_be_taken():
+    http = {"HTTP_PROXY": "http://corp:3128", "ALL_PROXY": "socks5://gate"}
+    with pytest.raises(BadProxyError, match="ALL_PROXY names a socks5 proxy"):
+        outbound_of(http)
+    found = outbound_of({**http, "HTTPS_PROXY": "http://corp:3128"})
+    assert [way and way.host for way in (found.https, found.http)] == ["corp", "corp"]
 
 
 PEM = b"-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"

@@ -1,4 +1,4 @@
-"""The command behind a SOCKS proxy of `test_run`: one streamed call, one plain request; prints what it got."""
+"""The command behind a proxy of `test_run`: one streamed call, one plain request; prints what it got."""
 
 import json
 import sys
