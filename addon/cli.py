@@ -46,18 +46,19 @@ COMMANDS = (
             "verify_command",
             "Check the ledger: bytes, digests, readings, charges, sums",
         ),
-        ("config", "config", "config", "Check the config file of run, show what is in force"),
         ("path", "run", "path_command", 'Print the script\'s path: mitmdump -s "$(tokentee path)"'),
     ),
 )
 GROUPS = {
-    "Record": "run demo path replay import rebuild config",
+    "Record": "run demo path replay import rebuild",
     "Look": "report requests show serve top statusline limits context cache digest mcp",
     "Money": "prices reprice what-if budget names reconcile export",
     "Operate": "sync db verify",
 }
 """What the overview shows under each heading."""
 GONE = {
+    "config": "run --config FILE names every mistake in FILE; what lies in the current folder is "
+    "read only if it is named",
     "deploy": "its files lie in docs/deploy of a clone: Docker, systemd, Kubernetes, Prometheus …",
 }
 """Command of before -> what is there instead."""

@@ -69,7 +69,6 @@ def secret_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def own_secret_file(secret_files: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test makes or reads the secret of the user who runs it."""
     monkeypatch.setenv("TOKENTEE_SECRET_FILE", str(next(secret_files)))
-    monkeypatch.delenv("TOKENTEE_BUDGETS_DIGEST", raising=False)  # `run` sets it in its process
 
 
 @pytest.fixture(scope="session")

@@ -165,7 +165,7 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.engines"),
         "ledger.sync",
     },
-    "addon.run.call": {*VALUES, "ledger.settings", "ledger.budgets", "ledger.caps"},
+    "addon.run.call": {*VALUES, "ledger.settings", "ledger.caps"},
     "addon.run.command": {*VALUES, "ledger.settings"},
     "addon.run.workers": {
         *VALUES,
@@ -178,7 +178,7 @@ ARROWS: dict[str, set[str]] = {
         "ledger.settings",
         *("addon.agent_logs", "addon.demo", "addon.metering", "addon.recordings"),
         *("addon.recordings.formats", "addon.run", "addon.run.call", "addon.run.workers"),
-        *("ledger", "ledger.budgets", "ledger.commands", "ledger.figures", "ledger.maintenance"),
+        *("ledger", "ledger.commands", "ledger.figures", "ledger.maintenance"),
         *("ledger.pricing", "ledger.reports", "ledger.store.engines", "ledger.store.writing"),
     },
     "addon": {"addon.proxy", "addon.run", "ledger", "ledger.text"},
@@ -518,7 +518,6 @@ def test_a_constant_of_one_name_and_value_stands_once():
 
 TESTED_BY = {
     # By the command line, and by what it prints.
-    "addon/commands/config.py": "tests/addon/commands/test_shown_urls.py",
     "addon/commands/demo.py": "tests/proxy/test_demo.py",
     "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",

@@ -2,6 +2,6 @@
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
 Uses: agent_logs, demo, metering, recordings, recordings.formats, run, run.call, run.workers; of the
-ledger: budgets, commands, figures, maintenance, model, pricing, reports, settings, store.engines,
+ledger: commands, figures, maintenance, model, pricing, reports, settings, store.engines,
 store.writing, text.
 """

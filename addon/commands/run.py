@@ -5,8 +5,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ from addon.run.imports import uncollected_imports
 
 if TYPE_CHECKING:
     from collections.abc import Buffer
-
-    from addon.run.call.arguments import Call
 
 SCRIPT = Path(__file__).parent.parent / "tee.py"
 HELP = """\
@@ -32,10 +29,10 @@ them.
 
 Options:
   --config FILE          Settings: upstreams with listeners, ledger, tags,
-                         prices. Default: TOKENTEE_CONFIG, ./tokentee.toml, the
-                         user's config folder, /etc/tokentee. Options
-                         override it. What ./tokentee.toml may set without
-                         your trust: tokentee config trust --help.
+                         prices. Default: TOKENTEE_CONFIG, tokentee.toml in the
+                         user's config folder or in /etc/tokentee. Options
+                         override it. No file of the current folder is read
+                         unless you name it.
   --unrecorded-ok        If the recorder cannot start (a ledger that cannot be
                          opened, say), start the command without it. Default:
                          do not start.
@@ -89,6 +86,7 @@ In a second terminal, what runs now: tokentee top
 def run(words: Sequence[str]) -> int:
     """Run `tokentee run` with these words; returns the exit code. Raises LedgerError."""
     from addon.run.call.arguments import parse
+    from addon.run.call.config_file import completed
 
     if sys.stderr is sys.__stderr__:
         sys.stderr = patient_stderr()
@@ -97,13 +95,13 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.write(HELP)
         return 0
     given = dict(os.environ)
-    call = _with_config(call, given)
+    call = completed(call, given)
     if call.workers is not None and not call.command:
         from addon.run.workers.supervisor import run_workers
 
         first = iter([call])
         return run_workers(
-            call.workers, lambda: next(first, None) or _with_config(parse(words), given)
+            call.workers, lambda: next(first, None) or completed(parse(words), given)
         )
     with uncollected_imports():
         if call.command:
@@ -140,37 +138,3 @@ def path_command() -> None:
     mitmproxy has to be installed in the same environment as tokentee, as it is by default.
     """
     sys.stdout.write(f"{SCRIPT}\n")
-
-
-def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
-    """The call, completed with the environment and the config file, which its own options override.
-
-    `given`: the operator's environment. The file's paths of names and budgets are put into this
-    process's environment, where their readers find them.
-    """
-    from addon.run.call import config_file
-    from addon.run.call.arguments import set_options, workers_of
-    from ledger.budgets.budgets_file import DIGEST_VARIABLE
-
-    variable = config_file.VARIABLES["workers"]
-    if call.workers is None and (named := given.get(variable)):
-        call = replace(call, workers=workers_of(named, variable))
-    path = config_file.path_of(call.config, given)
-    if path is None:
-        return call
-    loaded = config_file.in_force(path, call.config, given)
-    options = config_file.options_of(loaded, given)
-    added = config_file.words_of(options, given=set_options(call.options))
-    has_modes = call.command or call.listen
-    if not has_modes and not any(word.startswith(("--mode", "-m")) for word in call.options):
-        added += [
-            word for mode in config_file.modes_of(loaded.settings) for word in ("--mode", mode)
-        ]
-    for option in options:
-        if option.name in ("names", "budgets") and option.source == config_file.FILE:
-            os.environ[config_file.VARIABLES[option.name]] = option.value
-            if option.name == "budgets":
-                os.environ[DIGEST_VARIABLE] = loaded.file_digest("budgets")
-    sys.stderr.write(f"tokentee: settings from {path}\n")
-    workers = call.workers if call.workers is not None else loaded.settings.workers
-    return replace(call, options=(*added, *call.options), workers=workers)

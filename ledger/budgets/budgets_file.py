@@ -1,6 +1,5 @@
 """Edge. Finds and reads the budgets file, and the webhooks that it names indirectly."""
 
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -10,10 +9,6 @@ from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
 from ledger.settings import names_file, toml_tables
 from ledger.settings.small_files import file_in_force, read_text
-
-DIGEST_VARIABLE = "TOKENTEE_BUDGETS_DIGEST"
-"""Digest of the file that `tokentee run` checked: alerts run commands, and a file that was found
-may change while a proxy runs."""
 
 _CAP = re.compile(r"""^\s*(?:\[+\s*["']?cap\b|["']?cap["']?\s*=)""", re.MULTILINE)
 
@@ -30,17 +25,11 @@ def load(named: str | None) -> Budgets:
     if path is None:
         return NO_BUDGETS
     text = read_text(path, "budgets file")
-    checked = os.environ.get(DIGEST_VARIABLE)
-    if checked is not None and hashlib.sha256(text.encode()).hexdigest() != checked:
-        raise LedgerError(f"{path} has changed since it was checked; start again to use it")
     return toml_tables.valid(path, read(text), "tokentee budget check")
 
 
 def load_caps() -> tuple[Cap, ...]:
-    """The caps in force; none without a file. LedgerError for a wrong file that has caps.
-
-    A cap can only refuse, so no digest guards it.
-    """
+    """The caps in force; none without a file. LedgerError for a wrong file that has caps."""
     path = path_of(None)
     if path is None:
         return ()

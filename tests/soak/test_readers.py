@@ -106,11 +106,7 @@ def budgets(path: Path) -> None:
 
 
 def config(path: Path) -> None:
-    loaded, problems = config_file.check(path)
-    if not problems:
-        config_file.ledger_url(loaded)
-    for problem in problems:
-        check_refusal(str(problem))
+    config_file.load(path)
 
 
 def session_log(path: Path) -> None:

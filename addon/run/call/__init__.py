@@ -1,11 +1,9 @@
 """Call: the command line and the config file of `tokentee run`.
 
     arguments    words of the command line -> a call
-    config_file  finds and reads the config file in force; settings -> words for the proxy
-    settings     its text -> settings, with the line of every mistake
-    trust        what a file that was only found may set
+    config_file  finds and reads the config file in force, and completes the call with it
 
 An environment variable overrides the file, and an option overrides both. In: words, a file, the
 environment. Out: options for the proxy, and the command to run.
-Uses: of the ledger: budgets, caps, model, settings, text.
+Uses: of the ledger: caps, model, settings, text.
 """

@@ -1,36 +1,35 @@
-"""Edge. Finds and reads the config file in force, and makes the proxy's options of its settings.
+"""Edge. The config file of `run`: found, read, checked with the line of every mistake, and made the
+options of a call.
 
-A file in the current folder was found, not named: whoever wrote the folder wrote it. It may set
-what is harmless. What runs commands, sends data away, decrypts more or moves the ledger needs
-`--config FILE`, or `tokentee config trust FILE`, which remembers the digest of the file and of the
-files that it names, as direnv and git do (https://direnv.net/, git-config `safe.directory`).
+It is read where it is named, or from the user's or the system's settings folder. What lies in the
+current folder is not read: whoever wrote the folder wrote it.
 """
 
-import hashlib
-import json
 import os
 import sys
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from addon.run.call.settings import FILES, ConfigFile, read
-from ledger.budgets.budgets import read as read_budgets
+from addon.run.call.arguments import WORKERS_MAX, Call, set_options, workers_of
 from ledger.model.errors import LedgerError
-from ledger.settings import toml_tables
-from ledger.settings.small_files import (
-    SYSTEM_FOLDER,
-    config_directory,
-    expanded,
-    read_bytes,
-    read_text,
-    text_of,
-    write_whole,
+from ledger.settings.small_files import SYSTEM_FOLDER, config_directory, expanded, read_text
+from ledger.settings.toml_tables import (
+    FaultError,
+    TomlProblem,
+    converted,
+    fault_of,
+    line_in_table,
+    line_of_key,
+    parse,
+    unknown_tables,
 )
-from ledger.settings.toml_tables import TomlProblem
+from ledger.text.origins import listen_address
+from ledger.text.printable import without_credentials
 
 NAME = "tokentee.toml"
 VARIABLES: Mapping[str, str] = {
@@ -41,238 +40,259 @@ VARIABLES: Mapping[str, str] = {
     "workers": "TOKENTEE_WORKERS",
 }
 """Option -> the environment variable that overrides the config file."""
-OUTSIDE = ("names", "budgets", "workers")
-"""Options that are not the recorder's: it does not know them."""
-FILE = "file"
-HARMLESS = frozenset({"tags", "client_tags", "log", "log_format", "names", "budgets"})
-"""Keys that any file may set; `budgets` only if they have no alerts. A key that is not listed here
-is not harmless."""
-URL_FILE = "file with the ledger URL"
-STORE = "trusted.json"
-FILES_MAX = 1_000
-"""Trusted files that are remembered."""
+PROBLEMS_SHOWN_MAX = 10
+UPSTREAMS_MAX = 100
+"""Listeners of one process; each is a socket and a mode of mitmproxy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option, with its value in force."""
+class UpstreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One upstream, and the address at which clients reach it."""
 
     name: str
-    value: str
-    source: str
-    """`file` or the environment variable."""
+    url: str
+    """scheme://host[:port]; a reverse proxy's target has no path."""
+    listen: str
+    """HOST:PORT."""
+    provider: str | None = None
+    """The provider, if the host does not identify it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """A config file and the files that it names, each read once: somebody may exchange a file
-    between two readings, so what is checked is what is used."""
+class MetricsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The address of `/healthz`, `/readyz` and `/metrics`."""
 
-    path: Path
-    text: str
-    settings: ConfigFile
-    files: Mapping[str, bytes | LedgerError]
-    """Key -> the content of the file that it names, or why it cannot be read."""
-
-    @property
-    def digest(self) -> str:
-        """Digest of the config file and of the files that it names."""
-        found = hashlib.sha256(self.text.encode())
-        for key in self.files:
-            found.update(f"\0{key}\0{self.file_digest(key)}".encode())
-        return found.hexdigest()
-
-    def file_digest(self, key: str) -> str:
-        """Digest of a file that a key names; `none` if it cannot be read."""
-        content = self.files[key]
-        return "none" if isinstance(content, LedgerError) else hashlib.sha256(content).hexdigest()
+    listen: str
 
 
-def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The file that `--config` or TOKENTEE_CONFIG names; otherwise the first existing one of
-    `places`; None if there is none."""
+class OtlpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The destination of OpenTelemetry spans and metrics."""
+
+    endpoint: str
+
+
+class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A config file. None and empty: not given."""
+
+    ledger: str | None = None
+    ledger_file: str | None = None
+    """A file with the ledger's URL in it, for URLs with passwords."""
+    listen: str | None = None
+    """HOST:PORT of a regular proxy, beside the upstreams' listeners."""
+    commit: str | None = None
+    inject: str | None = None
+    hosts: tuple[str, ...] = ()
+    capture: str | None = None
+    prices: str | None = None
+    names: str | None = None
+    budgets: str | None = None
+    """A file with budgets, as `tokentee budget` reads it."""
+    workers: int | None = None
+    """Processes of a proxy without a command."""
+    client_tags: str | None = None
+    log: str | None = None
+    log_format: str | None = None
+    tags: Mapping[str, str] = {}
+    metrics: MetricsSettings | None = None
+    otlp: OtlpSettings | None = None
+    upstream: tuple[UpstreamSettings, ...] = ()
+
+
+FILES = ("ledger_file", "prices", "names", "budgets")
+"""Keys that name a file, from the folder of the config file."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "commit": ("before_end", "async"),
+    "inject": ("auto", "always", "never"),
+    "client_tags": ("allow", "ignore"),
+    "log": ("off", "exchanges"),
+    "log_format": ("text", "json"),
+}
+"""Keys whose value is one of a few words."""
+_CONFIG_KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ConfigFile))
+_CONFIG_TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(ConfigFile)}
+
+
+def completed(call: Call, given: Mapping[str, str]) -> Call:
+    """The call with the settings of the environment and of the config file, which its own options
+    override. LedgerError for a file that cannot be used.
+
+    `given`: the operator's environment. The file's paths of names and budgets are put into this
+    process's environment, where their readers find them.
+    """
+    variable = VARIABLES["workers"]
+    if call.workers is None and (named := given.get(variable)):
+        call = replace(call, workers=workers_of(named, variable))
+    path = path_of(call.config, given)
+    if path is None:
+        return call
+    settings, values = load(path)
+    for name in ("names", "budgets"):
+        variable, value = VARIABLES[name], values.pop(name, None)
+        if chosen := given.get(variable) or value:
+            os.environ[variable] = chosen
+        else:
+            os.environ.pop(variable, None)  # of an earlier reading of the file
+    words = []
+    set_here = set_options(call.options)
+    for name, value in values.items():
+        if name not in set_here and not given.get(VARIABLES.get(name, "")):
+            words += ["--set", f"{name}={value}"]
+    has_modes = call.command or call.listen
+    if not has_modes and not any(word.startswith(("--mode", "-m")) for word in call.options):
+        for upstream in settings.upstream:
+            words += ["--mode", f"reverse:{upstream.url}@{upstream.listen}"]
+        if settings.listen is not None:
+            words += ["--mode", f"regular@{settings.listen}"]
+    sys.stderr.write(f"tokentee: settings from {path}\n")
+    workers = call.workers if call.workers is not None else settings.workers
+    return replace(call, options=(*words, *call.options), workers=workers)
+
+
+def path_of(named: str | None, environment: Mapping[str, str]) -> Path | None:
+    """The file that `--config` or TOKENTEE_CONFIG names; otherwise that of the user's settings
+    folder, or of the system's; None if there is none. One line names a file that is not read."""
     if named or (named := environment.get("TOKENTEE_CONFIG")):
         return Path(named)
-    return next((path for path in places() if path.is_file()), None)
+    if os.path.isfile(NAME):  # noqa: PTH113  # the current folder may be gone
+        sys.stderr.write(f"tokentee: {NAME} in this folder is not read; --config {NAME} names it\n")
+    places = (config_directory() / NAME, SYSTEM_FOLDER / NAME)
+    return next((path for path in places if path.is_file()), None)
 
 
-def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> Loaded:
-    """A file with its settings; of one that was only found in the current folder and is not
-    trusted, the harmless ones. One line says what is left out. LedgerError for the first
-    problem."""
-    loaded = load(path)
-    was_named = named or environment.get("TOKENTEE_CONFIG")
-    if was_named or path != Path(NAME):
-        return loaded
-    if remembered().get(str(path.resolve())) == loaded.digest:
-        return loaded
-    settings, left_out = restricted(loaded)
-    if left_out:
-        sys.stderr.write(
-            f"tokentee: {path} was found, not named, and is not trusted: it does not set "
-            f"{', '.join(left_out)}; --config {path} does, or tokentee config trust {path}\n"
-        )
-    return replace(loaded, settings=settings)
-
-
-def places() -> tuple[Path, ...]:
-    """The paths that are searched for a config file, in this order."""
-    return tuple(dict.fromkeys((Path(NAME), config_directory() / NAME, SYSTEM_FOLDER / NAME)))
-
-
-def beside(folder: Path, named: str) -> Path:
-    """A file that a config file names: relative to the config file's folder."""
-    return folder / expanded(named)
-
-
-def check(path: Path) -> tuple[Loaded, list[TomlProblem]]:
-    """A file with its valid settings, and each problem. LedgerError if the file cannot be read."""
+def load(path: Path) -> tuple[ConfigFile, dict[str, str]]:
+    """The settings of a file, and its options for the recorder, `names` and `budgets`. LedgerError
+    with its problems, each with its line."""
     text = read_text(path, "config file")
     settings, problems = read(text)
-    files: dict[str, bytes | LedgerError] = {}
+    files = {}
     for key in FILES:
-        named = getattr(settings, key)
-        if named is None:
-            continue
-        file = beside(path.parent, named)
-        # `os.path`: a name that the system refuses is no file
-        if not os.path.isfile(file):  # noqa: PTH113
-            problems.append(
-                TomlProblem(
-                    line=toml_tables.line_of_key(text, key), text=f"{key}: no file {named!r}"
-                )
-            )
-            continue
-        try:
-            files[key] = read_bytes(file, URL_FILE if key == "ledger_file" else f"{key} file")
-        except LedgerError as error:  # said by what uses the file
-            files[key] = error
-    return Loaded(path=path, text=text, settings=settings, files=files), problems
-
-
-def load(path: Path) -> Loaded:
-    """A file with its settings. LedgerError for the first problem."""
-    return toml_tables.valid(path, check(path), "tokentee config check")
-
-
-def ledger_url(loaded: Loaded) -> str | None:
-    """The ledger's URL, from the file that `ledger_file` names if it is set."""
-    named = loaded.settings.ledger_file
-    if named is None:
-        return loaded.settings.ledger
-    content = loaded.files["ledger_file"]
-    if isinstance(content, LedgerError):
-        raise content
-    return text_of(content, beside(loaded.path.parent, named), URL_FILE).strip()
-
-
-def options_of(loaded: Loaded, environment: Mapping[str, str]) -> list[Option]:
-    """The options in force: those of the recorder, the files of names and budgets, the number of
-    workers."""
-    settings = loaded.settings
-
-    def named(file: str | None) -> str | None:
-        return None if file is None else str(beside(loaded.path.parent, file))
-
-    named_hosts = [*settings.hosts]
+        if (named := getattr(settings, key)) is not None:
+            files[key] = str(path.parent / expanded(named))
+            # `os.path`: a name that the system refuses is no file
+            if not os.path.isfile(files[key]):  # noqa: PTH113
+                line = line_of_key(text, key)
+                problems.append(TomlProblem(line=line, text=f"{key}: no file {named!r}"))
+    if problems:
+        shown = "; ".join(map(str, problems[:PROBLEMS_SHOWN_MAX]))
+        more = len(problems) - PROBLEMS_SHOWN_MAX
+        raise LedgerError(f"{path}: {shown}{f'; and {more} more' if more > 0 else ''}")
+    hosts = [*settings.hosts]
     for upstream in settings.upstream:
         if upstream.provider is not None:
             parts = urlsplit(upstream.url)
             port = f":{parts.port}" if parts.port else ""
-            named_hosts.append(f"{parts.hostname}{port}={upstream.provider}")
-    values: dict[str, str | None] = {
-        "ledger_url": ledger_url(loaded),
+            hosts.append(f"{parts.hostname}{port}={upstream.provider}")
+    ledger, capture = settings.ledger, settings.capture
+    if "ledger_file" in files:
+        ledger = read_text(Path(files["ledger_file"]), "file with the ledger URL").strip()
+    values = {
+        "ledger_url": ledger,
         "ledger_commit": settings.commit,
         "tee_inject": settings.inject,
-        "tee_hosts": ",".join(named_hosts),
-        "tee_capture": named(settings.capture),
-        "tee_prices": named(settings.prices),
+        "tee_hosts": ",".join(hosts),
+        "tee_capture": None if capture is None else str(path.parent / expanded(capture)),
+        "tee_prices": files.get("prices"),
         "tee_tags": ",".join(f"{key}={value}" for key, value in settings.tags.items()),
         "tee_client_tags": settings.client_tags,
         "tee_log": settings.log,
         "tee_log_format": settings.log_format,
         "tee_metrics": settings.metrics.listen if settings.metrics else None,
         "tee_otlp": settings.otlp.endpoint if settings.otlp else None,
-        "names": named(settings.names),
-        "budgets": named(settings.budgets),
-        "workers": None if settings.workers is None else str(settings.workers),
+        "names": files.get("names"),
+        "budgets": files.get("budgets"),
     }
-    found = []
-    for name, value in values.items():
-        variable = VARIABLES.get(name)
-        if variable is not None and environment.get(variable):
-            found.append(Option(name=name, value=environment[variable], source=variable))
-        elif value:
-            found.append(Option(name=name, value=value, source=FILE))
-    return found
+    return settings, {name: value for name, value in values.items() if value}
 
 
-def modes_of(settings: ConfigFile) -> list[str]:
-    """mitmproxy's modes: a reverse proxy for each upstream, and a regular one if requested."""
-    modes = [f"reverse:{upstream.url}@{upstream.listen}" for upstream in settings.upstream]
+def read(text: str) -> tuple[ConfigFile, list[TomlProblem]]:
+    """The valid settings, and each problem in the order of the lines."""
+    document, problems = parse(text)
+    if problems:
+        return ConfigFile(), problems
+    problems += unknown_tables(text, document, _CONFIG_KEYS)
+    upstreams, found = converted(text, document, "upstream", UpstreamSettings)
+    problems += found
+    values: dict[str, Any] = {"upstream": tuple(value for _, value in upstreams)}
+    for key, value in document.items():
+        if key not in _CONFIG_KEYS or key == "upstream":
+            continue
+        try:
+            values[key] = msgspec.convert(value, _CONFIG_TYPES[key], strict=True)
+        except msgspec.ValidationError as error:
+            kinds: dict[str, type[msgspec.Struct]] = {
+                "metrics": MetricsSettings,
+                "otlp": OtlpSettings,
+            }
+            fault = fault_of(error, kinds.get(key, ConfigFile))
+            line = line_of_key(text, key)
+            name, reason = key, str(fault).partition(": ")[2]
+            if key == "tags":  # msgspec does not name the key
+                reason = 'write every value as text: "…"'
+            elif fault.key != "the table":
+                name, line = f"{key}.{fault.key}", line_of_key(text, fault.key) or line
+            problems.append(TomlProblem(line=line, text=f"{name}: {reason}"))
+    settings = ConfigFile(**values)
+    problems += _mistakes(text, settings, dict(upstreams))
+    return settings, sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def _is_address(text: str) -> bool:
+    """Whether this is HOST:PORT, with both."""
+    host, port = listen_address(text) or ("", 0)
+    return bool(host and port)
+
+
+def _mistakes(
+    text: str, settings: ConfigFile, upstreams: Mapping[int, UpstreamSettings]
+) -> Iterator[TomlProblem]:
+    """Problems of values that have the right type and are invalid."""
+
+    def at(key: str, reason: str) -> TomlProblem:
+        return TomlProblem(line=line_of_key(text, key), text=f"{key}: {reason}")
+
+    for key, choices in CHOICES.items():
+        value = getattr(settings, key)
+        if value is not None and value not in choices:
+            yield at(key, f"{value!r} is not one of {', '.join(choices)}")
+    if settings.workers is not None and not 0 < settings.workers <= WORKERS_MAX:
+        yield at("workers", f"{settings.workers} is not a number from 1 to {WORKERS_MAX}")
+    if settings.ledger is not None and settings.ledger_file is not None:
+        yield at("ledger_file", "ledger is given, too; keep one of them")
+    if settings.listen is not None and not _is_address(settings.listen):
+        yield at("listen", f"{settings.listen!r} is not HOST:PORT")
+    if settings.metrics is not None and not _is_address(settings.metrics.listen):
+        yield at("metrics", f"listen: {settings.metrics.listen!r} is not HOST:PORT")
+    if settings.otlp is not None and not _is_origin(settings.otlp.endpoint, with_path=True):
+        yield at("otlp", f"endpoint: {without_credentials(settings.otlp.endpoint)!r} is not a URL")
+    if len(upstreams) > UPSTREAMS_MAX:
+        yield at("upstream", f"{len(upstreams)} of them; at most {UPSTREAMS_MAX}")
+    taken: dict[str, str] = {}
     if settings.listen is not None:
-        modes.append(f"regular@{settings.listen}")
-    return modes
+        taken[settings.listen] = "the proxy itself"
+    if settings.metrics is not None:
+        taken[settings.metrics.listen] = "metrics"
+    for place, upstream in upstreams.items():
+        faults = []
+        if not _is_origin(upstream.url, with_path=False):
+            shown = without_credentials(upstream.url)
+            reason = f"{shown!r} is not http(s)://HOST[:PORT]; it takes no path"
+            faults.append(FaultError("url", reason))
+        if not _is_address(upstream.listen):
+            faults.append(FaultError("listen", f"{upstream.listen!r} is not HOST:PORT"))
+        for key, value in (("name", f"name {upstream.name}"), ("listen", upstream.listen)):
+            if value in taken:
+                reason = f"{getattr(upstream, key)!r} is taken by {taken[value]}"
+                faults.append(FaultError(key, reason))
+            taken.setdefault(value, f"upstream {upstream.name!r}")
+        for fault in faults:
+            line = line_in_table(text, "upstream", place, fault.key)
+            yield TomlProblem(line=line, text=f"upstream {place + 1}: {fault}")
 
 
-def words_of(options: Iterable[Option], *, given: Container[str]) -> list[str]:
-    """The recorder's options as words for mitmproxy's parser. `given`: those that the command line
-    sets, which override the file."""
-    return [
-        word
-        for option in options
-        if option.name not in given and option.name not in OUTSIDE
-        for word in ("--set", f"{option.name}={option.value}")
-    ]
-
-
-def restricted(loaded: Loaded) -> tuple[ConfigFile, list[str]]:
-    """What an untrusted file may set, and the keys that are left out."""
-    settings, empty = loaded.settings, ConfigFile()
-    left_out = [
-        name
-        for name in ConfigFile.__struct_fields__
-        if getattr(settings, name) != getattr(empty, name)
-        and (name not in HARMLESS or (name in FILES and not _is_harmless(loaded, name)))
-    ]
-    values = {name: getattr(empty, name) for name in left_out}
-    return msgspec.structs.replace(settings, **values), left_out
-
-
-def _is_harmless(loaded: Loaded, key: str) -> bool:
-    """Whether a file that a key names lies beside the config file, and runs and sends nothing."""
-    folder, content = loaded.path.parent, loaded.files[key]
-    named = beside(folder, getattr(loaded.settings, key))
-    if isinstance(content, LedgerError) or not named.resolve().is_relative_to(folder.resolve()):
+def _is_origin(url: str, *, with_path: bool) -> bool:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # it raises for an invalid port
+    except ValueError:
         return False
-    if key != "budgets":
-        return True
-    budgets, problems = read_budgets(content.decode("utf-8", "replace"))
-    return not problems and not budgets.destinations
-
-
-def remembered() -> Mapping[str, str]:
-    """Path of each trusted file -> its digest. LedgerError for a damaged list."""
-    store = config_directory() / STORE
-    if not store.is_file():
-        return {}
-    try:
-        return msgspec.json.decode(read_bytes(store, "list of trusted files"), type=dict[str, str])
-    except msgspec.MsgspecError as error:
-        raise LedgerError(f"{store}: {error}; remove it, and trust your files again") from None
-
-
-def remember(path: Path, digest: str | None) -> None:
-    """Trust a file with this digest; None: no longer. LedgerError if the list cannot be written."""
-    files = {**remembered()}
-    key = str(path.resolve())
-    files.pop(key, None)
-    if digest is not None:
-        files[key] = digest
-    store = config_directory() / STORE
-    try:
-        store.parent.mkdir(parents=True, exist_ok=True)
-        kept = dict(list(files.items())[-FILES_MAX:])
-        write_whole(store, json.dumps(kept, indent=1).encode())
-    except OSError as error:
-        raise LedgerError(f"cannot write {store}: {error.strerror}") from None
+    has_more = parts.query or parts.fragment or parts.username
+    is_bare = with_path or parts.path in ("", "/")
+    return bool(parts.scheme in ("http", "https") and parts.hostname and is_bare and not has_more)

@@ -1,11 +1,9 @@
 """`tokentee run`: settings and workers."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from addon.commands import run as module
 from addon.commands.run import run
 from addon.run.call.arguments import parse
 from ledger.model.errors import WrongCallError
@@ -19,59 +17,6 @@ def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"TOKENTEE_{name}", "")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
-
-
-def test_where_the_number_of_workers_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def workers(*words: str) -> int | None:
-        return module._with_config(parse(words), dict(os.environ)).workers
-
-    assert workers() is None
-    (tmp_path / "tokentee.toml").write_text("workers = 3\n")
-    assert workers() is None  # found, and not trusted
-    monkeypatch.setenv("TOKENTEE_CONFIG", "tokentee.toml")
-    assert workers() == 3
-    monkeypatch.setenv("TOKENTEE_WORKERS", "4")
-    assert workers() == 4
-    assert workers("--workers", "5") == 5
-
-
-def test_files_of_names_and_budgets_follow_the_config_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    for name in ("names.toml", "budgets.toml", "other.toml"):
-        (tmp_path / name).write_text("")
-    config = tmp_path / "tokentee.toml"
-    given = dict(os.environ)
-    config.write_text('names = "names.toml"\nbudgets = "budgets.toml"\n')
-    module._with_config(parse([]), given)
-    assert os.environ["TOKENTEE_NAMES"] == "names.toml"
-    assert os.environ["TOKENTEE_BUDGETS"] == "budgets.toml"
-    config.write_text('budgets = "other.toml"\n')
-    module._with_config(parse([]), given)
-    assert os.environ["TOKENTEE_BUDGETS"] == "other.toml", "read again, as at SIGHUP"
-    mine = given | {"TOKENTEE_BUDGETS": "mine.toml"}
-    monkeypatch.setenv("TOKENTEE_BUDGETS", "mine.toml")
-    module._with_config(parse([]), mine)
-    assert os.environ["TOKENTEE_BUDGETS"] == "mine.toml", "the operator's own stands above"
-
-
-@for_each(
-    "words, modes",
-    [
-        ("", ["--mode", "regular@127.0.0.1:81"]),
-        ("--mode socks5", ["--mode", "socks5"]),
-        ("--mode=socks5", ["--mode=socks5"]),
-        ("--listen 82", []),
-        ("-- true", []),
-    ],
-)
-def test_modes_of_the_call_stand_above_those_of_the_file(
-    words: str, modes: list[str], tmp_path: Path
-):
-    path = tmp_path / "c.toml"
-    path.write_text('listen = "127.0.0.1:81"\n')
-    call = module._with_config(parse(["--config", str(path), *words.split()]), {})
-    assert list(call.options) == modes
 
 
 def test_workers_are_run_for_a_proxy_alone(monkeypatch: pytest.MonkeyPatch):

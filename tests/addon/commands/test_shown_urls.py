@@ -42,8 +42,7 @@ COMMANDS = [
     "db check",
     "db drop",
     "names suggest",
-    "config show {config}",
-    "config check {config}",
+    "run --config {config}",
     "doctor",
 ]
 

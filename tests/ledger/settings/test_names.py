@@ -494,7 +494,7 @@ READERS = {
     "price file": lambda path: overrides.check(str(path)),
     "LiteLLM price file": litellm.LiteLLM.load,
     "budgets file": lambda path: budget_files.load(str(path)),
-    "config file": config_file.check,
+    "config file": config_file.load,
     "rates file": lambda path: rates_file.load("EUR", str(path)),
     "file of expected costs": bill.read,
     "statement": lambda path: statement_files.load(str(path), provider=None),

@@ -4,7 +4,7 @@ mistake."""
 import pytest
 
 from addon.run.call.arguments import Call, parse, set_options
-from addon.run.call.settings import MetricsSettings, UpstreamSettings, read
+from addon.run.call.config_file import MetricsSettings, UpstreamSettings, read
 from ledger.model.errors import WrongCallError
 from tests.named import for_each
 
