@@ -99,9 +99,19 @@ def pytest_collection_finish() -> None:
         main.get_command = testing._get_command = functools.cache(main.get_command)  # type: ignore[attr-defined]
 
 
-NOT_UNIT_FOLDERS = {"proxy", "bench", "soak", "clients"}
+END_TO_END = {
+    f"proxy/test_{name}.py"
+    for name in (
+        *("matrix", "before_end", "endings", "asking", "streaming", "request_bodies"),
+        *("confirming", "durability", "websocket", "start", "run", "replay", "telemetry"),
+    )
+}
+"""What runs by default beside unit tests: a real mitmdump, from the client's bytes to the ledger."""
+ALSO_BY_DEFAULT = {"ledger/test_one_figure.py", "test_patterns.py", "addon/test_corpus.py"}
+BY_NAME_MARKS = {"nightly", "bench", "clients", "browser"}
+NOT_UNIT_FOLDERS = {"proxy", "bench", "nightly", "clients"}
 UNMEASURED_MARKS = {"large", "process", "proxy"}
-NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "browser", "large"}
+NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "nightly", "clients", "browser", "large"}
 NOT_UNIT_FIXTURES = {"postgres_server", "ssh"}
 
 
@@ -143,7 +153,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark `unit` whatever starts no process, no PostgreSQL and no proxy, and is not `large`.
+    """Mark `unit` whatever starts no process, no PostgreSQL and no proxy, and is not `large`; and
+    `ci` what is neither that nor named above nor run by name alone.
 
     Tests that draw their inputs do not count as coverage: a branch that only a random example
     reaches would be tested in some runs. Measuring would also triple their time, that of `large` ones,
@@ -162,11 +173,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and not NOT_UNIT_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         ):
             item.add_marker(pytest.mark.unit)
+        elif not marks & BY_NAME_MARKS and not is_default(item):
+            item.add_marker(pytest.mark.ci)
         if marks & UNMEASURED_MARKS or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.no_cover)
     # Files that start processes take longest: they come first, so that the workers end together.
     slow = {item.path for item in items if not item.get_closest_marker("unit")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def is_default(item: pytest.Item) -> bool:
+    """Whether a test that is no unit test runs by default: not where it wants PostgreSQL."""
+    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    return path in END_TO_END | ALSO_BY_DEFAULT and not (
+        item.get_closest_marker("postgres")
+        or NOT_UNIT_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -155,6 +155,7 @@ def test_every_expression_is_found() -> None:
     assert len(expressions()) > 90
 
 
+@pytest.mark.nightly
 @pytest.mark.large
 @pytest.mark.parametrize("name", sorted(expressions()))
 @settings(
@@ -236,6 +237,7 @@ def cpu_ms(way: Callable[[Any], object], text: Any) -> float:
     return (time.thread_time_ns() - before) / 1e6
 
 
+@pytest.mark.nightly
 @pytest.mark.large
 @pytest.mark.parametrize(
     ("pattern", "word"),

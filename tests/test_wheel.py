@@ -140,6 +140,7 @@ def run(installed: Path, *words: str, typed: str = "") -> subprocess.CompletedPr
 
 
 @pytest.mark.proxy
+@pytest.mark.nightly
 class TestInstalled:
     """Slow: one environment for all of them."""
 
@@ -217,6 +218,7 @@ class TestInstalled:
 
 
 @pytest.mark.proxy
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_first_hour(tmp_path: Path):
     """The commands of the README, as written, in a home that has nothing; then a command, a proxy,

@@ -43,7 +43,10 @@ REPETITIONS_MAX = 2
 """In a pattern of names, which have up to 256 characters. In a name that nearly matches, two in a
 row take 3 ms, three 0.2 s, four 25 s (measured), and a repeated group may take for ever. The
 patterns of 2026 have one at most, and repeat no group."""
-_NOT_A_LIST = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+_NOT_A_LIST = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
+    StopIteration,  # an empty `match`
+)
 """What genai-prices raises for data that are none of its own."""
 MODELS_DEV_KEYS = {
     "input": "input_cost_per_token",
@@ -133,7 +136,7 @@ def read(data: bytes, name: str) -> PriceList:
     try:
         models = found.figures(datetime.now(UTC))
     except _NOT_A_LIST as error:
-        problem = " ".join(str(error).split())[:300]
+        problem = " ".join(str(error).split())[:300] or "an entry cannot be read"
         raise LedgerError(f"{name} is not a price list of {kind}: {problem}") from None
     if not models:
         raise LedgerError(f"{name} has no prices of {kind}")

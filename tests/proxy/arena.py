@@ -188,7 +188,7 @@ def params(attacks: Iterable[Named]) -> list[object]:
         pytest.param(
             attack.name,
             id=attack.name.replace(" ", "-"),
-            marks=[] if attack.is_quick else [pytest.mark.soak],
+            marks=[] if attack.is_quick else [pytest.mark.nightly],
         )
         for attack in attacks
     ]

@@ -41,7 +41,7 @@ class Attack:
     is_compared: bool = True
     """Not for a bomb that we decode, so that its client gets a beginning of what it stands for."""
     is_quick: bool = False
-    """Runs by default, without `-m soak`."""
+    """Runs by default, without `-m nightly`."""
     input_tokens: int | None = None
     """What its row must say, though the rest of it is hostile."""
     play: Callable[[tuple[str, int], str], bytes] | None = None

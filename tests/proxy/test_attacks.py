@@ -1,6 +1,6 @@
 """Attacks with a neighbour: whatever one client or upstream sends, the others do not notice.
 
-A few run by default; `pytest -m "proxy and (soak or not soak)" tests/proxy/test_attacks.py` runs
+A few run by default; `pytest -m "proxy and (nightly or not nightly)" tests/proxy/test_attacks.py` runs
 all of them.
 """
 
@@ -30,7 +30,7 @@ from tests.proxy.attacks import ATTACKS, BY_NAME
 from tests.proxy.mitmdump import Mitmdump, free_port
 from tests.proxy.upstream import Answer, Raw, Request
 
-pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proxy, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 SECTION = section("attacks")
 PROBES_SLOW = 60

@@ -72,7 +72,7 @@ def test_killed_in_full_run(tmp_path: Path) -> None:
             lane.result()
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_killed_a_hundred_times(tmp_path: Path) -> None:
     kill_rounds(tmp_path, rounds=100, seed=2)

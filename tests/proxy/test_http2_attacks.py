@@ -2,7 +2,7 @@
 
 Frames that no library would send are made with hyperframe and written past the state machine. Each
 client says what it got, which is compared with what it gets through a proxy without us. A few run by
-default; `pytest -m "proxy and (soak or not soak)" tests/proxy/test_http2_attacks.py` runs all.
+default; `pytest -m "proxy and (nightly or not nightly)" tests/proxy/test_http2_attacks.py` runs all.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from tests.proxy.attack import CHAT, MESSAGES, PLAIN
 from tests.proxy.attacks import normal_answer
 from tests.proxy.mitmdump import Mitmdump
 
-pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proxy, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 SECTION = section("HTTP/2 attacks")
 

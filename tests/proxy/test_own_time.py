@@ -49,6 +49,7 @@ BOTH = {"the neighbour waited", "a long turn"}
 
 
 @pytest.mark.proxy
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("way", "expected"),
     [

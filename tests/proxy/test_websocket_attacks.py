@@ -2,7 +2,7 @@
 
 Frames that no library would send are made by hand and written to the socket. Each side says what
 it received, which is compared with what it receives through a proxy without us. A few attacks run by
-default; `pytest -m "proxy and (soak or not soak)" tests/proxy/test_websocket_attacks.py` runs all.
+default; `pytest -m "proxy and (nightly or not nightly)" tests/proxy/test_websocket_attacks.py` runs all.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tests.conftest import Say
 from tests.proxy.arena import ATTACK_SECONDS_MAX, Arena, check, params, running_arena, section
 from tests.proxy.mitmdump import Mitmdump
 
-pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proxy, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 SECTION = section("WebSocket attacks")
 

@@ -178,7 +178,7 @@ def test_workers_that_cannot_start_again_end_it(tmp_path: Path) -> None:
     assert "3 times in a row. All workers are stopped" in workers.log
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Forty kills of three workers under load, a replacement after every tenth."""

@@ -150,7 +150,7 @@ def booked(engine) -> Counter[tuple[int, int]]:
 SEEDS = [
     *range(3),
     *(pytest.param(seed, marks=pytest.mark.large) for seed in range(3, 8)),
-    *(pytest.param(seed, marks=[pytest.mark.large, pytest.mark.soak]) for seed in range(8, 20)),
+    *(pytest.param(seed, marks=[pytest.mark.large, pytest.mark.nightly]) for seed in range(8, 20)),
 ]
 
 

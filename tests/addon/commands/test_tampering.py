@@ -361,7 +361,8 @@ def test_an_untouched_ledger_holds(copy):
 
 
 @pytest.mark.parametrize(
-    "database", ["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.soak])]
+    "database",
+    ["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.nightly])],
 )
 @pytest.mark.parametrize(("table", "name"), COLUMNS)
 def test_one_changed_field(request, recorded, database: str, table: sa.Table, name: str):

@@ -122,6 +122,7 @@ def test_the_short_fields_of_a_form() -> None:
     assert (facts.model, facts.streamed) == ("gpt-4o-transcribe", True)
 
 
+@pytest.mark.nightly
 @for_each(
     "unit",
     [

@@ -85,6 +85,7 @@ LONG_BODIES: dict[str, tuple[type[Framing], Callable[[int], bytes]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.large
 @pytest.mark.parametrize("name", LONG_BODIES)
 @pytest.mark.parametrize("size", [1, 50])

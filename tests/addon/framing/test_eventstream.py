@@ -183,6 +183,7 @@ def test_of_many_headers_the_first_are_read() -> None:
     assert frame(EventStream, [body]).frames == [Frame("", b"{}")]
 
 
+@pytest.mark.nightly
 @for_each(
     "unit",
     [

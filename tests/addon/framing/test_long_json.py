@@ -234,6 +234,7 @@ def test_the_last_of_many_places_are_tried(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.large
 @pytest.mark.parametrize(
     "body",

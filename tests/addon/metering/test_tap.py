@@ -248,6 +248,7 @@ def test_a_document_under_the_type_of_a_stream_is_read_while_edited():
     assert tap.passed().response_bytes == len(document)
 
 
+@pytest.mark.nightly
 @pytest.mark.large
 @pytest.mark.parametrize("strips", [False, True], ids=["passed-on", "edited"])
 def test_the_end_of_an_unfinished_event_of_many_chunks_costs_linear_work(strips: bool):

@@ -206,7 +206,7 @@ def as_booked(passing: list[Passing], folder: Path, seed: int) -> str:
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
 def test_the_cases_of_the_repository(tmp_path: Path, seed: int):
     passing = of_data()
     assert len(passing) > 200
@@ -215,7 +215,7 @@ def test_the_cases_of_the_repository(tmp_path: Path, seed: int):
 
 @pytest.mark.large
 @pytest.mark.parametrize(
-    ("seed", "share"), [(0, 2), *(pytest.param(n, 1, marks=pytest.mark.soak) for n in (0, 1))]
+    ("seed", "share"), [(0, 2), *(pytest.param(n, 1, marks=pytest.mark.nightly) for n in (0, 1))]
 )
 def test_the_corpus(tmp_path: Path, seed: int, share: int, say_at_end: Say):
     """By default every second exchange."""

@@ -254,6 +254,7 @@ def test_any_text_is_taken(name: str, value: str):
     redacted_url(value)
 
 
+@pytest.mark.nightly
 @pytest.mark.large
 @pytest.mark.parametrize("unit", ["&key=", "key", "/", "a1", "%", "?", "@", "a&"])
 def test_the_work_is_linear(unit: str):

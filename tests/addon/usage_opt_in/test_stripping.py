@@ -187,6 +187,7 @@ def test_usage_alone_in_a_large_object_leaves_an_empty_one():
     assert stripped(data, []) == data.replace(b'"usage":null, ', b"")
 
 
+@pytest.mark.nightly
 @pytest.mark.large
 def test_the_work_for_an_unfinished_event_does_not_grow_with_it():
     def feed(size: int) -> None:
@@ -198,6 +199,7 @@ def test_the_work_for_an_unfinished_event_does_not_grow_with_it():
     assert_linear(feed, 5_000)
 
 
+@pytest.mark.nightly
 @for_each(
     "event",
     [

@@ -520,7 +520,7 @@ def simulate(seed: int) -> None:
 
 @pytest.mark.large
 @pytest.mark.parametrize(
-    "block", [0, *(pytest.param(later, marks=pytest.mark.soak) for later in range(1, 8))]
+    "block", [0, *(pytest.param(later, marks=pytest.mark.nightly) for later in range(1, 8))]
 )
 def test_a_cap_holds_over_ten_thousand_schedules(block):
     for seed in range(block * 1_250, (block + 1) * 1_250):

@@ -359,7 +359,7 @@ def test_a_slice_ends_before_others_take_it():
 
 
 @pytest.mark.parametrize(
-    "block", [0, *(pytest.param(later, marks=pytest.mark.soak) for later in range(1, 34))]
+    "block", [0, *(pytest.param(later, marks=pytest.mark.nightly) for later in range(1, 34))]
 )
 def test_a_cap_holds_over_processes(block):
     for seed in range(block * 300, (block + 1) * 300):

@@ -21,7 +21,7 @@ from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 VALIDATOR = "focus-validator==2.2.1"
 COLUMN_OF_AN_ALTERNATIVE = "InvoiceId-C-005-C"

@@ -36,7 +36,10 @@ def entries(accounts):
 
 @pytest.fixture(
     scope="module",
-    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.soak])],
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.nightly]),
+    ],
 )
 def engine(request, tmp_path_factory):
     yield from filled(request, tmp_path_factory, entries(ACCOUNTS), write=write)
@@ -107,7 +110,7 @@ def test_the_command_and_its_exact_rows(few):
     assert list(limits_text.value_table(found).rows[0][:4]) == ["example", "a00", "5h", "(all)"]
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 def test_a_simulation_without_a_database():
     known = right = 0
     for seed in range(200, 260):

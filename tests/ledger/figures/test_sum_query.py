@@ -235,7 +235,7 @@ def comparable(found):
 @pytest.mark.parametrize(
     "scope", SCOPES, ids=lambda scope: f"{scope.only or scope.since} {scope.zone or ''}"
 )
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_both_ways_give_equal_reports(engine, scope, half):
     """By default every second way to group, and the others in the next period."""
     # Two periods by everything, the others by some.

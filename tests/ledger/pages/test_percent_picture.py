@@ -46,7 +46,7 @@ def limit_value(windows: int, factor: float = 1.0, more: float = 0.0) -> LimitVa
     [
         6,
         pytest.param(60, marks=pytest.mark.large),
-        pytest.param(150, marks=[pytest.mark.large, pytest.mark.soak]),
+        pytest.param(150, marks=[pytest.mark.large, pytest.mark.nightly]),
     ],
 )
 @pytest.mark.parametrize("factor", [1.0, 2.0])

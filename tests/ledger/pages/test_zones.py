@@ -70,7 +70,7 @@ def drawn(text, measure):
 @pytest.mark.parametrize(
     ("zone", "place"),
     [
-        pytest.param(zone, place, marks=() if (zone, place) in BY_DEFAULT else pytest.mark.soak)
+        pytest.param(zone, place, marks=() if (zone, place) in BY_DEFAULT else pytest.mark.nightly)
         for zone in CHANGES
         for place in (0, 1)
     ],

@@ -149,6 +149,13 @@ JUNK = st.recursive(
 )
 
 
+def test_a_clause_without_a_condition_is_one_line():
+    document = genai()
+    document[0]["models"][0]["match"] = {}
+    with pytest.raises(LedgerError, match=r"list\.json is not a price list of genai-prices"):
+        listed(document)
+
+
 @given(document=st.sampled_from([genai(), LITELLM, MODELS_DEV]), junk=JUNK, data=st.data())
 def test_a_list_with_anything_in_any_place_is_read_or_is_one_line(document, junk, data):
     whole = parent = json.loads(json.dumps(document))

@@ -222,7 +222,7 @@ def test_pairs_of_differences_are_found():
     assert exact >= len(pairs) - 4
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_all_pairs_of_differences_are_found():
     pairs = list(itertools.combinations(NAMES, 2))

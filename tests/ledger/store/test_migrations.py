@@ -93,7 +93,10 @@ def empty(request, tmp_path):
 
 @pytest.mark.parametrize(
     "revision",
-    [pytest.param(each, marks=() if each in FIRST_OR_LAST else pytest.mark.soak) for each in OLDER],
+    [
+        pytest.param(each, marks=() if each in FIRST_OR_LAST else pytest.mark.nightly)
+        for each in OLDER
+    ],
 )
 def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
     migrate(empty, revision)

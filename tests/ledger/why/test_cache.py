@@ -28,7 +28,7 @@ from tests.ledger.why.sessions import (
 from tests.ledger.written import NOON
 from tests.named import for_each
 
-SESSIONS = pytest.mark.parametrize("count", [256, pytest.param(1_000, marks=pytest.mark.soak)])
+SESSIONS = pytest.mark.parametrize("count", [256, pytest.param(1_000, marks=pytest.mark.nightly)])
 """By default two of each provider and break."""
 
 

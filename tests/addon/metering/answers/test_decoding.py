@@ -197,6 +197,7 @@ def test_a_stream_that_repeats_itself_is_no_bomb(encoding: str) -> None:
     assert decoder.trouble is None
 
 
+@pytest.mark.nightly
 def test_the_work_for_empty_members_is_linear() -> None:
     member = gzip.compress(b"")
     assert_linear(lambda size: decoded(Decoder("gzip"), [member * size]), 3_000)

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -198,6 +199,7 @@ def test_nothing_is_learnt_from_long_frames_or_many_gaps() -> None:
     assert learnt(chat("a", x=numbers), chat("b", x=others)) is None
 
 
+@pytest.mark.nightly
 def test_the_work_of_learning_is_linear() -> None:
     def frame(size: int, number: int) -> bytes:
         return chat("a", x=[part for _ in range(size) for part in (number, "k")])

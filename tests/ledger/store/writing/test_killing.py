@@ -129,7 +129,7 @@ def test_kill_9_loses_nothing_that_was_promised(new_sqlite):
     rounds(new_sqlite(), 6, seed=1)
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_kill_9_a_hundred_times(new_sqlite):
     rounds(new_sqlite(), 100, seed=2)
@@ -151,7 +151,7 @@ def wait_for(loads: list[Load], more: int) -> None:
 
 @pytest.mark.large
 @pytest.mark.parametrize("how", ["mv", "rm", "restore"])
-@pytest.mark.parametrize("writers", [1, pytest.param(2, marks=pytest.mark.soak), 3])
+@pytest.mark.parametrize("writers", [1, pytest.param(2, marks=pytest.mark.nightly), 3])
 def test_nothing_reported_is_lost(url, tmp_path: Path, writers: int, how: str):
     path = file_of(url)
     backup, moved = tmp_path / "backup.sqlite3", path.with_name("moved.sqlite3")
@@ -183,7 +183,7 @@ def test_nothing_reported_is_lost(url, tmp_path: Path, writers: int, how: str):
     ("writers", "what"),
     [(1, "another ledger"), (3, "VACUUM INTO")]
     + [
-        pytest.param(writers, what, marks=pytest.mark.soak)
+        pytest.param(writers, what, marks=pytest.mark.nightly)
         for writers in (1, 3)
         for what in ("another database", "its own copy", ".backup", "no database")
     ],

@@ -1,8 +1,8 @@
 """A million mutated bodies: no exception, no changed byte, no more output than allowed; and a million
 random cuts of recorded answers, without a difference.
 
-pytest -m soak tests/soak/test_mutations.py
-TOKENTEE_MUTATIONS=20000 TOKENTEE_SEED=7 pytest -m soak tests/soak/test_mutations.py
+pytest -m nightly tests/nightly/test_mutations.py
+TOKENTEE_MUTATIONS=20000 TOKENTEE_SEED=7 pytest -m nightly tests/nightly/test_mutations.py
 """
 
 import os
@@ -13,11 +13,11 @@ import pytest
 
 from tests.addon.feeding import pieces
 from tests.addon.test_corpus import CORPUS, exchanges, metered, picture
-from tests.soak.mutations import BODY_BYTES_MAX, Check, check_all, mutated, seeds, try_many
+from tests.nightly.mutations import BODY_BYTES_MAX, Check, check_all, mutated, seeds, try_many
 
 MUTATIONS = int(os.environ.get("TOKENTEE_MUTATIONS", "1000000"))
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(14_400)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(14_400)]
 
 
 def test_no_mutation_raises_or_changes_a_byte(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """A coverage-guided fuzz target for framing, stripping, decoding, requests and metering.
 
-    uv run --with atheris python -m tests.soak.fuzz_bytes seeds DIRECTORY
-    uv run --with atheris python -m tests.soak.fuzz_bytes DIRECTORY -max_total_time=900
+    uv run --with atheris python -m tests.nightly.fuzz_bytes seeds DIRECTORY
+    uv run --with atheris python -m tests.nightly.fuzz_bytes DIRECTORY -max_total_time=900
 
 atheris is fetched for it, not depended on. The first bytes of an input seed the choices (dialect,
 cuts, encoding), the rest is the body.
@@ -14,7 +14,7 @@ from pathlib import Path
 import atheris  # only there when it is asked for
 
 with atheris.instrument_imports(include=["addon"]):
-    from tests.soak.mutations import check_all, seeds
+    from tests.nightly.mutations import check_all, seeds
 
 
 def fuzz(data: bytes) -> None:

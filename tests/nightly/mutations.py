@@ -1,7 +1,7 @@
 """Recorded and made-up bytes, changed at random, and what must hold for each of them.
 
-Every step takes some bytes and fails only by raising. `tests/soak/test_mutations.py` runs them a
-million times; `tests/soak/fuzz_bytes.py` lets a coverage-guided fuzzer choose the bytes.
+Every step takes some bytes and fails only by raising. `tests/nightly/test_mutations.py` runs them a
+million times; `tests/nightly/fuzz_bytes.py` lets a coverage-guided fuzzer choose the bytes.
 """
 
 import gzip

@@ -3,8 +3,8 @@
 A reader may refuse a file with one line (`LedgerError`, `RecordingError`) and must give an end of
 one line to each part that it cannot read. Anything else that it raises is a bug.
 
-pytest -m "soak or not soak" tests/soak/test_readers.py
-TOKENTEE_MUTATIONS=100000 TOKENTEE_SEED=7 pytest -m soak tests/soak/test_readers.py
+pytest -m "nightly or not nightly" tests/nightly/test_readers.py
+TOKENTEE_MUTATIONS=100000 TOKENTEE_SEED=7 pytest -m nightly tests/nightly/test_readers.py
 """
 
 import json
@@ -39,7 +39,7 @@ from tests.addon.run.call import test_settings
 from tests.ledger.budgets import test_budgets
 from tests.ledger.reconcile import test_statement_files
 from tests.ledger.settings import test_names
-from tests.soak.mutations import TOKENS, Check, mutated, try_many
+from tests.nightly.mutations import TOKENS, Check, mutated, try_many
 
 MUTATIONS = int(os.environ.get("TOKENTEE_MUTATIONS", "5000"))
 """Of each kind of file."""
@@ -262,7 +262,7 @@ def test_examples_are_read(kind: str, tmp_path: Path) -> None:
         check_reader(kind, example, tmp_path)
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.timeout(14_400)
 @pytest.mark.parametrize("kind", sorted(READERS))
 def test_no_damaged_file_raises(

@@ -1,7 +1,7 @@
 """What a long day leaves behind: memory, files, the write-ahead log and open rows after many streams.
 
-pytest -n 0 -m soak -s tests/soak/test_flat.py
-TOKENTEE_STREAMS=40000 pytest -n 0 -m soak -s tests/soak/test_flat.py
+pytest -n 0 -m nightly -s tests/nightly/test_flat.py
+TOKENTEE_STREAMS=40000 pytest -n 0 -m nightly -s tests/nightly/test_flat.py
 
 Bare mitmdump and ours take the same load in turn, a step at a time, so that what the allocator and
 mitmproxy themselves keep is seen beside what we add. Half of the streams are edited, and each step
@@ -33,7 +33,7 @@ FILES_MORE_MAX = 8
 WAL_BYTES_MAX = 16 * 2**20
 """Of the idle ledger. SQLite checkpoints at 4 MB and keeps the file at its largest size."""
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(4 * 3600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(4 * 3600)]
 
 
 @dataclass(kw_only=True)
