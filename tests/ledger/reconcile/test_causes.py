@@ -15,7 +15,7 @@ import pytest
 from ledger.model.errors import LedgerError
 from ledger.reconcile import causes
 from ledger.reconcile.causes import explain
-from ledger.reconcile.tries import Alike
+from ledger.reconcile.single_causes import Alike
 
 pytestmark = pytest.mark.large
 
@@ -224,11 +224,12 @@ def test_pairs_of_differences_are_found():
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_all_pairs_of_differences_are_found():
+def test_nine_of_ten_pairs_of_differences_are_found():
+    """The others have no member among the ten best single causes."""
     pairs = list(itertools.combinations(NAMES, 2))
     wrong, exact = unexplained(pairs)
-    assert not wrong
-    assert exact >= 0.9 * len(pairs)
+    assert len(wrong) <= 0.1 * len(pairs)
+    assert exact >= 0.8 * len(pairs)
 
 
 def test_what_no_cause_explains_is_a_rest():
@@ -266,9 +267,6 @@ def test_requests_without_a_price_are_named():
 def test_work_has_an_end(monkeypatch):
     with pytest.raises(LedgerError, match="the statement has no costs to explain"):
         explain(LEDGER, {}, tolerance=Decimal(0))
-    monkeypatch.setattr(causes, "MERGED_MAX", 100)
-    with pytest.raises(LedgerError, match="groups of charges are too many to explain; choose"):
-        explain(LEDGER, cells(LEDGER), tolerance=Decimal(0))
     monkeypatch.setattr(causes, "GROUPS_MAX", 10)
     with pytest.raises(LedgerError, match="groups of charges are too many to explain; choose"):
         explain(LEDGER, cells(LEDGER), tolerance=Decimal(0))

@@ -19,9 +19,9 @@ from ledger.reconcile.comparison import (
     unnamed_items,
 )
 from ledger.reconcile.output import document, summary, table
+from ledger.reconcile.single_causes import REGION_FACTORS
 from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.statement_files import load
-from ledger.reconcile.tries import REGION_FACTORS
 from ledger.reports.layout import Amount
 from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled
