@@ -51,14 +51,17 @@ COMMANDS = (
 )
 GROUPS = {
     "Record": "run demo path replay import rebuild",
-    "Look": "report requests show serve top statusline limits context cache digest mcp",
-    "Money": "prices reprice what-if budget names reconcile export",
+    "Look": "report requests show serve top statusline limits context cache",
+    "Money": "prices reprice budget names reconcile export",
     "Operate": "sync db verify",
 }
 """What the overview shows under each heading."""
 GONE = {
     "config": "run --config FILE names every mistake in FILE; what lies in the current folder is "
     "read only if it is named",
+    "digest": "report --since yesterday --format markdown, or report --html FILE",
+    "mcp": "an agent calls the commands with --format json: report, requests, show, limits, cache",
+    "what-if": "report --format json has the tokens; prices show MODEL has what they cost",
     "deploy": "its files lie in docs/deploy of a clone: Docker, systemd, Kubernetes, Prometheus …",
 }
 """Command of before -> what is there instead."""

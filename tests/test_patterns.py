@@ -56,7 +56,6 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
     ("ledger/model/providers.py", "_families"): tuple(
         pattern for pattern, _ in (*providers.TABLE._closed, *providers.TABLE._open)
     ),
-    ("ledger/commands/serve.py", "bounded"): (re.compile(r"\n *"),),
     ("ledger/pricing/snapshots.py", "_check_pattern"): (re.compile("gpt-4.*"),),
     ("ledger/reconcile/comparison.py", "spelling"): (
         re.compile(r"[\s._@]+"),

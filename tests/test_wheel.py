@@ -271,7 +271,7 @@ class TestExtras:
     """Every extra, installed from the wheel: one real command of each."""
 
     def test_every_extra_has_a_test(self):
-        assert set(EXTRAS) == {"parquet", "postgresql", "dask", "s3", "otel", "mcp"}
+        assert set(EXTRAS) == {"parquet", "postgresql", "dask", "s3", "otel"}
 
     def test_dask_and_parquet(self, with_extras: Path):
         answer = str(with_extras / "extras" / "answer.sse")
@@ -303,14 +303,6 @@ class TestExtras:
         assert done.returncode == 1
         assert "127.0.0.1:9" in done.stderr
         assert "Traceback" not in done.stderr
-
-    def test_mcp(self, with_extras: Path):
-        client = {"name": "test", "version": "1"}
-        asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
-        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}
-        assert run(with_extras, "tokentee", "db", "upgrade").returncode == 0
-        done = run(with_extras, "tokentee", "mcp", typed=f"{json.dumps(hello)}\n")
-        assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "tokentee", done.stderr
 
     def test_otel(self, with_extras: Path):
         done = run(

@@ -1,12 +1,12 @@
 """Commands about the ledger, and their shared parts.
 
     options, output   options and the scope that they select; printing
-    report            report, digest
+    report            report
     requests          requests, show
     now               top, statusline, limits
-    serve             serve, mcp
+    serve             serve
     prices            prices, reprice
-    why               cache, context, what-if
+    why               cache, context
     db                db, sync
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.

@@ -1,8 +1,7 @@
-"""Wiring. Why requests cost what they cost: `tokentee cache`, `context`, `what-if`."""
+"""Wiring. Why requests cost what they cost: `tokentee cache`, `context`."""
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -135,69 +134,6 @@ def context(
         )
 
 
-def what_if(
-    *,
-    model: Annotated[str, typer.Option(metavar="MODEL", help="The model to price.")],
-    since: Since = None,
-    until: Until = None,
-    only: Only = None,
-    cache: Annotated[
-        Literal["on", "off"] | None,
-        typer.Option(
-            help="on: every request asks for caching; off: none is cached; default: as they were "
-            "sent.",
-            show_default=False,
-        ),
-    ] = None,
-    form: Form = "table",
-    prices: Prices = None,
-    timezone: TimezoneOption = None,
-    names: NamesOption = None,
-    ledger: LedgerOption = None,
-) -> None:
-    """What the same tokens would have cost with another model.
-
-    Cached tokens are simulated from segments and times. Another model counts other tokens for the
-    same text, and gives other answers: neither is known. A model without any price is an error.
-    """
-    from ledger.figures.queries import existing_ledger
-    from ledger.pricing.prices import PriceBook
-    from ledger.why import questions
-    from ledger.why.simulation import Breakpoints
-
-    breakpoints = Breakpoints(cache) if cache else Breakpoints.AS_SENT
-    with existing_ledger(ledger) as engine:
-        found = questions.what_if(
-            engine,
-            scope_of(since, until, only, names, timezone),
-            model,
-            breakpoints,
-            PriceBook.load(prices),
-        )
-    if found.row["requests"] and found.row["list_value_usd"] is None:
-        from ledger.model.errors import LedgerError
-        from ledger.pricing import published
-        from ledger.text.hints import suggestion
-
-        listed = published.installed().figures(datetime.now(UTC))
-        near = suggestion(model, {name.partition("/")[2] for name in sorted(listed)})
-        raise LedgerError(f"no price is known for the model {model[:60]!r}{near}")
-    if form == "json":
-        typer.echo(json.dumps(found.row))
-    else:
-        _print([found.row], tuple(found.row), form)
-    typer.echo(
-        f"recorded cached tokens: {found.recorded_cached_tokens:,}. Not known: how {model} counts "
-        "tokens, what it would have answered, and when its provider drops a prefix early"
-        + (
-            f"; as recorded: the cached tokens of {_without_segments(found.without_segments)}"
-            if found.without_segments
-            else ""
-        ),
-        err=True,
-    )
-
-
 def _say_left_out(count: int) -> None:
     if count:
         typer.echo(f"left out: {_without_segments(count)}", err=True)
@@ -254,12 +190,10 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: F
 
 _HEADS = {
     "list_value_usd": "List value",
-    "recorded_list_value_usd": "Recorded",
-    "cached_tokens": "Cached",
     "first_at": "First",
     "last_at": "Last",
 }
-_NUMBERS = ("requests", "tokens", "bytes", "share", "calls", "cached_tokens", "unpriced")
+_NUMBERS = ("requests", "tokens", "bytes", "share", "calls")
 _DROPPED = {
     "example": 6,
     "first_at": 5,
@@ -267,7 +201,6 @@ _DROPPED = {
     "last_at": 3,
     "agent": 2,
     "calls": 1,
-    "cached_tokens": 1,
 }
 """Columns that a narrow screen drops: the highest number first."""
 _MINUTE = len("2026-11-23 18:20")

@@ -4,7 +4,7 @@
     sums        cost and tokens by day and model, key, provider                database
     exchanges   single requests with their charge lines                        database
     problems    the problems of a period, and what to do about them            pure
-    unusual     days that differ from the same weekday of the weeks before     pure
+    unusual     days that cost far more than the days before them              pure
     sections    the parts of a page, each queried separately                   database
     percent_picture  what a percent of a plan bought, as SVG                   pure
     charts      data for the script that draws charts                          pure

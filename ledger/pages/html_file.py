@@ -79,7 +79,6 @@ def page(
             "teams": rankings[-2],
             "sessions": rankings[-1],
             "few": few,
-            "odd": sections.odd(engine, question),
             "speed": sections.speed(engine, question),
             "limits": limits.limits(engine, now),
             "pictures": sections.percent_pictures(engine, now),

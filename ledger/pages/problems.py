@@ -12,7 +12,7 @@ from ledger.figures.request_filter import ErrorKind
 from ledger.model.exchange import NO_MODEL
 from ledger.pages.period import Period
 from ledger.pages.period_sums import ProblemCounts
-from ledger.pages.unusual import Unusual
+from ledger.pages.unusual import DAYS, UnusualDay
 from ledger.text import figures
 from ledger.text.figures import counted
 from ledger.text.printable import short_text
@@ -63,8 +63,7 @@ def problems(
     unknown_fields: Sequence[str] = (),
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({}),
     budgets: Sequence[BudgetStatus] = (),
-    unusual: Sequence[Unusual] = (),
-    key_labels: Mapping[str | None, str] = MappingProxyType({}),
+    unusual: Sequence[UnusualDay] = (),
     error_kinds: Sequence[ErrorKind] = (),
     ledger: str = "",
 ) -> list[Problem]:
@@ -79,7 +78,7 @@ def problems(
     found = [
         *_of_budgets(budgets, period, ledger),
         *_of_ledger(shipping, counts, period, everywhere, ledger),
-        *_of_unusual(unusual, key_labels, narrowed + period.zone_option() + ledger),
+        *_of_unusual(unusual, narrowed + period.zone_option() + ledger),
         *_of_sums(total, by_model, unknown_fields, narrowed + of_period, narrowed + ledger),
     ]
     rate = figures.percent(figures.ratio(total.errors, total.requests))
@@ -139,35 +138,19 @@ def _of_budgets(statuses: Sequence[BudgetStatus], period: Period, ledger: str) -
         )
 
 
-def _of_unusual(
-    days: Sequence[Unusual], labels: Mapping[str | None, str], options: str
-) -> Iterator[Problem]:
-    dear = [each for each in days if each.cost_picousd > each.usual_picousd]
-    if not dear:
+def _of_unusual(days: Sequence[UnusualDay], options: str) -> Iterator[Problem]:
+    if not days:
         return
-    worst = max(
-        dear, key=lambda each: (each.cost_picousd - each.usual_picousd, each.word != "total")
-    )
-    after, count = worst.day + timedelta(days=1), len({each.day for each in dear})
-    named = []
-    for each in sorted(dear, key=lambda one: one.usual_picousd - one.cost_picousd)[:2]:
-        if each.word == "total":
-            name = "everything"
-        elif each.word == "key":
-            name = f"key {labels.get(each.name, each.name)}"
-        else:
-            name = short_text(each.name or NO_MODEL)
-        named.append(
-            f"{each.day:%-d %b}: {name} {figures.money(each.cost_picousd)} "
-            f"instead of {figures.money(each.usual_picousd)}"
-        )
+    worst = max(days, key=lambda one: one.cost_picousd - one.usual_picousd)
     yield Problem(
         kind="unusual",
         level="look",
-        count=count,
-        headline=counted(count, "unusual day"),
-        advice=f"Most on {', '.join(named)}",
-        command=f"tokentee report --by key,model --since {worst.day} --until {after}{options}",
+        count=len(days),
+        headline=counted(len(days), "unusual day"),
+        advice=f"{worst.day:%-d %b} cost {figures.money(worst.cost_picousd)}; days before it cost "
+        f"{figures.money(worst.usual_picousd)} (the median of the last {DAYS} with spend)",
+        command=f"tokentee report --by key,model --since {worst.day} "
+        f"--until {worst.day + timedelta(days=1)}{options}",
     )
 
 

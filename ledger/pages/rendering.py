@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -138,8 +137,6 @@ def _environment() -> jinja2.Environment:
         "unit_price": unit_price,
         "moment": _moment,
         "zone": lambda at: str(zone_in(at)),
-        "weekday": lambda day: f"{day:%a} {day.day} {day:%b}",
-        "score": _score,
         "usd": lambda amount: figures.money(None if amount is None else round(amount * 10**12)),
         "limit_used": limits_text.used_share,
         "until": lambda moment, now: until_text(moment, now) or figures.NONE,
@@ -151,12 +148,6 @@ def _environment() -> jinja2.Environment:
 
 def _money(picousd: int | None, is_lower_bound: object = False) -> str:  # a filter
     return figures.money(picousd, is_lower_bound=bool(is_lower_bound))
-
-
-def _score(z: Decimal) -> str:
-    if abs(z) < 100:
-        return f"{z:.1f}".replace("-", figures.MINUS)
-    return "> 100" if z > 0 else f"< {figures.MINUS}100"
 
 
 def _shown(value: object) -> object:

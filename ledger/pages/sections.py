@@ -2,7 +2,6 @@
 ones at once and the slow ones when they are ready.
 
     overview   total, warnings, spend over time, top models, keys, providers       from the sums
-    unusual    days that differ from the weeks before, what is new                 from the sums
     speed      time to first token, duration, cache                                from the sums
     teams      spend by team: of the names file, else the tag                      from the sums
     sessions   the costliest sessions                                              from the sums
@@ -27,7 +26,7 @@ from ledger.pages import charts, period_sums
 from ledger.pages.percent_picture import Picture, pictures
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
-from ledger.pages.unusual import UNUSUAL_METHOD, WEEKS, New, Unusual, new_names, unusual_days
+from ledger.pages.unusual import HISTORY, UnusualDay, unusual_days
 from ledger.reports import limits_text
 from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names
@@ -130,18 +129,6 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Odd:
-    """Unusual days and new names, and the method; without a method nothing is compared."""
-
-    days: tuple[Unusual, ...]
-    new: tuple[New, ...]
-    labels: Mapping[str | None, str]
-    method: str
-    is_judged: bool
-    """False: the ledger does not go back far enough."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
     """Times and cache use of the period, in total and by day."""
 
@@ -163,8 +150,8 @@ def overview(
     ledger: str = "",
 ) -> Overview:
     """The parts of the first screen. `ledger`: the option that names it in commands."""
-    unusual = odd(engine, question)
     with snapshot(engine) as connection:
+        unusual = _unusual(connection, question)
         period = _begun(connection, question.period)
         table = period_sums.read(connection, period, question.scope, by_hour=period.bar == "hour")
         earlier, first = question.period.before, period_sums.first_request(connection)
@@ -198,8 +185,7 @@ def overview(
                 unknown_fields=unknown,
                 other_models=others,
                 budgets=budgets,
-                unusual=unusual.days,
-                key_labels=unusual.labels,
+                unusual=unusual,
                 error_kinds=kinds,
                 ledger=ledger,
             )
@@ -227,39 +213,23 @@ def overview(
     )
 
 
-def odd(engine: Engine, question: Question) -> Odd:
-    """Days that differ from the weeks before, and new names. A session is never compared: it has
-    no weeks before."""
-    now = question.period.now
+def _unusual(connection: Connection, question: Question) -> list[UnusualDay]:
+    """Days of the period that cost far more than the days before. A session has none before."""
     if any(word == "session" for word, _ in question.only):
-        return Odd(days=(), new=(), labels={}, method="", is_judged=False)
-    with snapshot(engine) as connection:
-        first = period_sums.first_request(connection)
-        period = _begun(connection, question.period)
-        begin = day_of(period.local(period.since or now)).start
-        last = day_of(period.local(period.end)).start
-        since = (begin - timedelta(weeks=WEEKS)).astimezone(UTC)
-        history = Period(since=since, until=last.astimezone(UTC), now=now)
-        table = period_sums.read(connection, history, question.scope)
-    costs = {
-        word: {
-            (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
-            for (time, name), each in table.groups[word].items()
-        }
-        for word in ("model", "key")
-    }
-    first_day = period.local(first or now).date()
-    judged_from = begin.date()
-    return Odd(
-        days=tuple(
-            unusual_days(
-                costs, first_day=first_day, judged_from=judged_from, judged_until=last.date()
-            )
-        ),
-        new=tuple(new_names(costs, first_day=first_day, begin=judged_from)),
-        labels=key_labels(table.hints, question.names),
-        method=UNUSUAL_METHOD,
-        is_judged=last.date() - first_day >= timedelta(weeks=4),
+        return []
+    now = question.period.now
+    period = _begun(connection, question.period)
+    begin = day_of(period.local(period.since or now)).start
+    history = Period(since=(begin - HISTORY).astimezone(UTC), until=question.period.until, now=now)
+    cost_picousd: dict[date, int] = Counter()
+    by_day = period_sums.read(connection, history, question.scope).groups["model"]
+    for (time, _), sums in by_day.items():
+        cost_picousd[date.fromisoformat(time[:10])] += sums.cost_picousd or 0
+    return unusual_days(
+        cost_picousd,
+        first_day=period.local(period_sums.first_request(connection) or now).date(),
+        judged_from=begin.date(),
+        today=period.local(now).date(),
     )
 
 

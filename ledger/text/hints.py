@@ -17,7 +17,6 @@ EXTRAS = {
     "distributed": "dask",
     "fsspec": "dask",
     "s3fs": "s3",
-    "mcp": "mcp",
     "opentelemetry": "otel",
 }
 """Package -> the extra that installs it."""

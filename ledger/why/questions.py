@@ -26,7 +26,6 @@ from ledger.store.scope import Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import current_charges, segments
 from ledger.why.cache import AskedRequest, Judge, Verdict
 from ledger.why.context import Context
-from ledger.why.simulation import Breakpoints, Simulation
 
 BEFORE = timedelta(days=1)
 """Requests of this time before a period are read too, so that its first ones have a predecessor."""
@@ -231,68 +230,6 @@ def context(engine: Engine, scope: Scope, session: str | None) -> Filled:
         )
     days = max(1.0, (last - first) / timedelta(days=1)) if first and last else 1.0
     return Filled(list(filled.rows()), filled.requests(), without, 30 / days)
-
-
-class WhatIf(NamedTuple):
-    """What the same tokens cost with another model, and what it does not know."""
-
-    row: dict[str, object]
-    """The columns of `what-if`."""
-    recorded_cached_tokens: int
-    without_segments: int
-    """Requests whose recorded cached tokens were taken, as nothing is known to simulate."""
-
-
-def what_if(
-    engine: Engine, scope: Scope, model: str, breakpoints: Breakpoints, book: PriceBook
-) -> WhatIf:
-    """What the requests of a scope would have cost with a model."""
-    simulation = Simulation(model, breakpoints)
-    count = tokens = cached = recorded_cached = unpriced = without = 0
-    value: int | None = None
-    recorded: int | None = None
-    for row, asked in _asked(engine, scope, None, *_PRICED, *_USED, shown=scope):
-        if asked.segments.parts or breakpoints is Breakpoints.OFF:
-            read, write, write_1h = simulation.ask(asked)
-        else:
-            read, write, write_1h = asked.read_tokens, asked.write_tokens, 0
-        if not row.is_shown:
-            continue
-        without += not asked.segments.parts
-        count += 1
-        tokens += asked.input_tokens + (row.output_tokens or 0)
-        recorded_cached += asked.read_tokens
-        recorded = sum_of_known((recorded, row.list_value_picousd))
-        cached += read
-        usage = Usage(
-            input_tokens=asked.input_tokens,
-            cache_read_tokens=read,
-            cache_write_tokens=write,
-            cache_write_1h_tokens=write_1h,
-            cache_write_5m_tokens=write - write_1h,
-            output_tokens=row.output_tokens,
-            reasoning_tokens=row.reasoning_tokens,
-            input_audio_tokens=row.input_audio_tokens,
-            output_audio_tokens=row.output_audio_tokens,
-            tool_units=msgspec.json.decode(row.tool_units) if row.tool_units else {},
-        )
-        amounts = [line.amount_picousd for line in _charged(row, model, usage, book)]
-        if not amounts or None in amounts:
-            unpriced += 1
-        value = sum_of_known((value, *amounts))
-    return WhatIf(
-        {
-            "model": model,
-            "requests": count,
-            "tokens": tokens,
-            "list_value_usd": None if value is None else value / PICOUSD_PER_USD,
-            "recorded_list_value_usd": None if recorded is None else recorded / PICOUSD_PER_USD,
-            "cached_tokens": cached,
-            "unpriced": unpriced,
-        },
-        recorded_cached,
-        without,
-    )
 
 
 def _charged(row: Any, model: str, usage: Usage, book: PriceBook) -> tuple[Charge, ...]:

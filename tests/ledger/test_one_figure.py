@@ -20,7 +20,6 @@ from addon.telemetry.metrics import Metrics
 from addon.telemetry.observer import observed
 from ledger.budgets.budgets import Budget
 from ledger.budgets.status import statuses
-from ledger.commands import serve
 from ledger.exports import focus
 from ledger.exports.export import DATASETS, Wanted
 from ledger.figures import activity
@@ -280,18 +279,6 @@ def by_exact_report(engine: Engine) -> Answers:
     return _of_figures(report(engine, ("team",), scope, now=LATER, is_exact=True))
 
 
-def by_mcp(engine: Engine) -> Answers:
-    """What an agent is told."""
-    total = json.loads(serve.Answers(engine).report(by=["key", "session"]))["total"]
-    names = ("requests", "errors", *SUMMED)
-    absent = {"requests": 0, "errors": 0}
-    return {
-        name: total.get(name, absent.get(name))
-        for name in names
-        if not name.startswith("estimated_")
-    }
-
-
 def by_top(engine: Engine) -> Answers:
     """The screens of each day, and so the lines for the status."""
     days = [activity.take(engine, Scope(), NOON + timedelta(days=day)) for day in range(3)]
@@ -317,7 +304,7 @@ def _of_total(total: Figures) -> Answers:
 
 
 def by_page(engine: Engine) -> Answers:
-    """The total of the first screen, which a digest shows too."""
+    """The total of the first screen."""
     period = Period(since=NOON.replace(day=1, hour=0), until=None, now=LATER)
     found = sections.overview(engine, sections.Question(period=period))
     lost = [each.count for each in found.problems if each.kind == "lost"]
@@ -411,7 +398,6 @@ SURFACES: tuple[Callable[[Engine], Answers], ...] = (
     by_day,
     by_report,
     by_exact_report,
-    by_mcp,
     by_top,
     by_page,
     by_budget,

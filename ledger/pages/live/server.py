@@ -239,8 +239,6 @@ class Pages:
         wanted = self._asked(request, now)
         question, link = wanted.question, wanted.link
         name = request.path_params["name"]
-        if name == "odd":
-            return rendering.macro("odd", sections.odd(self.engine, question))
         if name == "budgets":
             found = status.statuses(self.engine, self.budgets.budgets, self.names, now)
             caps = cap_status.statuses(self.engine, self.budgets.caps, self.names, now)

@@ -159,8 +159,8 @@ def test_the_status_of_spools(tokentee):
 
 READING = [
     ["report"], ["report", "--html", "page.html"], ["requests"], ["show", "chatcmpl"],
-    ["export", "requests.csv"], ["export", "requests.parquet"], ["digest"], ["statusline"],
-    ["cache"], ["context"], ["what-if", "--model", "gpt-4o"], ["reprice"], ["top", "--once"],
+    ["export", "requests.csv"], ["export", "requests.parquet"], ["statusline"],
+    ["cache"], ["context"], ["reprice"], ["top", "--once"],
 ]  # fmt: skip
 
 

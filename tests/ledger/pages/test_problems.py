@@ -3,7 +3,6 @@ figures worked out by hand. Periods: their bars, the period before, and what a p
 bars for every day, the costliest names, the rest as one."""
 
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,7 +16,7 @@ from ledger.pages.charts import Lines, colours_of, stack
 from ledger.pages.period import Period, bar_name, last_days
 from ledger.pages.period_sums import Groups, ProblemCounts
 from ledger.pages.problems import Shipping, problems
-from ledger.pages.unusual import Unusual, new_names, unusual_days
+from ledger.pages.unusual import UnusualDay, unusual_days
 from ledger.text.period import TimeSpan, moment
 from tests.ledger.pages.conftest import NOW
 from tests.named import for_each
@@ -128,20 +127,8 @@ def test_a_budget_that_is_over_is_named_before_anything_else():
 def test_dear_days_and_kinds_of_errors_are_named():
     day = NOW.date() - timedelta(days=2)
     unusual = [
-        Unusual(
-            word="key",
-            name="k1",
-            day=day,
-            cost_picousd=31 * USD,
-            usual_picousd=3 * USD,
-            z=Decimal(22),
-        ),
-        Unusual(
-            word="total", name=None, day=day, cost_picousd=USD, usual_picousd=9 * USD, z=Decimal(-8)
-        ),
-        Unusual(
-            word="total", name=None, day=day, cost_picousd=9 * USD, usual_picousd=USD, z=Decimal(8)
-        ),
+        UnusualDay(day=day + timedelta(days=1), cost_picousd=9 * USD, usual_picousd=USD),
+        UnusualDay(day=day, cost_picousd=31 * USD, usual_picousd=3 * USD),
     ]
     kinds = [
         ErrorKind(http_status=429, error_type="rate_limit_error", requests=5),
@@ -150,12 +137,10 @@ def test_dear_days_and_kinds_of_errors_are_named():
     days, errors = found(
         Figures(requests=9, errors=6),
         unusual=unusual,
-        key_labels={"k1": "…9xQa"},
         error_kinds=kinds,
     )
-    assert (days.kind, days.level, days.count) == ("unusual", "look", 1)
-    assert days.headline == "1 unusual day"  # of two names
-    assert "19 Nov: key …9xQa $31.00 instead of $3.00" in days.advice
+    assert (days.kind, days.level, days.count) == ("unusual", "look", 2)
+    assert days.advice.startswith("19 Nov cost $31.00; days before it cost $3.00")
     assert "--since 2026-11-19 --until 2026-11-20" in days.command
     assert "HTTP 429: rate limit error (5), HTTP 200 (1)" in errors.advice
     assert errors.listed == ("kind", "errors")
@@ -185,75 +170,47 @@ def test_a_page_of_a_part_says_so():
     assert lost.headline == "1 request lost, whatever this page selects"
 
 
-FRIDAY = date(2026, 11, 20)
+DAY = date(2026, 11, 20)
 
 
-def weekly(*, of, on=FRIDAY, weeks=8, name="gpt-5"):
-    """The same cost on the same weekday of so many weeks before."""
-    return {(on - timedelta(weeks=week), name): of for week in range(1, weeks + 1)}
+def before(*dollars: int | str) -> dict[date, int]:
+    """Costs of the days before, the latest first; a gap for a text."""
+    return {
+        DAY - timedelta(days=number): cost * USD
+        for number, cost in enumerate(dollars, 1)
+        if isinstance(cost, int)
+    }
 
 
-def judged(costs, first_day=FRIDAY - timedelta(weeks=20)):
-    return unusual_days(
-        {"model": costs},
-        first_day=first_day,
-        judged_from=FRIDAY,
-        judged_until=FRIDAY + timedelta(days=1),
+@for_each(
+    "history, cost, known_for, usual",
+    [
+        pytest.param(before(*[10] * 14), 31, 20, 10, id="more-than-three-times"),
+        pytest.param(before(*[10] * 14), 30, 20, None, id="three-times"),
+        pytest.param(before(*[0] * 20), 31, 20, None, id="no-day-with-spend"),
+        pytest.param(before(2, "-", 4, 0, 6), 13, 20, 4, id="median-of-days-with-spend"),
+        pytest.param(before(*[1] * 14, *[90] * 30), 4, 60, 1, id="fourteen-days-alone"),
+        pytest.param(before(2, 4), 7, 20, 2, id="of-two-the-lower"),
+        pytest.param(before(*[10] * 6), 99, 6, None, id="six-days-of-history"),
+        pytest.param(before(*[10] * 7), 99, 7, 10, id="a-week-of-history"),
+    ],
+)
+def test_a_day_is_unusual_by_the_median_of_the_days_before(history, cost, known_for, usual):
+    costs = {**history, DAY: cost * USD}
+    first = DAY - timedelta(days=known_for)
+    found = unusual_days(costs, first_day=first, judged_from=DAY, today=DAY + timedelta(days=1))
+    assert [(one.day, one.usual_picousd) for one in found] == (
+        [] if usual is None else [(DAY, usual * USD)]
     )
 
 
-def test_a_day_far_above_the_same_weekday_of_the_weeks_before_stands_out():
-    found = judged({**weekly(of=10 * USD), (FRIDAY, "gpt-5"): 15 * USD})
-    assert [(one.word, one.name) for one in found] == [("total", None), ("model", "gpt-5")]
-    # All weeks alike: the divisor is 5 % of 10 USD.
-    assert {one.z for one in found} == {10}
-    assert found[0].usual_picousd == 10 * USD
-
-
-def test_a_silent_day_stands_out_too():
-    (one, _) = judged(weekly(of=10 * USD))
-    assert (one.cost_picousd, one.z) == (0, -20)
-
-
-def test_a_quarter_more_is_ordinary():
-    assert judged({**weekly(of=10 * USD), (FRIDAY, "gpt-5"): 12 * USD + USD // 2}) == []
-
-
-def test_what_varies_anyway_must_differ_by_more():
-    weeks = {
-        (FRIDAY - timedelta(weeks=week), "gpt-5"): (10 + (week % 2) * 10) * USD
-        for week in range(1, 9)
-    }
-    # Median 15, deviations all 5: 22 is (22 - 15) / (1.4826 x 5) = 0.9 away.
-    assert judged({**weeks, (FRIDAY, "gpt-5"): 22 * USD}) == []
-    # 45 is 4.05 away.
-    assert judged({**weeks, (FRIDAY, "gpt-5"): 45 * USD})
-
-
-def test_cents_are_not_worth_a_line():
-    costs = {**weekly(of=100 * USD), **weekly(of=USD // 100, name="tiny")}
-    costs |= {(FRIDAY, "gpt-5"): 100 * USD, (FRIDAY, "tiny"): USD}
-    assert judged(costs) == []
-
-
-def test_three_weeks_are_too_few_to_judge():
-    costs = {**weekly(of=10 * USD), (FRIDAY, "gpt-5"): 99 * USD}
-    assert judged(costs, first_day=FRIDAY - timedelta(weeks=3)) == []
-    assert judged(costs, first_day=FRIDAY - timedelta(weeks=4))
-
-
-def test_a_day_without_any_history_is_not_judged():
-    assert judged({}, first_day=FRIDAY) == []
-    # Nor one of a weekday on which nothing was usual: a ledger of now and then has many.
-    assert judged({(FRIDAY, "gpt-5"): USD}) == []
-
-
-def test_a_name_is_new_if_the_ledger_is_older_than_it():
-    costs = {"model": {(FRIDAY, "gpt-6"): USD, (FRIDAY, None): USD, **weekly(of=USD)}}
-    begin = FRIDAY - timedelta(days=2)
-    (new,) = new_names(costs, first_day=FRIDAY - timedelta(weeks=8), begin=begin)
-    assert (new.name, new.since, new.cost_picousd) == ("gpt-6", FRIDAY, USD)
-    assert new_names(costs, first_day=begin - timedelta(days=3), begin=begin) == []
+def test_today_and_cents_are_no_unusual_days():
+    costs = {**before(*[10] * 14), DAY: 99 * USD}
+    first = DAY - timedelta(days=20)
+    assert unusual_days(costs, first_day=first, judged_from=first, today=DAY) == []
+    cents = {day: cost // 1000 for day, cost in costs.items()}
+    tomorrow = DAY + timedelta(days=1)
+    assert unusual_days(cents, first_day=first, judged_from=first, today=tomorrow) == []
 
 
 MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)

@@ -121,11 +121,29 @@ def test_a_line_opens_to_its_latest_requests(weeks):
                     assert one.cost_picousd == (sum(known) if known else None)
 
 
-def test_what_is_unusual_is_found(weeks):
-    found = sections.odd(weeks, question())
-    assert found.is_judged
-    assert "median absolute deviation" in found.method
-    assert any(one.day == datetime(2026, 11, 17, tzinfo=UTC).date() for one in found.days)
+@pytest.fixture(params=priced.BOTH)
+def with_a_dear_day(request, tmp_path_factory):
+    """A request a day; that of yesterday cost ten times as much."""
+    yield from priced.filled(
+        request,
+        tmp_path_factory,
+        [
+            (
+                priced.settled(
+                    priced.exchange("gpt-4.1", id=f"of-{day}", at=NOW - timedelta(days=day))
+                ),
+                priced.reading(output_tokens=1_000_000 if day == 1 else 100_000),
+            )
+            for day in range(10)
+        ],
+    )
+
+
+def test_what_is_unusual_is_found(with_a_dear_day):
+    (problem,) = sections.overview(with_a_dear_day, question()).problems
+    yesterday = NOW - timedelta(days=1)
+    assert (problem.kind, problem.count) == ("unusual", 1)
+    assert problem.advice.startswith(f"{yesterday.day} {yesterday:%b} cost $8.")
 
 
 def test_keys_that_end_alike_are_told_apart():
@@ -180,7 +198,6 @@ def test_a_few_requests_stand_for_themselves(weeks):
             total = report(weeks, [], one.scope).total.figures
             found = sections.few(connection, one, total)
             assert len(found) == (total.requests if is_few else 0)
-    assert sections.odd(weeks, alone).method == ""
     assert "unusual" not in {each.kind for each in sections.overview(weeks, alone).problems}
 
 

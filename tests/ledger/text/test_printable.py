@@ -174,7 +174,6 @@ def test_the_nearest_word(word, added):
         ("distributed", "tokentee[dask]"),
         ("fsspec.core", "tokentee[dask]"),
         ("s3fs", "tokentee[s3]"),
-        ("mcp.server.fastmcp", "tokentee[mcp]"),
     ],
 )
 def test_the_extra_is_named(name: str, extra: str):

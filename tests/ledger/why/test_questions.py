@@ -117,7 +117,6 @@ def test_a_command_prints_the_causes(url):
     [
         (why.cache, [], "Reason"),
         (why.context, [], "Session"),
-        (why.what_if, ["--model", "gpt-5"], "Model"),
     ],
 )
 def test_a_table_has_whole_words_at_every_width(
@@ -152,38 +151,6 @@ def test_a_command_prints_what_fills_the_input(url):
     assert "Share" in table.stdout
 
 
-def test_a_command_prints_what_another_model_would_have_cost(url):
-    def what_if(model: str, *words: str) -> dict[str, Any]:
-        result = run(why.what_if, "--ledger", url, "--model", model, "-f", "json", *words)
-        assert "Not known" in result.stderr
-        found: dict[str, Any] = json.loads(result.stdout)
-        return found
-
-    query = "SELECT max(model), sum(cache_read_tokens), sum(cost_usd) FROM requests"
-    model, cached, cost = row(url, query)
-    same = what_if(model)
-    assert list(same) == [
-        *("model", "requests", "tokens", "list_value_usd", "recorded_list_value_usd"),
-        *("cached_tokens", "unpriced"),
-    ]
-    assert same["cached_tokens"] == pytest.approx(cached, rel=0.05)
-    assert same["list_value_usd"] == pytest.approx(cost, rel=0.05)
-    assert same["recorded_list_value_usd"] == pytest.approx(cost)
-    assert (same["requests"], same["unpriced"]) == (5, 0)
-    off = what_if(model, "--cache", "off")
-    assert off["cached_tokens"] == 0
-    assert off["list_value_usd"] != same["list_value_usd"]
-    for other in ("claude-opus-4-5", "gpt-5-mini", "gemini-2.5-flash"):
-        on = what_if(other, "--cache", "on")
-        assert on["unpriced"] == 0
-        assert on["list_value_usd"] > 0
-        assert on["cached_tokens"] > 0
-    refused = answer(why.what_if, "--ledger", url, "--model", "no-such-model")
-    assert refused.exit_code == 1
-    assert "'no-such-model'" in str(refused.exception)
-    assert "Recorded" in run(why.what_if, "--ledger", url, "--model", model).stdout
-
-
 @pytest.mark.postgres
 def test_both_databases_say_the_same(new_postgres, url):
     """On PostgreSQL sums are numeric, moments are moments, and rows come from a server's cursor."""
@@ -193,7 +160,6 @@ def test_both_databases_say_the_same(new_postgres, url):
         (why.cache, []),
         (why.cache, ["--by", "key", "--since", "2026-11-02"]),
         (why.context, []),
-        (why.what_if, ["--model", "claude-opus-4-5", "--cache", "on"]),
     ]
     for command, words in commands:
         one, two = (

@@ -45,8 +45,8 @@ def test_since_and_until_as_report_takes_them():
     assert found.question.period.until == datetime(2026, 11, 8, tzinfo=UTC)
     assert found.question.only == (("model", "a=b"),)
     assert found.word("since") == "2026-11-01"
-    assert found.section("odd") == (
-        "/section/odd?since=2026-11-01&until=2026-11-08&only=model%3Da%3Db"
+    assert found.section("speed") == (
+        "/section/speed?since=2026-11-01&until=2026-11-08&only=model%3Da%3Db"
     )
     assert parse(("until", "2026-11-08")).question.period.since is None
 

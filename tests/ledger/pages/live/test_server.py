@@ -126,7 +126,7 @@ def test_filters_and_parts(site):
     elements = Elements(page.text)
     assert "model = gpt-5 ×" in elements.text
     parts = [attrs["data-load"] or "" for _, attrs in elements.tags if "data-load" in attrs]
-    assert len([part for part in parts if part.startswith("/section/")]) == 4
+    assert len([part for part in parts if part.startswith("/section/")]) == 3
     for part in parts:
         answer = site.get(part)
         assert answer.status == 200
@@ -279,7 +279,7 @@ def test_on_postgresql(new_postgres):
     with pages(url, now=lambda: NOW) as site:
         assert "1 request" in site.get("/requests?days=1").text
         assert site.get("/?days=2").status == 200
-        for part in ("odd", "speed", "teams", "sessions"):
+        for part in ("speed", "teams", "sessions"):
             assert site.get(f"/section/{part}?days=2").status == 200
 
 
