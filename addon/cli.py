@@ -65,6 +65,11 @@ GONE = {
     "deploy": "its files lie in docs/deploy of a clone: Docker, systemd, Kubernetes, Prometheus …",
 }
 """Command of before -> what is there instead."""
+GONE_OPTIONS = {
+    "--currency": "amounts are in USD",
+    "--rates": "amounts are in USD",
+}
+"""Option of before, of any command -> what is there instead."""
 BY_NAME = {command.name: command for command in COMMANDS}
 ABOUT = "A tee for LLM token streams: records usage and cost of every request that passes."
 COMPLETION_WORDS = ("--install-completion", "--show-completion")
@@ -75,6 +80,9 @@ _PACKAGE = __name__.removesuffix("addon.cli")
 def main() -> None:
     """The entry point: `tokentee ...`."""
     words = sys.argv[1:]
+    for word in words[1 : words.index("--") if "--" in words else None]:
+        if (option := word.partition("=")[0]) in GONE_OPTIONS:
+            ledger_cli.fail(f"there is no {option} any more; {GONE_OPTIONS[option]}", 2)
     if "_TOKENTEE_COMPLETE" in os.environ or (words[:1] and words[0] in COMPLETION_WORDS):
         application(COMMANDS)(prog_name="tokentee")
         return

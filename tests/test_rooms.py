@@ -51,7 +51,6 @@ ARROWS: dict[str, set[str]] = {
     },
     "ledger.reports": {
         *VALUES,
-        "ledger.settings",
         *("ledger.figures", "ledger.maintenance", "ledger.pricing", "ledger.store"),
         "ledger.store.schema",
     },

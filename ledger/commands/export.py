@@ -6,11 +6,9 @@ from typing import Annotated, Literal
 import typer
 
 from ledger.commands.options import (
-    CurrencyOption,
     LedgerOption,
     NamesOption,
     Only,
-    RatesOption,
     Since,
     TimezoneOption,
     Until,
@@ -51,8 +49,6 @@ def export(
     until: Until = None,
     only: Only = None,
     timezone: TimezoneOption = None,
-    currency: CurrencyOption = None,
-    rates: RatesOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -60,18 +56,14 @@ def export(
     from ledger.exports import export as exporting
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
-    from ledger.settings.rates_file import load
     from ledger.text.figures import counted
 
     if focus_version is not None and what != "focus":
         raise WrongCallError("--focus-version is for --what focus")
-    billed_in = load(currency, rates)
-    if billed_in is not None and what != "focus":
-        raise WrongCallError("--currency is for --what focus; the ledger's amounts are in USD")
     name = exporting.FOCUS[focus_version or "1.2"] if what == "focus" else what
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
-        wanted = exporting.Wanted(invoices=_invoices(statement or []), currency=billed_in)
+        wanted = exporting.Wanted(invoices=_invoices(statement or []))
         rows = 0
         for written in exporting.export(engine, name, directory, format, scope, wanted=wanted):
             rows += written.rows

@@ -75,27 +75,6 @@ NamesOption = Annotated[
     ),
 ]
 
-CurrencyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--currency",
-        metavar="CODE",
-        help="Show amounts in EUR, GBP, …, at the rate of each day in the file of --rates; "
-        "default: USD.",
-        show_default=False,
-    ),
-]
-RatesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--rates",
-        metavar="FILE",
-        envvar="TOKENTEE_RATES",
-        help="Exchange rates of the USD, each with its first day (TOML); default: rates.toml in "
-        "your configuration directory. Never fetched.",
-        show_default=False,
-    ),
-]
 Budgets = Annotated[
     str | None,
     typer.Option(

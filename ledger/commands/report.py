@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ledger.commands.options import (
-    CurrencyOption,
     LedgerOption,
     NamesOption,
     Only,
-    RatesOption,
     Since,
     TableFormat,
     TimezoneOption,
@@ -60,8 +58,6 @@ def report(
         ),
     ] = None,
     timezone: TimezoneOption = None,
-    currency: CurrencyOption = None,
-    rates: RatesOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -70,24 +66,20 @@ def report(
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.reports import report_tables
-    from ledger.settings.rates_file import load
     from ledger.store.engines import urls
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names, timezone)
-    shown_in = load(currency, rates)
     if html is not None:
         given = {
             "--by": by,
             "--top": top,
             "--exact": exact,
             "--format": format != "table",
-            "--currency": shown_in,
         }
         if unused := [option for option, value in given.items() if value]:
             raise WrongCallError(
-                "--html writes one page, with tables of its own and amounts in USD: "
-                f"leave {', '.join(unused)} out"
+                f"--html writes one page, with tables of its own: leave {', '.join(unused)} out"
             )
         _write_page(ledger, scope, html)
         return
@@ -95,9 +87,9 @@ def report(
         if plans.BLOCK_WORD in words:
             if len(words) > 1 or top is not None:
                 raise WrongCallError("--by block stands alone: no other word, no --top")
-            found = plans.report_by_block(engine, scope, currency=shown_in)
+            found = plans.report_by_block(engine, scope)
         else:
-            found = queries.report(engine, words, scope, top=top, is_exact=exact, currency=shown_in)
+            found = queries.report(engine, words, scope, top=top, is_exact=exact)
         table = report_tables.flat(found) if format == "csv" else report_tables.screen(found)
         write(format, table, report_tables.document(found), report_tables.title(found))
         if not found.total.figures.requests:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ledger.commands.options import (
-    CurrencyOption,
     LedgerOption,
     NamesOption,
     Only,
-    RatesOption,
     Since,
     TableFormat,
     TimezoneOption,
@@ -67,8 +65,6 @@ def requests(
     ] = None,
     format: TableFormat = "table",  # noqa: A002
     timezone: TimezoneOption = None,
-    currency: CurrencyOption = None,
-    rates: RatesOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -81,7 +77,6 @@ def requests(
     from ledger.figures.request_filter import filter_of
     from ledger.figures.request_list import latest
     from ledger.reports import requests_text
-    from ledger.settings.rates_file import load
     from ledger.store.engines import urls
     from ledger.store.scope import snapshot
 
@@ -100,15 +95,13 @@ def requests(
     if outcome is not None:
         only = [*(only or ()), f"outcome={outcome}"]
     scope = scope_of(since, until, only, names, timezone)
-    shown_in = load(currency, rates)
     with existing_ledger(ledger) as engine:
         with snapshot(engine) as connection:
             page = latest(connection, scope, narrowed, limit=limit)
         found = page.requests
         is_flat = format == "csv"
-        as_table = requests_text.flat if is_flat else requests_text.table
-        table = as_table(found, scope.zone, shown_in)
-        write(format, table, requests_text.document(found, scope.zone, shown_in), "Requests")
+        table = requests_text.flat(found) if is_flat else requests_text.table(found, scope.zone)
+        write(format, table, requests_text.document(found), "Requests")
         if page.looked_to:
             print_line(
                 f"looked back to {page.looked_to:%Y-%m-%d %H:%M} {scope.zone or UTC}; "

@@ -22,7 +22,6 @@ from ledger.model.money import usd_of
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import GroupFacts
-from ledger.settings.rates import Currency
 from ledger.store.adding_up import charged, sum_without_bound
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import REQUEST_COLUMNS, Scope, as_text, conditions, requests, snapshot
@@ -76,7 +75,6 @@ class Wanted:
 
     invoices: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(provider, billing month as `2026-11`) -> the id of its invoice, where it is known."""
-    currency: Currency | None = None
     """Of the bill; None: USD."""
 
 
@@ -220,7 +218,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
         known["key_name"], known["team"], known["cost_centre"] = (
             scope.names.word_of(word, facts) for word in FOCUS_NAMES
         )
-        yield known["day"], focus.row_of(known, version, wanted.currency)
+        yield known["day"], focus.row_of(known, version)
 
 
 def day_in(scope: Scope, moment: datetime) -> date:

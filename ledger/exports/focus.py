@@ -16,14 +16,12 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 from ledger.model.charge import PROVIDER
 from ledger.model.exchange import COVERED
-from ledger.model.money import PICOUSD_PER_USD, usd_of
+from ledger.model.money import usd_of
 from ledger.pricing.price_lines import is_token_line
-from ledger.settings.rates import SCALE, USD, Currency
 from ledger.text.period import HOUR, month_of
 
 FOCUS_COLUMNS: Mapping[str, str] = {
@@ -142,23 +140,13 @@ _VERSION = re.compile(r"(?<!\d)[1-9]\d?(?:[.-]\d{1,2}(?![\dbkx]))?o?(?![\dbkx])"
 MILLION = 10**6
 
 
-def row_of(
-    charge: Mapping[str, Any], version: str = "1.2", currency: Currency | None = None
-) -> tuple[Any, ...]:
+def row_of(charge: Mapping[str, Any], version: str = "1.2") -> tuple[Any, ...]:
     """The values of a version's columns, from the sums of one line at one price in one hour.
 
     `charge` holds the columns of the export's query, and `list_unit_picousd` (the published price
     of one unit; None: none is published, and the list price is the booked one), `invoice_id`,
     `key_name`, `team`, `cost_centre` (each None where it is not known), `day` of its rate.
-    `currency`: billed in it; None: in USD, in which prices stand in any case.
     """
-    rate = Fraction(currency.rate_on(charge["day"]), SCALE) if currency else Fraction(1)
-
-    def billed(usd: Decimal) -> Decimal:
-        if currency is None:
-            return usd
-        return usd_of(round(Fraction(usd) * rate * PICOUSD_PER_USD))
-
     hour: datetime = charge["hour"]
     month = month_of(hour)
     line, model, provider = charge["line"], charge["model"] or "unknown", charge["provider"]
@@ -182,10 +170,10 @@ def row_of(
         has_cache_figures = bool(charge["has_cache_figures"])
         details = {**_model_details(model, line, has_cache_figures), **details}
     values = {
-        "BilledCost": billed(cost),
+        "BilledCost": cost,
         "BillingAccountId": provider,
         "BillingAccountName": _ascii(provider),
-        "BillingCurrency": currency.code if currency else USD,
+        "BillingCurrency": "USD",
         "BillingPeriodEnd": month.end,
         "BillingPeriodStart": month.start,
         "ChargeCategory": "Usage",
@@ -196,15 +184,15 @@ def row_of(
         "ChargePeriodStart": hour,
         "ConsumedQuantity": Decimal(charge["quantity"]),
         "ConsumedUnit": "Tokens" if is_tokens else "Units",
-        "ContractedCost": billed(cost),
-        "ContractedUnitPrice": billed(contracted),
-        "EffectiveCost": billed(cost),
+        "ContractedCost": cost,
+        "ContractedUnitPrice": contracted,
+        "EffectiveCost": cost,
         "InvoiceId": charge["invoice_id"],
         "InvoiceIssuerName": _ascii(provider),
-        "ListCost": billed(list_cost),
-        "ListUnitPrice": billed(list_price),
+        "ListCost": list_cost,
+        "ListUnitPrice": list_price,
         "PricingCategory": "Standard",
-        "PricingCurrency": USD,
+        "PricingCurrency": "USD",
         "PricingCurrencyContractedUnitPrice": contracted,
         "PricingCurrencyEffectiveCost": cost,
         "PricingCurrencyListUnitPrice": list_price,

@@ -2,15 +2,13 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
-
-from ledger.settings.rates import Currency
 
 type Key = tuple[str | None, ...]
 """The values that the requests of one row share; None for a missing value."""
@@ -119,14 +117,6 @@ class ReportRow:
     """The last characters of the API key, if the rows are by key."""
     name: str | None = None
     """The name of the key."""
-    money: Mapping[str, int] | None = None
-    """The amounts of `figures` in the report's currency, each day at its rate, x 10^-12; None: in
-    USD alone."""
-
-    @property
-    def shown(self) -> Figures:
-        """The figures with their amounts in the report's currency."""
-        return self.figures if self.money is None else replace(self.figures, **self.money)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +139,6 @@ class Report:
     """As in the scope."""
     zone: ZoneInfo | None = None
     """Of the days; None: UTC."""
-    currency: Currency | None = None
-    """In which amounts are shown; None: USD."""
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({})
     """Of a report by requested model and model: (asked for, answered) -> requests that another
     model answered."""
@@ -173,17 +161,6 @@ def total_of(figures: Iterable[Figures]) -> Figures:
         known = [value for value in values if value is not None]
         columns[each.name] = sum(known) if known else each.default
     return Figures(**columns)
-
-
-def total_money(rows: Iterable[ReportRow]) -> dict[str, int] | None:
-    """The amounts of some rows in their report's currency, added up."""
-    found = [row.money for row in rows if row.money is not None]
-    if not found:
-        return None
-    return {
-        name: sum(each[name] for each in found if name in each)
-        for name in dict.fromkeys(chain.from_iterable(found))
-    }
 
 
 def plus(left: int | None, right: int | None) -> int | None:
@@ -217,7 +194,6 @@ def top_of(rows: list[ReportRow], top: int | None) -> list[ReportRow]:
         ReportRow(
             key=(None,) * len(rest[0].key),
             figures=total_of(row.figures for row in rest),
-            money=total_money(rest),
             merged=len(rest),
         ),
     ]

@@ -28,7 +28,6 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import PPM
 from ledger.model.money import PICOUSD_PER_USD, usd
 from ledger.settings.names import GroupFacts
-from ledger.settings.rates import Currency
 from ledger.store.retention import next_month
 from ledger.store.scope import NO_VALUE, Scope, conditions, requests, snapshot, within
 from ledger.store.tables import exchanges, quotas
@@ -181,7 +180,6 @@ def report_by_block(
     scope: Scope,
     *,
     now: datetime | None = None,
-    currency: Currency | None = None,
 ) -> Report:
     """The figures of each block with requests, the earliest first, by provider and account (of a
     request without one, its key); each row says whether an answer stated its window (`stated`) or
@@ -199,14 +197,14 @@ def report_by_block(
                         f"more than {BLOCKS_MAX} blocks of five hours: give a shorter period, or "
                         "one account (--only account=…)"
                     )
-        whole = report(connection, (), scope, now=now, currency=currency)
+        whole = report(connection, (), scope, now=now)
         for (start, end, how), (provider, account, key) in sorted(found):
             held = [("provider", provider), ("account", account or NO_VALUE)]
             held += [("key", key or NO_VALUE)] if not account else []
             words = dict(held)
             only = (*(each for each in scope.only if each[0] not in words), *held)
             its = replace(scope, since=start, until=end, only=only)
-            total = report(connection, (), its, now=now, currency=currency).total
+            total = report(connection, (), its, now=now).total
             if total.figures.requests:
                 begin, until = (at.astimezone(scope.zone or UTC) for at in (start, end))
                 whose = f"{provider}/{account or key}"

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import (
-    AMOUNT_FIGURES,
     Figures,
     Key,
     Report,
@@ -25,14 +24,12 @@ from ledger.figures.figures import (
     order,
     percentiles,
     top_of,
-    total_money,
     total_of,
 )
 from ledger.figures.sum_query import SumQuery, extent, grouped, stale_count
 from ledger.model.aliases import is_another
 from ledger.model.charge import DIFFERS
 from ledger.settings.names import WORDS
-from ledger.settings.rates import Amount, Currency
 from ledger.store import db
 from ledger.store.adding_up import histogram, rows_of
 from ledger.store.engines import urls
@@ -62,16 +59,14 @@ def report(
     top: int | None = None,
     now: datetime | None = None,
     is_exact: bool = False,
-    currency: Currency | None = None,
 ) -> Report:
-    """The figures of a ledger. LedgerError for an unknown dimension, or a day without a rate.
+    """The figures of a ledger. LedgerError for an unknown dimension.
 
     Days that are over are read from their sums, unless `is_exact`; the figures are the same.
     """
     words = tuple(by)
     with snapshot(engine) as connection:
         by_key = groups(connection, words, scope, is_exact=is_exact, with_times=True)
-        money = _in_currency(connection, words, scope, currency) if currency else {}
         of = opened(scope, connection.dialect.name)
         still_open = connection.scalar(sa.select(sa.func.count()).select_from(of)) or 0
         first, last = extent(connection, scope)
@@ -92,7 +87,6 @@ def report(
             times=times_of(group.histograms),
             hint=group.hint,
             name=_key_name(words, key, group.hint, scope),
-            money=money.get(key),
         )
         for key, group in by_key.items()
     ]
@@ -100,7 +94,7 @@ def report(
     for group in by_key.values():
         for whole, part in zip(of_all, group.histograms, strict=True):
             whole.update(part.elements())  # twice as fast as its pairs
-    total, in_all = total_of(row.figures for row in rows), total_money(rows)
+    total = total_of(row.figures for row in rows)
     rows.sort(key=order(words, TIME_CHARACTERS))
     if top is not None:
         rows = top_of(rows, top)
@@ -114,7 +108,6 @@ def report(
             key=(),
             figures=total,
             times=times_of(of_all),
-            money=in_all,
         ),
         open_requests=still_open,
         now=now or datetime.now(UTC),
@@ -122,7 +115,6 @@ def report(
         last=last,
         only=scope.only,
         zone=scope.zone,
-        currency=currency,
         stale_days=stale_days,
         other_models=others,
         differing=differing,
@@ -248,23 +240,6 @@ def groups(
         for name, shown in zip(names, row[1:], strict=True):
             assert (None if shown is None else int(shown)) == getattr(total, name), name
     return found
-
-
-def _in_currency(
-    connection: Connection, by: tuple[str, ...], scope: Scope, currency: Currency
-) -> dict[Key, dict[str, int]]:
-    """The amounts of each group in a currency: each day's at its rate, rounded once."""
-    of_days: dict[Key, dict[str, list[Amount]]] = {}
-    for (*key, day), group in groups(connection, (*by, "day"), scope).items():
-        amounts = of_days.setdefault(tuple(key), {})
-        for name in AMOUNT_FIGURES:
-            value = getattr(group.figures, name)
-            if value is not None:
-                amounts.setdefault(name, []).append((date.fromisoformat(day or ""), value))
-    return {
-        key: {name: currency.converted(each) for name, each in amounts.items()}
-        for key, amounts in of_days.items()
-    }
 
 
 def times_of(histograms: Sequence[Mapping[int, int]]) -> Times:

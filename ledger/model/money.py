@@ -73,13 +73,13 @@ def usd(picousd: int | None) -> Decimal | None:
     return None if picousd is None else Decimal(usd_text(picousd))
 
 
-def money_text(picousd: int, sign: str = "$") -> str:
+def money_text(picousd: int) -> str:
     """One amount at a glance: `$1,204.12`, `$0.0031`; of less than a cent the first two digits,
     so that it does not look like nothing: `$0.000045`."""
     size = abs(picousd)
     if size == 0:
-        return f"{sign}0"
+        return "$0"
     tiny = min(12, 14 - len(str(size)))
     places = 2 if size >= 995 * 10**9 else 4 if size >= 10**10 else tiny
     minus = "\N{MINUS SIGN}" if picousd < 0 else ""
-    return f"{minus}{sign}{usd_of(size):,.{places}f}"
+    return f"{minus}${usd_of(size):,.{places}f}"

@@ -11,7 +11,7 @@ loses its middle (`…`). Nothing breaks inside a word or a number.
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 
 from rich.cells import cell_len, set_cell_size
@@ -40,8 +40,6 @@ class Amount:
     picousd: int
     mark: str = ""
     """`≥ ` for a lower bound, `~` for an estimate."""
-    sign: str = "$"
-    """Of the currency, whose 10^-12 the amount counts."""
 
 
 def amount_of(picousd: int | None, mark: str = "") -> Amount | None:
@@ -202,13 +200,8 @@ def amount_text(amount: Amount, places: int) -> str:
     sign = "-" if picousd < 0 else ""
     if picousd and abs(picousd) * 2 <= unit:
         least = f"{Decimal(unit).scaleb(-12):.{places}f}"
-        return f"{amount.mark}{sign}<{amount.sign}{least}"
-    return f"{amount.mark}{sign}{amount.sign}{Decimal(abs(picousd)).scaleb(-12):,.{places}f}"
-
-
-def with_sign(cell: Cell, sign: str) -> Cell:
-    """A cell; an amount with the sign of its currency."""
-    return replace(cell, sign=sign) if isinstance(cell, Amount) else cell
+        return f"{amount.mark}{sign}<${least}"
+    return f"{amount.mark}{sign}${Decimal(abs(picousd)).scaleb(-12):,.{places}f}"
 
 
 def key_text(fingerprint: str, hint: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from ledger.figures.figures import Figures, Report, ReportRow, Times, plus
 from ledger.figures.queries import DIFFERING
 from ledger.model.money import usd
-from ledger.reports.layout import Amount, Cell, Table, TableColumn, amount_of, key_text, with_sign
+from ledger.reports.layout import Amount, Cell, Table, TableColumn, amount_of, key_text
 from ledger.store.scope import NO_VALUE
 from ledger.text.figures import (
     MILLISECOND,
@@ -47,17 +47,6 @@ DROPPED = {
 """Columns that a narrow screen drops: the highest number first. The notes tell what is left of
 usage, prices and estimates."""
 
-IN_CURRENCY = {
-    "cost": "cost_picousd",
-    "estimated_cost": "estimated_cost_picousd",
-    "list_value": "list_value_picousd",
-    "covered_list_value": "covered_value_picousd",
-    "cache_saved": "saved_picousd",
-    "reported_cost": "reported_cost_picousd",
-    "cost_difference": "difference_picousd",
-}
-"""Name of a column in the report's currency -> its figure."""
-
 COUNTED = (
     *("requests", "errors", "without_usage", "complete_without_usage"),
     *("input_tokens", "uncached_input_tokens", "cache_read_tokens", "cache_write_tokens"),
@@ -75,12 +64,12 @@ def document(report: Report) -> dict[str, Any]:
         "timezone": report.zone.key if report.zone else "UTC",
         "since": report.since.isoformat() if report.since else None,
         "until": report.until.isoformat() if report.until else None,
-        "currency": report.currency.code if report.currency else "USD",
+        "currency": "USD",
         "first_request_at": report.first.isoformat() if report.first else None,
         "last_request_at": report.last.isoformat() if report.last else None,
         "only": [{"by": word, "value": value} for word, value in report.only],
         "rows": [_members(report, row) for row in report.rows],
-        "total": dict(_figures(report, report.total)),
+        "total": dict(_figures(report.total)),
         "open_requests": report.open_requests,
     }
 
@@ -126,7 +115,6 @@ def screen(report: Report) -> Table:
         for place, heading in enumerate(headings)
         if place < words or heading in STAYS or any(row[place] for row in [*rows, total])
     ]
-    sign = _sign(report)
     return Table(
         columns=tuple(
             TableColumn(
@@ -138,8 +126,8 @@ def screen(report: Report) -> Table:
             )
             for place in keep
         ),
-        rows=tuple(tuple(with_sign(row[place], sign) for place in keep) for row in rows),
-        total=tuple(with_sign(total[place], sign) for place in keep),
+        rows=tuple(tuple(row[place] for place in keep) for row in rows),
+        total=tuple(total[place] for place in keep),
     )
 
 
@@ -182,9 +170,7 @@ def period_text(report: Report) -> str:
 
 def notes(report: Report) -> Iterator[str]:
     """Warnings that the reader needs to judge the sums."""
-    total, sign = report.total.shown, _sign(report)
-    if report.currency is not None:
-        yield f"in {report.currency.code}, each day at its rate in {report.currency.source}"
+    total = report.total.figures
     if any(
         _is_in_part(report, word, part)
         for row in report.rows
@@ -198,7 +184,7 @@ def notes(report: Report) -> Iterator[str]:
             "`tokentee requests --unpriced` lists them"
         )
     if total.covered:
-        value = money(total.covered_value_picousd, sign, is_lower_bound=total.unlisted > 0)
+        value = money(total.covered_value_picousd, is_lower_bound=total.unlisted > 0)
         yield (
             f"covered by a plan or free, in no cost: {counted(total.covered, 'request')}, "
             f"{value} at list prices"
@@ -214,7 +200,7 @@ def notes(report: Report) -> Iterator[str]:
         ]
         cost = total.estimated_cost_picousd
         estimates = [f"{' and '.join(tokens)} tokens"] if tokens else []
-        estimates += [f"~{money(cost, sign)}"] if cost else []
+        estimates += [f"~{money(cost)}"] if cost else []
         yield (
             f"without usage, in no total: {count(total.complete_without_usage)} completed, "
             f"{count(total.estimated)} ended early"
@@ -226,7 +212,7 @@ def notes(report: Report) -> Iterator[str]:
             "figure"
         )
     if total.difference_picousd:
-        difference = money(total.difference_picousd, sign)
+        difference = money(total.difference_picousd)
         yield f"our cost minus the providers' own figures: {difference}"
     if report.differing:
         differing = counted(report.differing, "request")
@@ -263,12 +249,12 @@ def _members(report: Report, row: ReportRow) -> dict[str, Cell]:
         **dict(zip(report.by, key, strict=True)),
         **({"key_hint": row.hint, "key_name": row.name} if "key" in report.by else {}),
         "merged_groups": row.merged,
-        **dict(_figures(report, row)),
+        **dict(_figures(row)),
     }
 
 
-def _figures(report: Report, row: ReportRow) -> Iterator[tuple[str, Cell]]:
-    """Name and value, in the order of the columns; amounts in another currency come last."""
+def _figures(row: ReportRow) -> Iterator[tuple[str, Cell]]:
+    """Name and value, in the order of the columns."""
     f, times = row.figures, row.times
     for name in COUNTED:
         yield name, getattr(f, name)
@@ -292,10 +278,6 @@ def _figures(report: Report, row: ReportRow) -> Iterator[tuple[str, Cell]]:
     yield "reported_cost_requests", f.reported
     yield from ((each.name, getattr(times, each.name)) for each in fields(Times))
     yield "output_tokens_per_second", tokens_per_second(f)
-    if report.currency is not None:
-        yield "currency", report.currency.code
-        for name, amount in IN_CURRENCY.items():
-            yield name, usd(getattr(row.shown, amount))
 
 
 def cache_hit_rate(figures: Figures) -> Decimal | None:
@@ -315,7 +297,7 @@ def tokens_per_second(figures: Figures) -> Decimal | None:
 
 
 def _shown(row: ReportRow) -> Iterator[tuple[str, Cell]]:
-    f, times = row.shown, row.times
+    f, times = row.figures, row.times
     rate = cache_hit_rate(f)
     yield "Requests", f.requests
     yield "Errors", f.errors
@@ -355,10 +337,6 @@ def covered_cell(figures: Figures) -> Cell:
     if figures.covered_value_picousd is None:
         return "unpriced" if figures.unlisted else None
     return Amount(picousd=figures.covered_value_picousd, mark="≥ " if figures.unlisted else "")
-
-
-def _sign(report: Report) -> str:
-    return report.currency.sign if report.currency else "$"
 
 
 def _is_in_part(report: Report, word: str, part: str | None) -> bool:

@@ -8,11 +8,9 @@ from typing import Any
 from ledger.figures.request_list import LISTED_COLUMNS, ListedRequest
 from ledger.model.exchange import NO_MODEL
 from ledger.model.money import usd_text
-from ledger.reports.layout import Cell, Table, TableColumn, amount_of, unique_beginning, with_sign
-from ledger.settings.rates import Currency
+from ledger.reports.layout import Cell, Table, TableColumn, amount_of, unique_beginning
 from ledger.text.figures import duration_text
 
-LISTED_AMOUNTS = tuple(name for name in LISTED_COLUMNS if name.endswith("_picousd"))
 _SCREEN_COLUMNS = (
     TableColumn(name="opened_at", heading="Time", is_number=False, is_whole=True),
     TableColumn(name="model", heading="Model", is_number=False),
@@ -29,9 +27,7 @@ _SCREEN_COLUMNS = (
 )
 
 
-def table(
-    found: Sequence[ListedRequest], zone: tzinfo | None = None, currency: Currency | None = None
-) -> Table:
+def table(found: Sequence[ListedRequest], zone: tzinfo | None = None) -> Table:
     """The screen's table: what is estimated is marked, what a plan covers stands in brackets.
     `zone`: that of the requests' times; None: UTC."""
     return Table(
@@ -39,30 +35,22 @@ def table(
             replace(_SCREEN_COLUMNS[0], heading=f"Time ({zone or UTC})"),
             *_SCREEN_COLUMNS[1:],
         ),
-        rows=tuple(
-            _cells(_in(currency, each, zone), currency, [one.id for one in found]) for each in found
-        ),
+        rows=tuple(_cells(each, [one.id for one in found]) for each in found),
     )
 
 
-def flat(
-    found: Sequence[ListedRequest], zone: tzinfo | None = None, currency: Currency | None = None
-) -> Table:
+def flat(found: Sequence[ListedRequest]) -> Table:
     """Every field, for CSV."""
-    documents = document(found, zone, currency)
+    documents = document(found)
     names = [*(name.replace("_picousd", "_usd") for name in LISTED_COLUMNS), "place"]
-    if currency is not None:
-        names += ["currency", *(name.removesuffix("_picousd") for name in LISTED_AMOUNTS)]
     return Table(
         columns=tuple(TableColumn(name=name, heading=name) for name in names),
         rows=tuple(tuple(each[name] for name in names) for each in documents),
     )
 
 
-def document(
-    found: Sequence[ListedRequest], zone: tzinfo | None = None, currency: Currency | None = None
-) -> list[dict[str, Any]]:
-    """Every field of each request; amounts as USD in text, and in the currency. `place` is for
+def document(found: Sequence[ListedRequest]) -> list[dict[str, Any]]:
+    """Every field of each request; amounts as USD in text. `place` is for
     --before."""
     documents = []
     for each in found:
@@ -75,28 +63,11 @@ def document(
             elif name != "opened_at":
                 values[name] = value
         values["place"] = each.place
-        if currency is not None:
-            shown = _in(currency, each, zone)
-            values["currency"] = currency.code
-            for name in LISTED_AMOUNTS:
-                value = getattr(shown, name)
-                values[name.removesuffix("_picousd")] = None if value is None else usd_text(value)
         documents.append(values)
     return documents
 
 
-def _in(currency: Currency | None, one: ListedRequest, zone: tzinfo | None) -> ListedRequest:
-    """A request with its amounts at the rate of its day."""
-    if currency is None:
-        return one
-    amounts = {
-        name: currency.converted_at(getattr(one, name), one.opened_at, zone)
-        for name in LISTED_AMOUNTS
-    }
-    return replace(one, **amounts)  # type: ignore[arg-type]
-
-
-def _cells(one: ListedRequest, currency: Currency | None, ids: list[str]) -> tuple[Cell, ...]:
+def _cells(one: ListedRequest, ids: list[str]) -> tuple[Cell, ...]:
     is_estimate = one.usage_source == "estimated"
     outcome = (one.outcome or "").replace("_", " ")
     outcome += "" if one.http_status in (None, 200) else f" {one.http_status}"
@@ -119,7 +90,7 @@ def _cells(one: ListedRequest, currency: Currency | None, ids: list[str]) -> tup
         one.estimated_input_tokens if is_estimate else one.input_tokens,
         one.cache_read_tokens,
         one.estimated_output_tokens if is_estimate else one.output_tokens,
-        with_sign(cost, currency.sign if currency else "$"),
+        cost,
         None if one.duration_ms is None else duration_text(one.duration_ms),
         None if one.first_token_ms is None else duration_text(one.first_token_ms),
         key or (one.key_fingerprint and one.key_fingerprint[:6]),

@@ -14,11 +14,11 @@ MILLISECOND = timedelta(milliseconds=1)
 STEPS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
-def money(picousd: int | None, sign: str = "$", *, is_lower_bound: bool = False) -> str:
+def money(picousd: int | None, *, is_lower_bound: bool = False) -> str:
     """One amount with a readable number of decimals: `$1,204.12`, `$0.0031`."""
     if picousd is None:
         return "unpriced" if is_lower_bound else NONE
-    return f"{'≥ ' if is_lower_bound else ''}{money_text(picousd, sign)}"
+    return f"{'≥ ' if is_lower_bound else ''}{money_text(picousd)}"
 
 
 def exact_money(picousd: int | None) -> str:

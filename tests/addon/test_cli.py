@@ -53,6 +53,23 @@ def test_the_version(monkeypatch, capsys):
     assert "mitmproxy 12." in said
 
 
+@pytest.mark.parametrize("command", cli.GONE)
+def test_a_command_that_went_names_what_is_there_instead(monkeypatch, capsys, command):
+    code, out, err = called(monkeypatch, capsys, command, "--weekly")
+    assert (code, out) == (2, "")
+    assert err == f"tokentee: there is no {command} any more; {cli.GONE[command]}\n"
+    assert command not in cli.BY_NAME
+
+
+@pytest.mark.parametrize("option", cli.GONE_OPTIONS)
+def test_an_option_that_went_says_so_and_one_of_the_command_does_not(monkeypatch, capsys, option):
+    said = f"tokentee: there is no {option} any more; {cli.GONE_OPTIONS[option]}\n"
+    for words in (("report", option, "EUR"), ("run", f"{option}=x", "--", "true")):
+        assert called(monkeypatch, capsys, *words) == (2, "", said)
+    _, _, err = called(monkeypatch, capsys, "report", "--top", "x", "--", option)
+    assert "any more" not in err
+
+
 @pytest.mark.parametrize(
     ("word", "near"),
     [("reprot", "report"), ("--versoin", "--version"), ("xyzzy", "--help"), ("rnu", "run")],

@@ -200,7 +200,7 @@ class Pages:
         wanted = self._asked(request, now)
         with snapshot(self.engine) as connection:
             page = latest(connection, wanted.question.scope, wanted.filter, limit=PAGE_REQUESTS)
-        return render.as_csv(requests_text.flat(page.requests, wanted.question.period.zone))
+        return render.as_csv(requests_text.flat(page.requests))
 
     def _report_csv(self, request: Request, now: datetime) -> str:
         by, scope = request.query_params.get("by", ""), self._asked(request, now).question.scope

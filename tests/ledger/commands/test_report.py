@@ -4,7 +4,6 @@ of a names file."""
 import csv
 import io
 import json
-from decimal import Decimal
 
 import pytest
 from typer.testing import CliRunner
@@ -46,61 +45,18 @@ def test_a_report_as_markdown(run):
     assert lines[6].startswith("| **Total** |")
 
 
-RATES = """
-[[rate]]
-currency = "EUR"
-from = 2026-01-01
-per_usd = 0.5
-"""
-
-
-@pytest.fixture
-def rates(text_file):
-    path = text_file("rates.toml", RATES)
-    return ["--currency", "EUR", "--rates", str(path)]
-
-
 @pytest.mark.parametrize("command", ["report", "requests"])
-def test_a_file_for_machines_has_the_same_columns_without_a_row(run, rates, command):
-    for more in ((), rates):
-        words = [command, "--format", "csv", *more]
-        header, *rows = run(*words).stdout.splitlines()
-        assert rows
-        assert run(*words, "--only", "model=nothing").stdout.splitlines() == [header]
+def test_a_file_for_machines_has_the_same_columns_without_a_row(run, command):
+    words = [command, "--format", "csv"]
+    header, *rows = run(*words).stdout.splitlines()
+    assert rows
+    assert run(*words, "--only", "model=nothing").stdout.splitlines() == [header]
 
 
-@pytest.mark.parametrize("command", [["report"], ["report", "--by", "block"], ["requests"]])
-def test_amounts_in_another_currency(run, rates, command):
-    """Amounts in USD keep their names; those beside them are in the currency."""
-    found = json.loads(run(*command, *rates, "-f", "json").stdout)
-    rows = found if command == ["requests"] else [*found["rows"], found["total"]]
-    known = [row for row in rows if row["cost_usd"] is not None]
-    assert known
-    for row in rows:
-        assert row["currency"] == "EUR"
-        for name in ("cost", "list_value", "estimated_cost"):
-            usd = row[f"{name}_usd"]
-            converted = row[name]
-            assert (usd is None) == (converted is None)
-            assert usd is None or abs(Decimal(usd) / 2 - Decimal(converted)) <= Decimal("1e-12")
-    text = run(*command, *rates)
-    assert "$" not in text.stdout + text.stderr
-    assert "€" in text.stdout
-    lines = run(*command, *rates, "-f", "csv").stdout.splitlines()
-    assert ",currency," in lines[0]
-
-
-def test_a_currency_without_a_rate_is_one_line(run, rates, tmp_path, text_file):
-    late = text_file("late.toml", RATES.replace("2026-01-01", "2026-11-03"))
-    with pytest.raises(LedgerError, match=r"no rate of EUR for 2026-11-02: .*late\.toml begins"):
-        run("report", "--currency", "EUR", "--rates", str(late))
-    with pytest.raises(LedgerError, match="has no rates of 'CHF'; it has EUR"):
-        run("report", "--currency", "chf", *rates[2:])
-    for option in (rates, ("--by", "key"), ("--top", "3"), ("--exact",), ("-f", "json")):
+def test_a_page_takes_no_options_of_a_table(run, tmp_path):
+    for option in (("--by", "key"), ("--top", "3"), ("--exact",), ("-f", "json")):
         with pytest.raises(LedgerError, match=r"--html writes one page.*: leave --[a-z]+ out"):
             run("report", *option, "--html", str(tmp_path / "page.html"))
-    with pytest.raises(LedgerError, match="--currency is for --what focus"):
-        run("export", *rates, str(tmp_path / "out"))
 
 
 def test_a_report_of_a_part(run):

@@ -16,7 +16,6 @@ from ledger.exports.export import Wanted, export
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import NO_NAMES
 from ledger.settings.names import read as read_names
-from ledger.settings.rates import read as read_rates
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
@@ -172,32 +171,6 @@ def test_every_kind_of_line_is_valid(validate, tmp_path):
         *("output", "output_audio", "output_image"),
     }
     assert validate(month) <= {COLUMN_OF_AN_ALTERNATIVE}
-
-
-EURO = read_rates('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = 0.8\n')[0]["EUR"]
-
-
-def month_in(engine, folder, currency):
-    return whole_month(engine, folder, wanted=Wanted(currency=currency))
-
-
-def test_a_bill_in_another_currency(engine, tmp_path):
-    """Prices stay in USD; costs are those of the day's rate."""
-    in_usd, in_eur = (month_in(engine, tmp_path / str(each), each) for each in (None, EURO))
-    assert set(in_eur["BillingCurrency"].to_pylist()) == {"EUR"}
-    assert set(in_eur["PricingCurrency"].to_pylist()) == {"USD"}
-    for name in ("BilledCost", "EffectiveCost", "ListCost", "ListUnitPrice", "ContractedUnitPrice"):
-        pairs = zip(in_usd[name].to_pylist(), in_eur[name].to_pylist(), strict=True)
-        assert all(one * 8 / 10 == other for one, other in pairs), name
-    for name in ("PricingCurrencyEffectiveCost", "PricingCurrencyListUnitPrice"):
-        assert in_usd[name] == in_eur[name]
-
-
-@pytest.mark.clients
-def test_a_bill_in_another_currency_is_valid(engine, validate, tmp_path):
-    path = tmp_path / "month.parquet"
-    pyarrow.parquet.write_table(month_in(engine, tmp_path / "days", EURO), path)
-    assert validate(path) <= {COLUMN_OF_AN_ALTERNATIVE}
 
 
 def test_names_of_keys_teams_and_cost_centres(engine, tmp_path):

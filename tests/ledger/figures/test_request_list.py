@@ -3,7 +3,6 @@ other zones: each request is in the day that its clock on the wall shows."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from itertools import count, islice
 from zoneinfo import ZoneInfo
 
@@ -15,11 +14,9 @@ from ledger.figures import request_list
 from ledger.figures.queries import groups_of, report, totals
 from ledger.figures.request_filter import KINDS, Filter, filter_of
 from ledger.figures.request_list import LISTED_COLUMNS, ListedRequest, error_kinds, latest
-from ledger.model.errors import LedgerError, WrongCallError
+from ledger.model.errors import WrongCallError
 from ledger.reports import report_tables
 from ledger.settings.names import NO_NAMES
-from ledger.settings.rates import SCALE
-from ledger.settings.rates import read as read_rates
 from ledger.store.schema.dimensions import COLUMN_OF
 from ledger.store.scope import Scope, snapshot
 from ledger.text import period
@@ -229,59 +226,6 @@ def test_the_days_of_a_zone_are_the_requests_of_their_spans(zoned, name):
             assert len(latest(connection, only, limit=200).requests) == of_span
         grouped = groups_of(zoned, ("day",), Scope(zone=zone)).get((day,))
         assert (grouped.requests if grouped else 0) == of_span
-
-
-RATES = """
-[[rate]]
-currency = "EUR"
-from = 2026-01-01
-per_usd = 0.9
-
-[[rate]]
-currency = "EUR"
-from = 2026-10-26
-per_usd = 0.87654321
-
-[[rate]]
-currency = "EUR"
-from = 2026-11-02
-usd = 1.17
-"""
-
-
-@pytest.mark.parametrize("name", ["UTC", "Europe/Berlin", "Asia/Kathmandu"])
-@pytest.mark.parametrize(
-    ("words", "top"),
-    [(["model"], None), (["day"], 3), (["hour", "model"], 2), (["month", "key"], None), ([], None)],
-)
-def test_each_request_has_the_rate_of_its_own_day(zoned, name, words, top):
-    """In a currency the rows add up to the total, which is that of the single requests."""
-    euro = read_rates(RATES)[0]["EUR"]
-    zone = None if name == "UTC" else ZoneInfo(name)
-    found = report(zoned, words, Scope(zone=zone), top=top, currency=euro)
-    with snapshot(zoned) as connection:
-        each = latest(connection, Scope(zone=zone), limit=200).requests
-    exact = sum(
-        Fraction(
-            (one.cost_picousd or 0) * euro.rate_on(one.opened_at.astimezone(zone or UTC).date())
-        )
-        for one in each
-    )
-    assert len(each) == found.total.figures.requests < 200
-    assert found.total.money is not None
-    total = found.total.money["cost_picousd"]
-    assert sum((row.money or {})["cost_picousd"] for row in found.rows) == total
-    assert abs(total - exact / SCALE) <= len(each)  # each group is rounded once
-    assert total < (found.total.figures.cost_picousd or 0)
-    assert [row.figures for row in found.rows] == [
-        row.figures for row in report(zoned, words, Scope(zone=zone), top=top).rows
-    ]
-
-
-def test_a_day_without_a_rate_is_an_error(zoned):
-    euro = read_rates(RATES.replace("2026-01-01", "2026-10-25"))[0]["EUR"]
-    with pytest.raises(LedgerError, match="no rate of EUR for 2026-"):
-        report(zoned, ["model"], Scope(), currency=euro)
 
 
 def test_a_report_names_its_zone(zoned):

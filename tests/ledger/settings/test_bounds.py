@@ -7,7 +7,7 @@ import pytest
 from ledger.budgets import budgets
 from ledger.model.errors import LedgerError
 from ledger.reconcile import causes, statement
-from ledger.settings import names, rates, toml_tables
+from ledger.settings import names, toml_tables
 from tests.ledger.reconcile.test_causes import LEDGER, cells
 from tests.named import for_each
 
@@ -44,18 +44,6 @@ def test_as_many_tables_as_the_bound(monkeypatch, read, entry, module, bound):
         (names.read, PLAN + "usd_per_month = {}\n", "1000000000", "1000000000.01"),
         (names.read, PLAN + "usd_per_month = {}\n", "0", "-0.01"),
         (names.read, '[[name]]\nname = "n"\nkey = "{}"\n', "abcdef", "abcde"),
-        (
-            rates.read,
-            '[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = {}\n',
-            f"{rates.RATE_MAX:f}",
-            f"{rates.RATE_MAX * 2:f}",
-        ),
-        (
-            rates.read,
-            '[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = {}\n',
-            f"{rates.RATE_MIN:f}",
-            f"{rates.RATE_MIN / 2:f}",
-        ),
     ],
 )
 def test_a_figure_at_its_bound(read, text, good, bad):

@@ -4,14 +4,10 @@ same words."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from addon.run import bill
 from addon.run.call import config_file
@@ -19,10 +15,8 @@ from ledger.budgets import budgets_file as budget_files
 from ledger.model.errors import LedgerError
 from ledger.pricing import litellm, overrides
 from ledger.reconcile import statement_files
-from ledger.settings import names_file, rates_file, small_files
+from ledger.settings import names_file, small_files
 from ledger.settings.names import NAME_ENTRIES_MAX, NO_NAMES, GroupFacts, pattern, read
-from ledger.settings.rates import SCALE, Currency
-from ledger.settings.rates import read as read_rates
 from ledger.settings.toml_tables import (
     FaultError,
     TomlProblem,
@@ -261,119 +255,6 @@ def test_a_wrong_file_is_one_line(text_file):
         names_file.load(str(path))
 
 
-RATES = """
-[[rate]]
-currency = "EUR"
-from = 2026-10-01
-per_usd = 0.9
-
-[[rate]]
-currency = "EUR"
-from = 2026-11-01
-usd = 1.25
-
-[[rate]]
-currency = "JPY"
-from = 2026-11-01
-per_usd = 150
-"""
-
-
-def test_a_rate_holds_until_the_next():
-    found, problems = read_rates(RATES)
-    assert problems == []
-    euro = found["EUR"]
-    expected = {
-        date(2026, 10, 1): "0.9",
-        date(2026, 10, 31): "0.9",
-        date(2026, 11, 1): "0.8",
-        date(2031, 1, 1): "0.8",
-    }
-    for day, rate in expected.items():
-        assert Fraction(euro.rate_on(day), SCALE) == Fraction(rate)
-    with pytest.raises(LedgerError, match=r"no rate of EUR for 2026-09-30: .* 2026-10-01"):
-        euro.rate_on(date(2026, 9, 30))
-    assert (euro.sign, found["JPY"].sign) == ("€", "JPY ")
-
-
-def test_an_amount_has_the_rate_of_its_day_in_the_zone():
-    euro = read_rates(RATES)[0]["EUR"]
-    at = datetime(2026, 10, 31, 23, 30, tzinfo=UTC)
-    assert euro.converted_at(1_000, at) == 900
-    assert euro.converted_at(1_000, at, ZoneInfo("Europe/Berlin")) == 800
-    assert euro.converted_at(None, at) is None
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.dates(date(2026, 1, 1), date(2026, 12, 31)), st.integers(-(10**18), 9 * 10**18)
-        )
-    ),
-    st.lists(st.integers(SCALE // 10**6, SCALE * 10**6), min_size=1, max_size=12),
-)
-def test_sums_are_exact_and_rounded_once(amounts, rates):
-    currency = Currency(
-        "XYZ", tuple((date(2026, month, 1), rate) for month, rate in enumerate(rates, 1)), "file"
-    )
-    exact = sum(
-        (Fraction(value * rates[min(day.month, len(rates)) - 1], SCALE) for day, value in amounts),
-        Fraction(0),
-    )
-    assert abs(currency.converted(amounts) - exact) <= Fraction(1, 2)
-
-
-@for_each(
-    "text, problem",
-    [
-        ('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01', "line 1: rate 1: per_usd: give either"),
-        (
-            '[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = 1\nusd = 1',
-            "line 4: rate 1: per_usd: give either per_usd or usd",
-        ),
-        ('[[rate]]\ncurrency = "euro"\nfrom = 2026-01-01\nusd = 1', "line 2: rate 1: currency"),
-        ('[[rate]]\ncurrency = "USD"\nfrom = 2026-01-01\nusd = 1', "line 2: rate 1: currency"),
-        ('[[rate]]\ncurrency = "EUR"\nusd = 1', "line 1: rate 1: from: missing"),
-        ('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nusd = 0', "line 4: rate 1: usd: 0 is not"),
-        ('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nusd = -1', "line 4: rate 1: usd: -1"),
-        ('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nusd = nan', "line 4: rate 1: usd: NaN"),
-        ('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nusd = 1e99', "line 4: rate 1: usd: 1E+99"),
-        ('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nusd = true', "line 4: rate 1: usd: not"),
-        ("[[rates]]\n", "line 1: rates: unknown; did you mean 'rate'?; the file has rate"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_has_its_line(text, problem):
-    problems = [str(each) for each in read_rates(text)[1]]
-    assert problems
-    assert problems[0].startswith(problem)
-
-
-def test_a_day_has_one_rate():
-    again = RATES + '[[rate]]\ncurrency = "EUR"\nfrom = 2026-11-01\nusd = 2\n'
-    assert [str(each) for each in read_rates(again)[1]] == [
-        "line 18: rate 4: from: EUR has a rate from 2026-11-01 already"
-    ]
-
-
-def test_a_currency_is_found_by_its_code(tmp_path, text_file, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("TOKENTEE_RATES", raising=False)
-    assert rates_file.load(None, None) is None
-    assert rates_file.load("usd", "no such file") is None
-    with pytest.raises(LedgerError, match="--currency EUR needs a file of rates: --rates FILE"):
-        rates_file.load("EUR", None)
-    (tmp_path / "config" / "tokentee").mkdir(parents=True)
-    (tmp_path / "config" / "tokentee" / "rates.toml").write_text(RATES)
-    found = rates_file.load(" eur", None)
-    assert found is not None
-    assert found.code == "EUR"
-    with pytest.raises(LedgerError, match="has no rates of 'EURO'; it has EUR, JPY"):
-        rates_file.load("EURO", None)
-    named = text_file("rates.toml", "[[rate]]\n")
-    with pytest.raises(LedgerError, match=r"rates\.toml: line 1: rate 1: currency: missing"):
-        rates_file.load("EUR", str(named))
-
-
 class Inner(msgspec.Struct, forbid_unknown_fields=True):
     figure: int = 0
 
@@ -495,7 +376,6 @@ READERS = {
     "LiteLLM price file": litellm.LiteLLM.load,
     "budgets file": lambda path: budget_files.load(str(path)),
     "config file": config_file.load,
-    "rates file": lambda path: rates_file.load("EUR", str(path)),
     "file of expected costs": bill.read,
     "statement": lambda path: statement_files.load(str(path), provider=None),
     "secret of key fingerprints": secret._read,

@@ -9,7 +9,7 @@ import pytest
 from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
 from ledger.pricing import overrides
-from ledger.settings import names_file, rates_file, small_files
+from ledger.settings import names_file, small_files
 from tests.named import for_each
 
 
@@ -93,7 +93,6 @@ def test_a_file_that_cannot_be_replaced_stays_alone(tmp_path, monkeypatch, step)
         (overrides.load, "prices.toml"),
         (names_file.load, "names.toml"),
         (budgets_file.load, "budgets.toml"),
-        (lambda named: rates_file.load("EUR", named), "rates.toml"),
     ],
 )
 @for_each("kind", ["pipe", "folder", "dangling"])
