@@ -65,6 +65,11 @@ GONE = {
     "deploy": "its files lie in docs/deploy of a clone: Docker, systemd, Kubernetes, Prometheus …",
 }
 """Command of before -> what is there instead."""
+GONE_WORDS: dict[tuple[str, ...], str] = {
+    ("prices", "history"): "prices show MODEL --at DAY has the prices of a day",
+    ("prices", "rollback"): "prices update FILE puts an older list into force again",
+}
+"""Word of a command before -> what is there instead."""
 GONE_OPTIONS = {
     "--currency": "amounts are in USD",
     "--rates": "amounts are in USD",
@@ -83,6 +88,8 @@ def main() -> None:
     for word in words[1 : words.index("--") if "--" in words else None]:
         if (option := word.partition("=")[0]) in GONE_OPTIONS:
             ledger_cli.fail(f"there is no {option} any more; {GONE_OPTIONS[option]}", 2)
+    if (gone := GONE_WORDS.get(tuple(words[:2]))) is not None:
+        ledger_cli.fail(f"there is no {' '.join(words[:2])} any more; {gone}", 2)
     if "_TOKENTEE_COMPLETE" in os.environ or (words[:1] and words[0] in COMPLETION_WORDS):
         application(COMMANDS)(prog_name="tokentee")
         return

@@ -209,7 +209,7 @@ def update(
 ) -> None:
     """Read a newer price list, as data, never code.
 
-    It is genai-prices', LiteLLM's or models.dev's.
+    It is genai-prices' or LiteLLM's.
 
     It is in force for requests from now on, and from the next start of a proxy. What is booked
     stays as it is; `tokentee reprice --unpriced` prices what had no price.
@@ -253,52 +253,6 @@ def update(
         return
     kept.install(found, source=name, now=now)
     print_line(f"in force from {now:%Y-%m-%d %H:%M:%S} UTC: {found.source}")
-
-
-@prices.command("history")
-def history(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model as the wire names it.")],
-    *,
-    host: Annotated[str, typer.Option(metavar="HOST", help="The host it is asked at.")] = "",
-) -> None:
-    """Show the prices of a model, list by list."""
-    from ledger.model.money import usd_text
-    from ledger.model.providers import VENDOR
-    from ledger.pricing.price_lists import PriceQuestion
-    from ledger.pricing.prices import PriceBook
-    from ledger.pricing.snapshots import Snapshots, now_in_seconds
-
-    kept = Snapshots()
-    question = PriceQuestion(
-        origin=f"https://{host}" if host else "", provider=host or VENDOR, response_model=model
-    )
-    is_known = False
-    starts = [None, *(entry.since for entry in kept.entries)]
-    for since in starts:
-        at = since or (kept.entries[0].since if kept.entries else now_in_seconds())
-        book = PriceBook(snapshots=kept if since else None)
-        rates = book.look_up(question, tier=None, at=at).rates
-        shown = [
-            f"{line} {usd_text(rates[line].picousd * 10**6)}"
-            for line in ("uncached_input", "cache_read", "output")
-            if line in rates
-        ]
-        source = next((rate.source for rate in rates.values()), "no price")
-        is_known = is_known or bool(rates)
-        moment = f"{since:%Y-%m-%d %H:%M:%S}" if since else "installed"
-        typer.echo(f"{moment:<19}  {', '.join(shown) or '-'}  ({source})")
-    if not is_known:
-        raise typer.Exit(1)
-
-
-@prices.command("rollback")
-def rollback() -> None:
-    """Use the previous price list again, from now on."""
-    from ledger.pricing.snapshots import Snapshots, now_in_seconds
-
-    entry = Snapshots().rollback(now=now_in_seconds())
-    shown = f"{entry.kind} sha256:{entry.digest[:12]}" if entry.digest else "the installed package"
-    print_line(f"in force from {entry.since:%Y-%m-%d %H:%M:%S} UTC: {shown}")
 
 
 class _OnlyHttps(urllib.request.HTTPRedirectHandler):

@@ -4,16 +4,17 @@
     prices/index.json    which list came into force when: [{"digest", "kind", "from", "source"}, …];
                          a digest of null means: the prices of the installed package
 
-A list is data, in one of three published forms: genai-prices' `data.json`, LiteLLM's
-`model_prices_and_context_window.json`, models.dev's `api.json`. A request is priced by the list
-that was in force when it was opened. Nothing that is booked moves. All files are written whole
-beside their place, flushed and renamed, readable by their owner alone.
+A list is data, in one of two published forms: genai-prices' `data.json` or LiteLLM's
+`model_prices_and_context_window.json`. A request is priced by the list that was in force when it
+was opened. Nothing that is booked moves. All files are written whole beside their place, flushed
+and renamed, readable by their owner alone. Entries of a kind that was read before (models.dev's)
+are left out: the list before them stays in force.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -31,7 +32,8 @@ from ledger.pricing.price_lines import NO_TIME
 from ledger.settings import small_files
 
 LIST_BYTES_MAX = 64 * 1024 * 1024
-"""The largest of the three has 4 MB in 2026."""
+"""The larger of the two has 4 MB in 2026."""
+KINDS = ("genai-prices", "litellm")
 INDEX_NAME = "index.json"
 ENTRIES_MAX = 10_000
 """Lists in the index: one a day for 27 years."""
@@ -48,16 +50,6 @@ _NOT_A_LIST = (
     StopIteration,  # an empty `match`
 )
 """What genai-prices raises for data that are none of its own."""
-MODELS_DEV_KEYS = {
-    "input": "input_cost_per_token",
-    "output": "output_cost_per_token",
-    "reasoning": "output_cost_per_reasoning_token",
-    "cache_read": "cache_read_input_token_cost",
-    "cache_write": "cache_creation_input_token_cost",
-    "input_audio": "input_cost_per_audio_token",
-    "output_audio": "output_cost_per_audio_token",
-}
-"""A price of models.dev, in USD per million tokens -> LiteLLM's key, in USD per token."""
 
 
 class SnapshotEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"since": "from"}):
@@ -88,11 +80,10 @@ class PriceList:
 
     @cached_property
     def second(self) -> LiteLLM | None:
-        """Its models, if it is LiteLLM's or models.dev's."""
+        """Its models, if it is LiteLLM's."""
         if self.kind == "genai-prices":
             return None
-        document = json.loads(self.data, parse_float=Decimal)
-        models = document if self.kind == "litellm" else _of_models_dev(document)
+        models = json.loads(self.data, parse_float=Decimal)
         return LiteLLM(
             {name: model for name, model in models.items() if isinstance(model, dict)}, self.source
         )
@@ -127,10 +118,8 @@ def read(data: bytes, name: str) -> PriceList:
         values = [each for each in document.values() if isinstance(each, dict)]
         if any("litellm_provider" in each for each in values):
             kind = "litellm"
-        elif any(isinstance(each.get("models"), dict) for each in values):
-            kind = "models.dev"
     if kind is None:
-        forms = "genai-prices' data.json, LiteLLM's or models.dev's price list"
+        forms = "genai-prices' data.json or LiteLLM's price list"
         raise LedgerError(f"{name} is not a price list: it does not have the form of {forms}")
     found = PriceList(kind, hashlib.sha256(data).hexdigest(), data)
     try:
@@ -154,9 +143,10 @@ class Snapshots:
         if path.exists():
             data = small_files.read_bytes(path, "index of prices")
             try:
-                self.entries = msgspec.json.decode(data, type=list[SnapshotEntry])
+                entries = msgspec.json.decode(data, type=list[SnapshotEntry])
             except msgspec.DecodeError as error:
                 raise LedgerError(f"{path} is damaged: {error}; remove it") from None
+            self.entries = [one for one in entries if one.digest is None or one.kind in KINDS]
         self._read: dict[str, PriceList] = {}
 
     def at(self, moment: datetime) -> tuple[PriceList | None, datetime, datetime]:
@@ -191,7 +181,9 @@ class Snapshots:
             path = self.folder / f"{digest}.json"
             data = small_files.read_bytes(path, "price list", bytes_max=LIST_BYTES_MAX)
             if hashlib.sha256(data).hexdigest() != digest:
-                raise LedgerError(f"{path} was changed; go back with: tokentee prices rollback")
+                raise LedgerError(
+                    f"{path} was changed; read the list again with: tokentee prices update"
+                )
             found = self._read[digest] = PriceList(kind, digest, data)
         return found
 
@@ -201,22 +193,6 @@ class Snapshots:
         self._append(
             SnapshotEntry(digest=prices.digest, kind=prices.kind, since=now, source=source)
         )
-
-    def rollback(self, *, now: datetime) -> SnapshotEntry:
-        """Put the list before the one in force into force again; LedgerError if there is none."""
-        if not self.entries or self.entries[-1].digest is None:
-            raise LedgerError("the prices of the installed package are in force; nothing to undo")
-        current = self.entries[-1].digest
-        first = next(at for at, entry in enumerate(self.entries) if entry.digest == current)
-        before = [entry for entry in self.entries[:first] if entry.digest is not None]
-        last = (
-            before[-1]
-            if before
-            else SnapshotEntry(digest=None, kind="", since=now, source="installed")
-        )
-        entry = msgspec.structs.replace(last, since=now)
-        self._append(entry)
-        return entry
 
     def _append(self, entry: SnapshotEntry) -> None:
         if self.entries and entry.since < self.entries[-1].since:
@@ -232,26 +208,6 @@ class Snapshots:
             small_files.write_whole(self.folder / name, data)
         except OSError as error:
             raise LedgerError(f"cannot write to {self.folder}: {error.strerror}") from None
-
-
-def _of_models_dev(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The models in LiteLLM's form."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, provider in document.items():
-        models = provider.get("models") if isinstance(provider, dict) else None
-        for model_id, model in models.items() if isinstance(models, dict) else ():
-            cost = model.get("cost") if isinstance(model, dict) else None
-            if not isinstance(cost, dict):
-                continue
-            prices: dict[str, Any] = {"litellm_provider": name}
-            above = cost.get("context_over_200k")
-            for suffix, figures in (("", cost), ("_above_200k_tokens", above)):
-                if isinstance(figures, dict):
-                    for key, line in MODELS_DEV_KEYS.items():
-                        if _is_number(figures.get(key)):
-                            prices[line + suffix] = Decimal(figures[key]) / 10**6
-            found[f"{name}/{model_id}"] = prices
-    return found
 
 
 def _providers(document: list[dict[str, Any]]) -> dict[str, Any]:

@@ -61,6 +61,13 @@ def test_a_command_that_went_names_what_is_there_instead(monkeypatch, capsys, co
     assert command not in cli.BY_NAME
 
 
+@pytest.mark.parametrize("words", cli.GONE_WORDS)
+def test_a_word_that_went_names_what_is_there_instead(monkeypatch, capsys, words):
+    code, out, err = called(monkeypatch, capsys, *words, "gpt-5")
+    said = f"there is no {' '.join(words)} any more; {cli.GONE_WORDS[words]}"
+    assert (code, out, err) == (2, "", f"tokentee: {said}\n")
+
+
 @pytest.mark.parametrize("option", cli.GONE_OPTIONS)
 def test_an_option_that_went_says_so_and_one_of_the_command_does_not(monkeypatch, capsys, option):
     said = f"tokentee: there is no {option} any more; {cli.GONE_OPTIONS[option]}\n"

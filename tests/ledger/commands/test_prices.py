@@ -15,7 +15,7 @@ from ledger.pricing.prices import PriceBook
 from ledger.pricing.snapshots import Snapshots
 from tests.ledger.priced import NOVEMBER as NOW
 from tests.ledger.priced import amounts, cost, exchange, fill, reading, settled
-from tests.ledger.pricing.test_snapshots import LITELLM, MODELS_DEV
+from tests.ledger.pricing.test_snapshots import LITELLM
 
 
 def test_a_price_file_is_checked(run, text_file):
@@ -144,7 +144,6 @@ def price_of(model, *, at):
     [
         (genai(), "genai-prices"),
         (json.dumps(LITELLM), "litellm"),
-        (json.dumps(MODELS_DEV), "models.dev"),
     ],
 )
 def test_a_list_of_each_form_prices_what_had_no_price(update, text, kind):
@@ -223,31 +222,6 @@ def test_the_unpriced_requests_that_it_would_price_are_counted(update, tmp_path)
     )
 
 
-def test_a_rollback_is_in_force_from_now_on_and_moves_nothing_before(update, run, monkeypatch):
-    update(genai(2), minute=1)
-    update(genai(3), minute=2)
-    monkeypatch.setattr(snapshots, "now_in_seconds", lambda: NOW + timedelta(minutes=3))
-    run("prices", "rollback")
-    prices = [cost(price_of("gpt-5", at=NOW + timedelta(minutes=each))) for each in (2, 3)]
-    assert prices == [3 * 10**12, 2 * 10**12]
-    run("prices", "rollback")
-    assert price_of("gpt-5", at=NOW + timedelta(minutes=3))[0].price_source.startswith(
-        "genai-prices 0."
-    )
-    with pytest.raises(LedgerError, match="nothing to undo"):
-        run("prices", "rollback")
-
-
-def test_the_history_of_a_model(update, run):
-    update(genai(2), minute=1)
-    result = run("prices", "history", "gpt-5", "--host", "api.openai.com")
-    first, second = result.stdout.splitlines()
-    assert first.startswith("installed            uncached_input 1.25,")
-    assert second.startswith("2026-11-02 12:01:00  uncached_input 2,")
-    assert "(genai-prices sha256:" in second
-    run("prices", "history", "no-such-model", exits=1)
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -303,7 +277,9 @@ def test_a_list_that_was_changed_on_disk_is_refused(update, own_data_directory):
     update(genai(2))
     (path,) = (own_data_directory / "prices").glob("[0-9a-f]*.json")
     path.write_text(genai(1))
-    with pytest.raises(LedgerError, match="was changed; go back with: tokentee prices rollback"):
+    with pytest.raises(
+        LedgerError, match="was changed; read the list again with: tokentee prices update"
+    ):
         PriceBook.load(None)
 
 
