@@ -11,6 +11,7 @@
     demo           `tokentee demo`
     agent_logs     `tokentee import`: session logs that agents keep on disk
     commands       one file per command that needs the wire
+    parts          what a user can do without: a folder and a row each; nothing else imports them
 
 `tee.py` is the script for `mitmdump -s`, `cli.py` the `tokentee` command.
 

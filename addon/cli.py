@@ -7,26 +7,28 @@ import os
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from addon.attach import PARTS
 from addon.run.imports import uncollected_imports
+from ledger import attach
 from ledger import cli as ledger_cli
-from ledger.cli import Command, commands_in
+from ledger.attach import commands_of
+from ledger.part import Command, commands_in
 from ledger.text.hints import as_typed
 
 if TYPE_CHECKING:
     import typer
 
+OF_PARTS, MISSING = commands_of(PARTS)
+"""Commands of the parts that are there; and those of missing parts -> what is missing for them."""
 COMMANDS = (
     *commands_in(
         "addon.commands",
+        "Record",
         ("run", "run", "run", "Record what a command sends to LLMs, or be a recording proxy"),
         ("demo", "demo", "demo_command", "Fake providers, a real proxy, a bill; needs no key"),
-    ),
-    *ledger_cli.COMMANDS,
-    *commands_in(
-        "addon.commands",
+        ("path", "run", "path_command", 'Print the script\'s path: mitmdump -s "$(tokentee path)"'),
         ("replay", "replay", "replay_command", "Read recorded exchanges into the ledger"),
         (
             "import",
@@ -34,28 +36,23 @@ COMMANDS = (
             "import_command",
             "Book the session logs that coding agents keep",
         ),
-        (
-            "rebuild",
-            "rebuild",
-            "rebuild_command",
-            "Read recordings again and correct their rows",
-        ),
+        ("rebuild", "rebuild", "rebuild_command", "Read recordings again and correct their rows"),
+    ),
+    *ledger_cli.COMMANDS,
+    *commands_in(
+        "addon.commands",
+        "Operate",
         (
             "verify",
             "verify",
             "verify_command",
             "Check the ledger: bytes, digests, readings, charges, sums",
         ),
-        ("path", "run", "path_command", 'Print the script\'s path: mitmdump -s "$(tokentee path)"'),
     ),
+    *OF_PARTS,
 )
-GROUPS = {
-    "Record": "run demo path replay import rebuild",
-    "Look": "report requests show serve top statusline limits context cache",
-    "Money": "prices reprice budget names reconcile export",
-    "Operate": "sync db verify",
-}
-"""What the overview shows under each heading."""
+GROUPS = ("Record", "Look", "Money", "Operate")
+"""The headings of the overview."""
 GONE = {
     "config": "run --config FILE names every mistake in FILE; what lies in the current folder is "
     "read only if it is named",
@@ -78,8 +75,6 @@ GONE_OPTIONS = {
 BY_NAME = {command.name: command for command in COMMANDS}
 ABOUT = "A tee for LLM token streams: records usage and cost of every request that passes."
 COMPLETION_WORDS = ("--install-completion", "--show-completion")
-_PACKAGE = __name__.removesuffix("addon.cli")
-"""What stands before `addon` and `ledger`: nothing in a checkout, `tokentee.` in a wheel."""
 
 
 def main() -> None:
@@ -99,10 +94,12 @@ def main() -> None:
         case "--version" | "-V":
             sys.stdout.write(f"tokentee {version()} ({runs_on()})\n")
         case "run":
-            running = _loaded(BY_NAME["run"].module)
-            ledger_cli.run(lambda: sys.exit(running.run(words[1:])))
+            running = _loaded(BY_NAME["run"])
+            ledger_cli.run(lambda: sys.exit(running(words[1:])))
         case name if name in BY_NAME:
             ledger_cli.run(lambda: application([BY_NAME[name]])(words, prog_name="tokentee"))
+        case name if name in MISSING:
+            ledger_cli.fail(f"{name} belongs to a part that is missing here: {MISSING[name]}", 2)
         case name if name in GONE:
             ledger_cli.fail(f"there is no {name} any more; {GONE[name]}", 2)
         case name:
@@ -134,7 +131,7 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
     )
     app.callback()(_nothing)  # or a single command would swallow its own name
     for command in commands:
-        found = getattr(_loaded(command.module), command.attribute)
+        found = _loaded(command)
         if isinstance(found, typer.Typer):
             for each in found.registered_commands:
                 each.cls = Plain
@@ -143,7 +140,7 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
             raw = {"ignore_unknown_options": True, "allow_extra_args": True}
 
             def run(context: typer.Context) -> None:
-                raise typer.Exit(_loaded(BY_NAME["run"].module).run(context.args))
+                raise typer.Exit(_loaded(BY_NAME["run"])(context.args))
 
             app.command("run", context_settings=raw, add_help_option=False)(run)
         else:
@@ -156,8 +153,12 @@ def overview() -> str:
     width = max(map(len, BY_NAME)) + 2
     groups = "".join(
         f"\n{heading}:\n"
-        + "".join(f"  {name:<{width}}{BY_NAME[name].summary}\n" for name in names.split())
-        for heading, names in GROUPS.items()
+        + "".join(
+            f"  {command.name:<{width}}{command.summary}\n"
+            for command in COMMANDS
+            if command.group == heading
+        )
+        for heading in GROUPS
     )
     return (
         f"Usage: tokentee COMMAND [OPTIONS] ...\n\n{ABOUT}\n{groups}\n"
@@ -191,9 +192,9 @@ def version() -> str:
     return version_of("tokentee")
 
 
-def _loaded(module: str) -> Any:
+def _loaded(command: Command) -> Any:
     with uncollected_imports():
-        return import_module(_PACKAGE + module)
+        return attach.loaded(command.module, command.attribute)
 
 
 def _nothing() -> None:

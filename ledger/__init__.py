@@ -14,6 +14,7 @@
     budgets       limits of spending, and alerts
     pages         the ledger in a browser
     commands      one file per command
+    parts         what a user can do without: a folder and a row each; nothing else imports them
 
 In: exchanges, readings, files of operators and vendors. Out: figures, reports, exit codes.
 Uses: nothing of the addon. A room uses only rooms above it in this list; `tests/test_rooms.py`

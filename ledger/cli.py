@@ -12,52 +12,42 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ledger.model.errors import LedgerError, WrongCallError
+from ledger.part import commands_in
 from ledger.text.hints import as_typed, missing_extra
 from ledger.text.printable import printable, without_passwords
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One command of `tokentee`."""
-
-    name: str
-    module: str
-    attribute: str
-    """Of the module: a function for Typer, or a `typer.Typer` with sub-commands."""
-    summary: str
-    """For `tokentee --help`; fits one line of 80 columns with the name."""
-
-
-def commands_in(package: str, *rows: tuple[str, str, str, str]) -> tuple[Command, ...]:
-    """The commands of a package, from their names, modules, attributes and summaries."""
-    return tuple(
-        Command(name=name, module=f"{package}.{module}", attribute=attribute, summary=summary)
-        for name, module, attribute, summary in rows
-    )
-
-
-COMMANDS = commands_in(
-    "ledger.commands",
-    ("report", "report", "report", "Tokens, cache and cost by model, key, day, ..."),
-    ("requests", "requests", "requests", "Single requests, the latest first, filtered"),
-    ("serve", "serve", "serve", "The ledger as pages in your browser, live"),
-    ("show", "requests", "show", "Explain one request line by line"),
-    ("export", "export", "export", "Write the ledger as CSV, Parquet or FOCUS"),
-    ("prices", "prices", "prices", "What a model costs; check a price file"),
-    ("names", "names", "names", "Who is behind keys, hosts, tags, projects"),
-    ("budget", "budget", "budget", "Budgets: spent, forecast; check exits 1 when over"),
-    ("statusline", "now", "statusline", "One line for Claude Code, tmux and prompts"),
-    ("limits", "now", "limits", "Limits of plans and keys, and who used them"),
-    ("cache", "why", "cache", "What broke prompt caches, and what it cost"),
-    ("context", "why", "context", "What fills the input: tools, messages, images"),
-    ("top", "now", "top", "Running requests and today's cost, live"),
-    ("reprice", "prices", "reprice", "Price what has no price, with a price file"),
-    ("reconcile", "reconcile", "reconcile", "Compare the ledger with a provider's statement"),
-    ("sync", "db", "sync", "Merge a ledger into another one"),
-    ("db", "db", "db_commands", "The ledger's schema: upgrade, current, check, describe, drop"),
+COMMANDS = (
+    *commands_in(
+        "ledger.commands",
+        "Look",
+        ("report", "report", "report", "Tokens, cache and cost by model, key, day, ..."),
+        ("requests", "requests", "requests", "Single requests, the latest first, filtered"),
+        ("show", "requests", "show", "Explain one request line by line"),
+        ("serve", "serve", "serve", "The ledger as pages in your browser, live"),
+        ("top", "now", "top", "Running requests and today's cost, live"),
+        ("statusline", "now", "statusline", "One line for Claude Code, tmux and prompts"),
+        ("limits", "now", "limits", "Limits of plans and keys, and who used them"),
+        ("context", "why", "context", "What fills the input: tools, messages, images"),
+        ("cache", "why", "cache", "What broke prompt caches, and what it cost"),
+    ),
+    *commands_in(
+        "ledger.commands",
+        "Money",
+        ("prices", "prices", "prices", "What a model costs; check a price file"),
+        ("reprice", "prices", "reprice", "Price what has no price, with a price file"),
+        ("budget", "budget", "budget", "Budgets: spent, forecast; check exits 1 when over"),
+        ("names", "names", "names", "Who is behind keys, hosts, tags, projects"),
+        ("reconcile", "reconcile", "reconcile", "Compare the ledger with a provider's statement"),
+        ("export", "export", "export", "Write the ledger as CSV, Parquet or FOCUS"),
+    ),
+    *commands_in(
+        "ledger.commands",
+        "Operate",
+        ("sync", "db", "sync", "Merge a ledger into another one"),
+        ("db", "db", "db_commands", "The ledger's schema: upgrade, current, check, describe, drop"),
+    ),
 )
 
 

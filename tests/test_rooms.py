@@ -2,7 +2,7 @@
 
 The table of arrows is literal and written by hand: a room may use itself and the rooms named beside
 it, nothing else. A new arrow fails here, with its file and line; so does one that nothing uses any
-more. Imports under `TYPE_CHECKING` and inside functions count like all others.
+more. A part (`parts/`) may use the core of its side, and the parts that its row names. Imports under `TYPE_CHECKING` and inside functions count like all others.
 """
 
 import ast
@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from addon.attach import PARTS
+from addon.parts import POINTS as ADDON_POINTS
+from ledger.attach import loaded
+from ledger.parts import POINTS as LEDGER_POINTS
 from tests.named import for_each
 
 ROOT = Path(__file__).parent.parent
@@ -96,8 +100,10 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.reports", "ledger.store", "ledger.store.engines", "ledger.store.schema"),
         *("ledger.sync", "ledger.why"),
     },
+    "ledger.parts": {"ledger"},
     "ledger": {
         *VALUES,
+        "ledger.parts",
         *("ledger.budgets", "ledger.maintenance", "ledger.store.engines"),
         *("ledger.store.processes", "ledger.store.writing", "ledger.sync"),
     },
@@ -180,11 +186,18 @@ ARROWS: dict[str, set[str]] = {
         *("ledger", "ledger.commands", "ledger.figures", "ledger.maintenance"),
         *("ledger.pricing", "ledger.reports", "ledger.store.engines", "ledger.store.writing"),
     },
-    "addon": {"addon.proxy", "addon.run", "ledger", "ledger.text"},
+    "addon.parts": {"ledger"},
+    "addon": {
+        *("addon.parts", "addon.proxy", "addon.run"),
+        *("ledger", "ledger.parts", "ledger.text"),
+    },
 }
-"""Room -> the rooms that it may use."""
+"""Room of the core -> the rooms that it may use."""
 
-DIFFERENT = {"logger", "OTHER", "SCRIPT"}
+ROWS = {part.package: part for part in PARTS}
+"""Package of a part -> its row."""
+
+DIFFERENT = {"PARTS", "POINTS", "logger", "OTHER", "SCRIPT"}
 """Constants of one name and value that are no rule: labels, and the path of the script, which two
 rooms need that may not use each other."""
 
@@ -329,6 +342,23 @@ def ids(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def part_of(room: str) -> str | None:
+    """The package of the part that a room belongs to; None: it is the core's."""
+    words = room.split(".")
+    return ".".join(words[:3]) if words[1:2] == ["parts"] and len(words) > 2 else None
+
+
+def may_use(room: str, target: str) -> bool:
+    """Whether a module of a room may import one of another room."""
+    part, other = part_of(room), part_of(target)
+    if part is None:
+        return other is None and target in ARROWS[room]
+    if other is None:
+        is_table = target in ("addon.parts", "ledger.parts")
+        return not is_table and (target.startswith("ledger") or part.startswith("addon"))
+    return other == part or other in ROWS[part].uses
+
+
 def is_ours(name: str) -> bool:
     return name.split(".", maxsplit=1)[0] in ("addon", "ledger")
 
@@ -339,7 +369,7 @@ def test_a_module_uses_only_the_rooms_that_its_own_room_may_use():
         room = room_of(name_of(path))
         for name, line in imports_of(path):
             target = room_of(name)
-            if is_ours(name) and target != room and target not in ARROWS[room]:
+            if is_ours(name) and target != room and not may_use(room, target):
                 wrong.append(f"{ids(path)}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
 
@@ -455,8 +485,39 @@ def test_no_module_of_the_addon_shadows_the_standard_library():
         assert path.stem not in sys.stdlib_module_names, path
 
 
-def test_every_room_is_in_the_table_of_arrows():
-    assert {room_of(name) for name in NAMES} == set(ARROWS)
+ROOMS = sorted({room_of(name) for name in NAMES})
+
+
+def test_every_room_is_in_the_table_of_arrows_or_of_a_part_with_a_row():
+    assert {room for room in ROOMS if part_of(room) is None} == set(ARROWS)
+    assert {part_of(room) for room in ROOMS} - {None} == set(ROWS)
+
+
+def test_a_part_names_the_parts_that_it_uses_and_theirs_without_circles():
+    for name, row in ROWS.items():
+        used = {
+            part_of(room_of(imported))
+            for path in MODULES
+            if part_of(room_of(name_of(path))) == name
+            for imported, _ in imports_of(path)
+            if is_ours(imported)
+        }
+        named = set(row.uses)
+        further = {each for one in named for each in ROWS[one].uses}
+        assert named == (used - {None, name}) | further, name
+        assert name not in named, f"{name} uses itself by way of another"
+
+
+def test_what_a_part_attaches_is_there_and_its_point_is_asked_for():
+    core = "".join(path.read_text() for path in MODULES if part_of(room_of(name_of(path))) is None)
+    for point in {*LEDGER_POINTS, *ADDON_POINTS}:
+        assert f'attached("{point}"' in core, point
+    for part in PARTS:
+        points = LEDGER_POINTS if part.package.startswith("ledger.") else {}
+        for point, place in part.attaches:
+            assert point in points | ADDON_POINTS, f"{part.name}: {point}"
+            module, attribute = place.split(":")
+            assert loaded(f"{part.package}.{module}", attribute) is not None
 
 
 HALVES = ("addon", "ledger")
@@ -481,7 +542,7 @@ def used_by(room: str) -> str:
     return "; ".join(filter(None, parts)) or "nothing of ours"
 
 
-@for_each("room", sorted({*ARROWS} - {*HALVES}))
+@for_each("room", sorted({*ROOMS} - {*HALVES}))
 def test_what_a_room_says_that_it_uses_is_what_it_imports(room: str):
     docstring = ast.get_docstring(parsed(ROOT / room.replace(".", "/") / "__init__.py")) or ""
     found = re.search(r"^Uses: (.*?)\.$", docstring, re.MULTILINE | re.DOTALL)
@@ -489,7 +550,7 @@ def test_what_a_room_says_that_it_uses_is_what_it_imports(room: str):
     assert " ".join(found[1].split()) == used_by(room)
 
 
-@for_each("room", sorted(ARROWS))
+@for_each("room", ROOMS)
 def test_a_room_states_what_it_uses(room: str):
     docstring = ast.get_docstring(
         ast.parse((ROOT / room.replace(".", "/") / "__init__.py").read_text())

@@ -17,7 +17,9 @@ from addon.recordings.replay import ReplayJob, replay_here
 from addon.run.call.arguments import SHORT_FOR
 from addon.run.command.child import workspace_of
 from ledger import cli as ledger_cli
+from ledger.attach import commands_of
 from ledger.model.errors import LedgerError
+from ledger.part import Command, Part, commands_in
 from ledger.store import db
 from tests.bench import recordings
 from tests.named import for_each
@@ -39,9 +41,8 @@ def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 def test_the_overview_names_every_command(monkeypatch, capsys, words: list[str]):
     code, out, err = called(monkeypatch, capsys, *words)
     assert (code, err) == (0, "")
-    grouped = [name for names in cli.GROUPS.values() for name in names.split()]
-    assert sorted(grouped) == sorted(cli.BY_NAME)
-    for name in grouped:
+    assert len(cli.BY_NAME) == len(cli.COMMANDS)
+    for name in cli.BY_NAME:
         assert out.count(f"\n  {name} ") == 1
     assert max(map(len, out.splitlines())) <= 81
 
@@ -89,6 +90,16 @@ def test_an_unknown_command_is_refused_with_the_nearest(monkeypatch, capsys, wor
     assert near in err
 
 
+def test_a_command_of_a_missing_part_names_the_part(monkeypatch, capsys):
+    rows = commands_in("ledger.parts.paint", "Look", ("paint", "command", "paint", "Paint it"))
+    part = Part(package="ledger.parts.paint", about="paints", commands=rows)
+    assert commands_of([part]) == ((), {"paint": "ledger.parts.paint"})
+    monkeypatch.setattr(cli, "MISSING", {"paint": "ledger.parts.paint"})
+    code, out, err = called(monkeypatch, capsys, "paint", "--red")
+    assert (code, out) == (2, "")
+    assert err == "tokentee: paint belongs to a part that is missing here: ledger.parts.paint\n"
+
+
 def test_an_unknown_option_is_refused_with_the_nearest(monkeypatch, capsys):
     code, _, err = called(monkeypatch, capsys, "report", "--sinc", "1d")
     assert code == 2
@@ -116,7 +127,7 @@ def test_completion_knows_every_command(monkeypatch, capsys):
 
 
 @for_each("command", cli.COMMANDS, ids=lambda command: command.name)
-def test_every_row_names_a_command(command: ledger_cli.Command):
+def test_every_row_names_a_command(command: Command):
     app = cli.application([command])
     assert isinstance(app, typer.Typer)
     done = CliRunner().invoke(app, [command.name, "--help"])

@@ -1,0 +1,16 @@
+"""The parts of the addon: what a user can do without. Each is a folder here and a row below.
+
+To delete a part, delete its folder; its row may go, too. A row says what the part is, which other
+parts it uses, and what it attaches to which point of the core. `POINTS` has the points of the
+addon's core; a part of the ledger may attach to them, too.
+
+In: the core's public names (ARCHITECTURE.md). Out: what the rows attach.
+Uses: nothing of ours.
+"""
+
+from ledger.part import Part
+
+POINTS: dict[str, str] = {}
+"""Attach point -> what the core does with what is attached."""
+
+PARTS: tuple[Part, ...] = ()
