@@ -9,7 +9,6 @@
     maintenance   roll-ups, retention, corrections, repricing, audit
     figures       sums of requests
     reports       figures and requests as tables and text
-    exports       requests, charges and billing rows as files, one a day
     reconcile     vendors' statements and their comparison
     budgets       limits of spending, and alerts
     pages         the ledger in a browser

@@ -40,7 +40,6 @@ COMMANDS = (
         ("budget", "budget", "budget", "Budgets: spent, forecast; check exits 1 when over"),
         ("names", "names", "names", "Who is behind keys, hosts, tags, projects"),
         ("reconcile", "reconcile", "reconcile", "Compare the ledger with a provider's statement"),
-        ("export", "export", "export", "Write the ledger as CSV, Parquet or FOCUS"),
     ),
     *commands_in(
         "ledger.commands",

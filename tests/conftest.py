@@ -107,7 +107,7 @@ END_TO_END = {
     )
 }
 """What runs by default beside unit tests: a real mitmdump, from the client's bytes to the ledger."""
-ALSO_BY_DEFAULT = {"ledger/test_one_figure.py", "test_patterns.py", "addon/test_corpus.py"}
+ALSO_BY_DEFAULT = {"ledger/parts/test_one_figure.py", "test_patterns.py", "addon/test_corpus.py"}
 BY_NAME_MARKS = {"nightly", "bench", "clients", "browser"}
 NOT_UNIT_FOLDERS = {"proxy", "bench", "nightly", "clients"}
 UNMEASURED_MARKS = {"large", "process", "proxy"}

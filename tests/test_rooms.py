@@ -58,11 +58,6 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.figures", "ledger.maintenance", "ledger.pricing", "ledger.store"),
         "ledger.store.schema",
     },
-    "ledger.exports": {
-        *VALUES,
-        "ledger.settings",
-        *("ledger.pricing", "ledger.store", "ledger.store.schema"),
-    },
     "ledger.reconcile": {
         *VALUES,
         "ledger.settings",
@@ -95,7 +90,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.commands": {
         *VALUES,
         "ledger.settings",
-        *("ledger.budgets", "ledger.exports", "ledger.figures", "ledger.maintenance"),
+        *("ledger.budgets", "ledger.figures", "ledger.maintenance"),
         *("ledger.pages", "ledger.pages.live", "ledger.pricing", "ledger.reconcile"),
         *("ledger.reports", "ledger.store", "ledger.store.engines", "ledger.store.schema"),
         *("ledger.sync", "ledger.why"),
@@ -222,7 +217,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.figures",
     "ledger.why",
     "ledger.reports",
-    "ledger.exports",
+    "ledger.parts.exports",
     "ledger.pages",
     "ledger.pages.live",
     "ledger.reconcile",
@@ -580,6 +575,7 @@ TESTED_BY = {
     # By the command line, and by what it prints.
     "addon/commands/demo.py": "tests/proxy/test_demo.py",
     "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
+    "ledger/parts/exports/command.py": "tests/ledger/parts/exports/test_day_files.py",
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
     "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",
     # By data: logs, answers, price files and statements.

@@ -10,6 +10,6 @@
     db                db, sync
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
-Uses: budgets, exports, figures, maintenance, model, pages, pages.live, pricing, reconcile, reports,
+Uses: budgets, figures, maintenance, model, pages, pages.live, pricing, reconcile, reports,
 settings, store, store.engines, store.schema, sync, text, why.
 """

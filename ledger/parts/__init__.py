@@ -7,9 +7,19 @@ In: the core's public names (ARCHITECTURE.md). Out: what the rows attach.
 Uses: nothing of ours.
 """
 
-from ledger.part import Part
+from ledger.part import Part, commands_in
 
 POINTS: dict[str, str] = {}
 """Attach point -> what the core does with what is attached."""
 
-PARTS: tuple[Part, ...] = ()
+PARTS: tuple[Part, ...] = (
+    Part(
+        package="ledger.parts.exports",
+        about="requests, charges and FOCUS billing rows as files, one a day",
+        commands=commands_in(
+            "ledger.parts.exports",
+            "Money",
+            ("export", "command", "export", "Write the ledger as CSV, Parquet or FOCUS"),
+        ),
+    ),
+)

@@ -29,11 +29,11 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.engine import Engine
 
-from ledger.exports.export import export
 from ledger.figures.queries import report
 from ledger.maintenance import checking, reprice, rollup
 from ledger.pages import html_file
 from ledger.pages.live import read_only
+from ledger.parts.exports.export import export
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import read as read_names
 from ledger.store import db

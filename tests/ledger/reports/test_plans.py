@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from ledger.exports.export import export
 from ledger.figures.queries import report
 from ledger.maintenance import checking, reprice, rollup
+from ledger.parts.exports.export import export
 from ledger.pricing.prices import PriceBook
 from ledger.store.scope import Scope
 from tests.bench import big_ledger

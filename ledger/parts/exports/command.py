@@ -53,9 +53,9 @@ def export(
     ledger: LedgerOption = None,
 ) -> None:
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
-    from ledger.exports import export as exporting
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
+    from ledger.parts.exports import export as exporting
     from ledger.text.figures import counted
 
     if focus_version is not None and what != "focus":

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 from msgspec.structs import replace
 
-from ledger.exports.export import Wanted, export
+from ledger.parts.exports.export import Wanted, export
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import NO_NAMES
 from ledger.settings.names import read as read_names

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.exports import day_files
-from ledger.exports.day_files import csv_file, write
-from ledger.exports.export import DATASETS, count_unpriced_charges, export
-from ledger.exports.focus import ADDED, FOCUS_COLUMNS, REMOVED, VERSIONS, row_of
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
+from ledger.parts.exports import day_files
+from ledger.parts.exports.day_files import csv_file, write
+from ledger.parts.exports.export import DATASETS, count_unpriced_charges, export
+from ledger.parts.exports.focus import ADDED, FOCUS_COLUMNS, REMOVED, VERSIONS, row_of
 from ledger.pricing.price_lines import OUTPUT_LINES, TOKEN_LINES
 from ledger.store import db
 from ledger.store.scope import Scope
@@ -200,8 +200,8 @@ def test_batches_follow_each_other(path):
 @pytest.mark.large
 def test_it_needs_no_pyarrow():
     code = (
-        "import sys; sys.modules['pyarrow'] = None; import ledger.exports.export; "
-        "from ledger.exports.day_files import write; "
+        "import sys; sys.modules['pyarrow'] = None; import ledger.parts.exports.export; "
+        "from ledger.parts.exports.day_files import write; "
         "from datetime import date; from pathlib import Path; import tempfile; "
         "folder = Path(tempfile.mkdtemp()); "
         "rows = [(date(2026, 11, 2), ('a',))]; "

@@ -20,8 +20,6 @@ from addon.telemetry.metrics import Metrics
 from addon.telemetry.observer import observed
 from ledger.budgets.budgets import Budget
 from ledger.budgets.status import statuses
-from ledger.exports import focus
-from ledger.exports.export import DATASETS, Wanted
 from ledger.figures import activity
 from ledger.figures.figures import Figures
 from ledger.figures.queries import report
@@ -41,6 +39,8 @@ from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.model.usage import COUNT_MAX, Usage
 from ledger.pages import sections
 from ledger.pages.period import Period
+from ledger.parts.exports import focus
+from ledger.parts.exports.export import DATASETS, Wanted
 from ledger.reports import report_tables
 from ledger.settings.names import NO_NAMES
 from ledger.store import db

@@ -16,9 +16,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.exports import focus
-from ledger.exports.day_files import BATCH_ROWS, ExportedFile, FileFormat, write
 from ledger.model.money import usd_of
+from ledger.parts.exports import focus
+from ledger.parts.exports.day_files import BATCH_ROWS, ExportedFile, FileFormat, write
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import GroupFacts

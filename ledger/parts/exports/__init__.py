@@ -3,7 +3,8 @@
     export         the data sets: requests, charges, FOCUS billing rows
     focus          a charge -> a FOCUS row
     day_files      rows -> a complete file for each day, Parquet or CSV
+    command        `tokentee export`
 
 In: a ledger, which data set, which format. Out: files.
-Uses: model, pricing, settings, store, store.schema, text.
+Uses: commands, figures, model, pricing, reconcile, settings, store, store.schema, text.
 """

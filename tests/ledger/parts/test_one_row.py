@@ -14,7 +14,7 @@ from ledger.store.engines.sqlite_file import REVISION
 
 pytestmark = pytest.mark.large
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 ROWS = {
     "ledger/model/exchange.py": (
         '    account: Annotated[\n        str | None,\n        Column("Keyed hash',
@@ -37,7 +37,7 @@ def upgrade():
 WRITE_AND_READ = """
 import datetime, json, sys
 from ledger.commands import report as command
-from ledger.exports.export import DATASETS
+from ledger.parts.exports.export import DATASETS
 from ledger.figures.queries import report
 from ledger.maintenance.rollup import roll
 from ledger.pages.live.address import FIELDS
