@@ -9,7 +9,6 @@
     proxy          mitmproxy's side: hooks, options, waiting for commits, stopping
     run            `tokentee run`
     demo           `tokentee demo`
-    agent_logs     `tokentee import`: session logs that agents keep on disk
     commands       one file per command that needs the wire
     parts          what a user can do without: a folder and a row each; nothing else imports them
 

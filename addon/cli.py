@@ -30,12 +30,6 @@ COMMANDS = (
         ("demo", "demo", "demo_command", "Fake providers, a real proxy, a bill; needs no key"),
         ("path", "run", "path_command", 'Print the script\'s path: mitmdump -s "$(tokentee path)"'),
         ("replay", "replay", "replay_command", "Read recorded exchanges into the ledger"),
-        (
-            "import",
-            "import_logs",
-            "import_command",
-            "Book the session logs that coding agents keep",
-        ),
         ("rebuild", "rebuild", "rebuild_command", "Read recordings again and correct their rows"),
     ),
     *ledger_cli.COMMANDS,

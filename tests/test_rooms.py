@@ -151,11 +151,6 @@ ARROWS: dict[str, set[str]] = {
         *("addon.dialects", "addon.metering", "addon.recordings", "addon.telemetry"),
         *("ledger.pricing", "ledger.store.writing", "ledger.sync"),
     },
-    "addon.agent_logs": {
-        *("addon.dialects", "addon.dialects.openai", "addon.dialects.vendors", "addon.framing"),
-        *("ledger.maintenance", "ledger.model", "ledger.pricing", "ledger.store"),
-        "ledger.store.writing",
-    },
     "addon.telemetry": {*VALUES, "ledger.store.processes"},
     "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},
     "addon.run": {
@@ -176,9 +171,9 @@ ARROWS: dict[str, set[str]] = {
     "addon.commands": {
         *VALUES,
         "ledger.settings",
-        *("addon.agent_logs", "addon.demo", "addon.metering", "addon.recordings"),
+        *("addon.demo", "addon.metering", "addon.recordings"),
         *("addon.recordings.formats", "addon.run", "addon.run.call", "addon.run.workers"),
-        *("ledger", "ledger.commands", "ledger.figures", "ledger.maintenance"),
+        *("ledger.commands", "ledger.figures", "ledger.maintenance"),
         *("ledger.pricing", "ledger.reports", "ledger.store.engines", "ledger.store.writing"),
     },
     "addon.parts": {"ledger"},
@@ -225,7 +220,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.budgets",
 }
 """Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3."""
-SQLITE_OF_OTHERS = {"addon.demo", "addon.agent_logs"}
+SQLITE_OF_OTHERS = {"addon.demo", "addon.parts.agent_logs"}
 """These may import sqlite3, too: the demo asks its ledger as a user would, and some agents keep
 their logs in databases."""
 SANS_IO = {
@@ -579,7 +574,7 @@ TESTED_BY = {
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
     "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",
     # By data: logs, answers, price files and statements.
-    "addon/agent_logs/": "tests/addon/agent_logs/test_agents.py",
+    "addon/parts/agent_logs/": "tests/addon/parts/agent_logs/test_agents.py",
     "addon/dialects/": "tests/addon/dialects/test_cases.py",
     "ledger/pricing/override_tables.py": "tests/ledger/pricing/test_prices.py",
     "ledger/reconcile/vendors.py": "tests/ledger/reconcile/test_statement_files.py",

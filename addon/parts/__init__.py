@@ -8,9 +8,24 @@ In: the core's public names (ARCHITECTURE.md). Out: what the rows attach.
 Uses: nothing of ours.
 """
 
-from ledger.part import Part
+from ledger.part import Part, commands_in
 
 POINTS: dict[str, str] = {}
 """Attach point -> what the core does with what is attached."""
 
-PARTS: tuple[Part, ...] = ()
+PARTS: tuple[Part, ...] = (
+    Part(
+        package="addon.parts.agent_logs",
+        about="the session logs that coding agents keep on disk, booked into the ledger",
+        commands=commands_in(
+            "addon.parts.agent_logs",
+            "Record",
+            (
+                "import",
+                "command",
+                "import_command",
+                "Book the session logs that coding agents keep",
+            ),
+        ),
+    ),
+)

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from addon.agent_logs import call, files, reader
-from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.files import SkippedCounts
 from addon.metering.opening import RunRules
+from addon.parts.agent_logs import call, files, reader
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.files import SkippedCounts
 from addon.recordings.files import read as read_recording
 from addon.recordings.formats.recorded import Recorded, RecordingError, Unreadable, split_url
 from addon.recordings.metered import meter
@@ -33,7 +33,7 @@ from ledger.pricing import overrides
 from ledger.pricing.litellm import PROVIDERS, LiteLLM
 from ledger.reconcile import statement_files as statements
 from ledger.settings import names_file
-from tests.addon.agent_logs import logs
+from tests.addon.parts.agent_logs import logs
 from tests.addon.recordings import recorded_files
 from tests.addon.run.call import test_settings
 from tests.ledger.budgets import test_budgets

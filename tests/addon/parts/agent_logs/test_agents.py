@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.call import booked, folder_name, moment
-from addon.agent_logs.files import SkippedCounts, read
-from addon.agent_logs.reader import OPEN_ANSWERS_MAX, calls_of
 from addon.dialects.counts import lookup
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.call import booked, folder_name, moment
+from addon.parts.agent_logs.files import SkippedCounts, read
+from addon.parts.agent_logs.reader import OPEN_ANSWERS_MAX, calls_of
 from ledger.model.exchange import Billing
-from tests.addon.agent_logs.logs import (
+from tests.addon.parts.agent_logs.logs import (
     LINES,
     OPENCODE,
     PATHS,

@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
-from addon.agent_logs import booking, comparison, files
-from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.booking import ImportTally
+from addon.parts.agent_logs import booking, comparison, files
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.booking import ImportTally
 from ledger import recording
 from ledger.commands import output
 from ledger.commands.options import (

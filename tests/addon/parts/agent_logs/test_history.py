@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.addon.commands.importing import run
+from tests.addon.parts.agent_logs.importing import run
 from tests.ledger.written import rows
 
 BEGIN = datetime(2026, 11, 2, 8, tzinfo=UTC)

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from addon.agent_logs.call import LoggedCall
-from addon.agent_logs.matching import KnownAnswers
+from addon.parts.agent_logs.call import LoggedCall
+from addon.parts.agent_logs.matching import KnownAnswers
 from ledger.maintenance.known import BookedAnswer
 from ledger.model.usage import sum_of
 

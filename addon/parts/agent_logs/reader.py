@@ -16,7 +16,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from addon.agent_logs.call import (
+from addon.dialects.counts import Counts, lookup
+from addon.dialects.facts import name_of, text_of, token_of
+from addon.parts.agent_logs.call import (
     REGION_UNKNOWN,
     SESSION_SUM,
     UNKNOWN_SERVER,
@@ -24,8 +26,6 @@ from addon.agent_logs.call import (
     folder_name,
     moment,
 )
-from addon.dialects.counts import Counts, lookup
-from addon.dialects.facts import name_of, text_of, token_of
 from ledger.model.providers import provider_of
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 

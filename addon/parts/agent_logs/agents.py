@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from addon.agent_logs.codex import codex_calls
-from addon.agent_logs.reader import LoggedAgent
 from addon.dialects.facts import AnswerContext, Facts
 from addon.dialects.vendors.anthropic import MESSAGES
+from addon.parts.agent_logs.codex import codex_calls
+from addon.parts.agent_logs.reader import LoggedAgent
 from ledger.model.usage import Usage
 
 FORMATS_FILE = Path(__file__).with_name("agents.toml")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.reader import LoggedAgent
 from addon.dialects.counts import lookup, objects_at
 from addon.framing import json_values
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.reader import LoggedAgent
 from ledger.model.errors import LedgerError
 
 LINE_BYTES_MAX = 16 * 1024 * 1024

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from addon.agent_logs.call import THREAD_COUNTS, THREADS, LoggedCall
 from addon.framing import json_values
+from addon.parts.agent_logs.call import THREAD_COUNTS, THREADS, LoggedCall
 from ledger.maintenance.known import BookedAnswer
 
 APART_MAX = timedelta(minutes=10)

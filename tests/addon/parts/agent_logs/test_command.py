@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.call import booked
-from addon.agent_logs.files import SkippedCounts, read
-from addon.agent_logs.reader import calls_of
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.call import booked
+from addon.parts.agent_logs.files import SkippedCounts, read
+from addon.parts.agent_logs.reader import calls_of
 from ledger.model.errors import LedgerError
-from tests.addon.agent_logs.logs import PATHS, SESSION, claude, codex_lines, write_home
-from tests.addon.commands.importing import run
+from tests.addon.parts.agent_logs.importing import run
+from tests.addon.parts.agent_logs.logs import PATHS, SESSION, claude, codex_lines, write_home
 from tests.ledger.written import put, reading, rows, settled
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)

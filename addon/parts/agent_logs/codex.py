@@ -22,7 +22,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from addon.agent_logs.call import (
+from addon.dialects.counts import lookup
+from addon.dialects.facts import name_of, text_of, token_of
+from addon.dialects.limits import quotas_of_event
+from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
+from addon.dialects.openai.usage import added
+from addon.framing import json_values
+from addon.parts.agent_logs.call import (
     REGION_UNKNOWN,
     THREAD_COUNTS,
     THREADS,
@@ -31,13 +37,7 @@ from addon.agent_logs.call import (
     folder_name,
     moment,
 )
-from addon.agent_logs.reader import REGIONAL, SERVERS, usage_of
-from addon.dialects.counts import lookup
-from addon.dialects.facts import name_of, text_of, token_of
-from addon.dialects.limits import quotas_of_event
-from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
-from addon.dialects.openai.usage import added
-from addon.framing import json_values
+from addon.parts.agent_logs.reader import REGIONAL, SERVERS, usage_of
 from ledger.model.exchange import Billing
 from ledger.model.usage import count_of
 

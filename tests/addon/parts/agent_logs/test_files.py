@@ -6,11 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from addon.agent_logs import files
-from addon.agent_logs.agents import AGENTS
-from addon.agent_logs.files import SkippedCounts, agent_of, find, named, read
+from addon.parts.agent_logs import files
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.files import SkippedCounts, agent_of, find, named, read
 from ledger.model.errors import LedgerError
-from tests.addon.agent_logs.logs import LINES, PATHS, TABLES, write_database, write_home
+from tests.addon.parts.agent_logs.logs import LINES, PATHS, TABLES, write_database, write_home
 from tests.named import for_each
 
 

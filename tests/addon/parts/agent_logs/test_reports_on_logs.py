@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.addon.agent_logs.logs import claude
-from tests.addon.commands.importing import run
+from tests.addon.parts.agent_logs.importing import run
+from tests.addon.parts.agent_logs.logs import claude
 from tests.ledger.written import rows
 
-PAGE = Path(__file__).parents[3] / "docs" / "compared.md"
+PAGE = Path(__file__).parents[4] / "docs" / "compared.md"
 PARENT, CHILD = "019fa149-0000-7000-8000-000000000001", "019fa149-0000-7000-8000-000000000002"
 BEGIN = datetime.fromisoformat("2026-11-20T10:00:00+00:00")
 

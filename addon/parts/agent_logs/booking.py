@@ -10,10 +10,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from addon.agent_logs.call import Booked, LoggedCall, booked, fullness
-from addon.agent_logs.files import Log, SkippedCounts, read
-from addon.agent_logs.matching import KnownAnswers, answer_of
-from addon.agent_logs.reader import calls_of
+from addon.parts.agent_logs.call import Booked, LoggedCall, booked, fullness
+from addon.parts.agent_logs.files import Log, SkippedCounts, read
+from addon.parts.agent_logs.matching import KnownAnswers, answer_of
+from addon.parts.agent_logs.reader import calls_of
 from ledger.maintenance import corrections
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
 from ledger.model.exchange import Billing, Exchange, UsageSource
