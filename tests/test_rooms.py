@@ -148,8 +148,8 @@ ARROWS: dict[str, set[str]] = {
     "addon.proxy.display": {
         *VALUES,
         "ledger.settings",
-        *("addon.dialects", "addon.metering", "addon.recordings", "addon.telemetry"),
-        *("ledger.pricing", "ledger.store.writing", "ledger.sync"),
+        *("addon.metering", "addon.recordings", "addon.telemetry"),
+        *("ledger.store.writing", "ledger.sync"),
     },
     "addon.telemetry": {*VALUES, "ledger.store.processes"},
     "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},

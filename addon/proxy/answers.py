@@ -165,13 +165,8 @@ def _tap(
         on_confirmed=lambda: recording.ledger.open(live.opened),
     )
     stream = _run_by_run(tap.callable) if tap.edits else tap.callable
-    listeners: list[Callable[[bytes], None]] = []
     if live.capture is not None:
-        listeners.append(live.capture.add)
-    if recording.notes is not None:
-        listeners.append(recording.notes.listener(live.flow))
-    if listeners:
-        stream = _heard(stream, listeners, live.troubles)
+        stream = _captured(stream, live.capture.add, live.troubles)
     live.stream = stream
     return tap, stream
 
@@ -188,22 +183,23 @@ def _run_by_run(into: StreamCallable) -> StreamCallable:
     return edit
 
 
-def _heard(
-    into: StreamCallable, listeners: list[Callable[[bytes], None]], troubles: Troubles
+def _captured(
+    into: StreamCallable, keep: Callable[[bytes], None], troubles: Troubles
 ) -> StreamCallable:
-    """Each chunk goes to these, too."""
+    """Each chunk is captured, too, until that fails."""
+    has_failed = False
 
-    def hear(data: bytes) -> bytes | list[bytes]:
+    def capture(data: bytes) -> bytes | list[bytes]:
+        nonlocal has_failed
         try:
-            for chunk in chunks_of(data) if data else ():
-                for listener in listeners:
-                    listener(chunk)
+            for chunk in chunks_of(data) if data and not has_failed else ():
+                keep(chunk)
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
-            listeners.clear()
+            has_failed = True
             troubles.add_failure(failure, "this exchange is not captured")
         return into(data)
 
-    return hear
+    return capture
 
 
 def _as_list(passed: bytes | list[bytes]) -> list[bytes]:

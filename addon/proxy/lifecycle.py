@@ -36,7 +36,7 @@ from mitmproxy.utils import asyncio_utils
 from addon.caps.limits import read_limits
 from addon.proxy import options
 from addon.proxy.caps import gate_of
-from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
+from addon.proxy.display.flow_comment import FlowComments, comments_if_viewed
 from addon.proxy.display.watching import Watching
 from addon.proxy.event_loop import notifier
 from addon.proxy.options import Settings
@@ -134,23 +134,23 @@ def start(
     if isinstance(leaving, Leaving) and (recording := leaving.give_up()):  # left for a reload
         ctx.master.addons.remove(leaving)
         recording.ledger.on_commit = _commit_callback(
-            on_commit, recording.notes, recording.watching
+            on_commit, recording.comments, recording.watching
         )
         recording.rules = dataclasses.replace(recording.rules, node=node)
         apply(settings, recording)
         return recording
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
-    notes = notes_if_viewed(ctx.master, loop)
+    comments = comments_if_viewed(ctx.master, loop)
     watching = None
     if settings.metrics or settings.otlp:
         watching = Watching(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
-    price = notes.pricing(book.price) if notes else book.price
+    price = comments.pricing(book.price) if comments else book.price
     try:
         ledger = open_ledger(
             settings.ledger_url,
             node=node,
             price=watching.observer.pricing(price) if watching else price,
-            on_commit=_commit_callback(on_commit, notes, watching),
+            on_commit=_commit_callback(on_commit, comments, watching),
             log=_log,
         )
     except LedgerError:
@@ -173,7 +173,7 @@ def start(
     recording.process.tasks.append(
         asyncio_utils.create_task(gate.watch(), name="tokentee: caps", keep_ref=True)
     )
-    recording.notes, recording.watching = notes, watching
+    recording.comments, recording.watching = comments, watching
     if watching is not None:
         watching.start(
             ledger,
@@ -182,8 +182,6 @@ def start(
             cap_shares=gate.shares,
         )
     undo_last = recording.process.undo_last
-    if notes is not None:
-        undo_last.append(notes.show())
     if settings.log_as_json:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, MitmLogHandler):
@@ -215,10 +213,10 @@ async def _tell_what_is_answered(recording: Recording) -> None:
 
 
 def _commit_callback(
-    on_commit: OnCommit, notes: FlowNotes | None, watching: Watching | None
+    on_commit: OnCommit, comments: FlowComments | None, watching: Watching | None
 ) -> OnCommit:
-    """The callback of the writer: first the waiting hooks, then notes, then telemetry."""
-    told = notes.on_commit(on_commit) if notes else on_commit
+    """The callback of the writer: first the waiting hooks, then comments, then telemetry."""
+    told = comments.on_commit(on_commit) if comments else on_commit
     return watching.observer.on_commit(told) if watching else told
 
 

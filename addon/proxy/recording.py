@@ -31,7 +31,7 @@ from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows, opt_in
 from addon.proxy.caps import Gate
 from addon.proxy.display import exchange_log
-from addon.proxy.display.content_view import FlowNotes
+from addon.proxy.display.flow_comment import FlowComments
 from addon.proxy.display.watching import Watching
 from addon.proxy.event_loop import in_turns
 from addon.proxy.live import Live
@@ -112,7 +112,7 @@ class Recording:
         self.price = price
         self.captures: CaptureFiles | None = None
         """None: nothing is captured."""
-        self.notes: FlowNotes | None = None
+        self.comments: FlowComments | None = None
         """For mitmweb and mitmproxy, which show flows."""
         self.watching: Watching | None = None
         """Health, metrics and spans, where the options ask for them."""
@@ -229,8 +229,6 @@ class Recording:
                 reading = settled.reading if has_row else None
                 remarks = self.gate.settled(settled.exchange, reading, live.asked.limits)
                 settled = settled.remarked(remarks)
-            if self.notes is not None:
-                self.notes.settled(live.flow)
             if not has_row:
                 capturing.discard(live)
                 return None

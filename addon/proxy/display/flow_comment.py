@@ -1,15 +1,36 @@
-"""Pure. The texts beside a flow: one line for the list, and a page for the content view."""
+"""Edge. The comment that mitmweb and mitmproxy show in their list: tokens and cost of a flow.
+
+This happens only where mitmproxy has its `view` addon; mitmdump has none and pays nothing. What the
+writer prices is held until its commit is reported, and then the event loop writes the comment. A
+comment that a person wrote is never overwritten.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from addon.dialects.transcript import Transcript
+from mitmproxy import hooks, http
+
 from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
-from ledger.model.money import money_text, sum_of_known, usd_text
-from ledger.pricing.price_lines import is_token_line
+from ledger.model.money import money_text, sum_of_known
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ledger.store.writing.batches import Price
+    from ledger.store.writing.jobs import OnCommit, Receipt
+
+FLOWS_MAX = 5_000
+"""Flows whose figures are kept; some 10 MB. mitmweb itself is slow long before."""
+RESPONSES_MAX = 200
+"""Of one WebSocket; a longer session shows its latest ones."""
+HELD_MAX = 10_000
+"""Priced exchanges whose commit is not reported yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +40,83 @@ class BookedFlow:
     exchange: Exchange
     reading: Reading
     charges: tuple[Charge, ...]
+
+
+class FlowComments:
+    """The comments of the flows of one master that has a view."""
+
+    def __init__(self, master: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._master = master
+        self._loop = loop
+        self._booked: OrderedDict[str, deque[BookedFlow]] = OrderedDict()
+        self._comments: dict[str, str] = {}
+        """The comments that we wrote, so that a person's are recognised."""
+        self._priced: OrderedDict[str, BookedFlow] = OrderedDict()
+        """Of the writer's thread alone."""
+        self._committed: deque[BookedFlow] = deque()
+        self._is_called = False
+
+    def pricing(self, price: Price) -> Price:
+        """The writer's price function, which remembers what it priced."""
+
+        def priced(exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
+            charges = price(exchange, reading)
+            self._priced[exchange.id] = BookedFlow(
+                exchange=exchange, reading=reading, charges=charges
+            )
+            if len(self._priced) > HELD_MAX:
+                self._priced.popitem(last=False)
+            return charges
+
+        return priced
+
+    def on_commit(self, then: OnCommit) -> OnCommit:
+        """The writer's commit callback. Calls `then` first: clients wait for it. At most one
+        wake-up of the loop is under way."""
+
+        def committed(receipts: Sequence[Receipt]) -> None:
+            then(receipts)
+            found = [
+                booked
+                for receipt in receipts
+                if (booked := self._priced.pop(receipt.exchange_id, None)) and receipt.committed
+            ]
+            self._committed.extend(found)
+            if found and not self._is_called:
+                self._is_called = True
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._write)
+
+        return committed
+
+    def _write(self) -> None:
+        self._is_called = False  # first, so that a later batch calls again
+        changed: dict[str, http.HTTPFlow] = {}
+        view = self._master.addons.get("view")
+        while self._committed:
+            booked = self._committed.popleft()
+            flow_id = booked.exchange.id.partition("/")[0]
+            responses = self._booked.setdefault(flow_id, deque(maxlen=RESPONSES_MAX))
+            responses.append(booked)
+            if len(self._booked) > FLOWS_MAX:
+                oldest, _ = self._booked.popitem(last=False)
+                self._comments.pop(oldest, None)
+            flow = view.get_by_id(flow_id) if view is not None else None
+            if isinstance(flow, http.HTTPFlow):
+                if flow.comment in ("", self._comments.get(flow.id)):
+                    flow.comment = self._comments[flow.id] = comment_of(responses)
+                if booked.exchange.outcome is Outcome.COMPLETE and flow.response is not None:
+                    # A client that has read `[DONE]` may leave while we wait for the commit; its
+                    # answer was whole, and mitmweb would mark it red because of our wait.
+                    flow.error = None
+                changed[flow_id] = flow
+        if changed:
+            self._master.addons.trigger(hooks.UpdateHook(list(changed.values())))
+
+
+def comments_if_viewed(master: Any, loop: asyncio.AbstractEventLoop) -> FlowComments | None:
+    """Comments for the flows of a master that shows flows; None for any other."""
+    return None if master.addons.get("view") is None else FlowComments(master, loop)
 
 
 def comment_of(booked: Sequence[BookedFlow]) -> str:
@@ -34,57 +132,6 @@ def comment_of(booked: Sequence[BookedFlow]) -> str:
     if any(each.exchange.degraded for each in booked):
         parts.append("degraded")
     return " · ".join(filter(None, parts))
-
-
-def page_of(booked: BookedFlow, transcript: Transcript | None) -> str:
-    """The answer, the tools that it calls, its usage and its charge lines."""
-    return "\n".join(_page(booked, transcript)) + "\n"
-
-
-def _page(booked: BookedFlow, transcript: Transcript | None) -> Iterator[str]:
-    exchange, reading = booked.exchange, booked.reading
-    yield comment_of([booked])
-    model = exchange.model or "no model named"
-    about = (model, exchange.provider, exchange.dialect, exchange.finish_reason)
-    yield " · ".join(filter(None, about))
-    if exchange.degraded:
-        yield f"degraded: {exchange.degraded}"
-    if transcript is not None:
-        if transcript.reasoning:
-            yield from ("", "Reasoning", "---------", transcript.reasoning)
-        yield from ("", "Answer", "------", transcript.text or "(no text)")
-        if transcript.is_cut:
-            yield "(cut here: the rest is not shown)"
-        if transcript.calls:
-            yield from ("", "Tool calls", "----------")
-            yield from (
-                f"{call.name or '(no name)'}({call.arguments})" for call in transcript.calls
-            )
-    yield from ("", "Usage, as reported", "------------------")
-    yield reading.usage_json or "(none)"
-    if reading.usage_source is not UsageSource.REPORTED:
-        yield f"usage source: {reading.usage_source}"
-    yield from ("", "Charges", "-------")
-    if not booked.charges:
-        yield "(none)"
-    yield from (_line(charge) for charge in booked.charges)
-    yield from ("", f"tokentee show {exchange.id}")
-
-
-def _line(charge: Charge) -> str:
-    name = charge.line + (f" ({charge.model})" if charge.model else "")
-    if charge.unit_picousd is None or charge.amount_picousd is None:
-        return (
-            f"{name:<24} {_spaced(charge.quantity):>12}  no price: {charge.reason or ''}".rstrip()
-        )
-    is_token = is_token_line(charge.line)
-    unit = f"${usd_text(charge.unit_picousd * (10**6 if is_token else 1))}"
-    per = "per 1M" if is_token else "each"
-    amount = f"${usd_text(charge.amount_picousd)}"
-    return (
-        f"{name:<24} {_spaced(charge.quantity):>12} x {unit} {per} = {amount}  "
-        f"({charge.price_source})"
-    )
 
 
 def _tokens(booked: Sequence[BookedFlow]) -> str:

@@ -29,7 +29,6 @@ from addon.dialects import routes
 from addon.dialects.facts import AnswerContext
 from addon.dialects.fetched import BATCH
 from addon.dialects.request import read_request
-from addon.dialects.transcript import transcript_of
 from addon.framing import document, long_json
 from ledger.model import providers
 from ledger.model.usage import NO_USAGE, Usage
@@ -366,5 +365,4 @@ def test_no_text_or_number_is_trusted_to_be_one(case: Any) -> None:
                     one[key] = [plain]
                     body = body_of(case, frames)
                     picture(metered(case, [body]))
-                    transcript_of(body, load(case)[3])
                     one[key] = plain

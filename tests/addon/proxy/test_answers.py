@@ -186,11 +186,11 @@ def test_chunks_that_come_together_are_edited_as_those_that_come_apart(size: int
     assert together.passed().removed_digest is not None
 
 
-def test_a_listener_that_failed_gets_no_more_and_the_end_is_no_chunk():
+def test_a_capture_that_failed_gets_no_more_and_the_end_is_no_chunk():
     got: list[bytes] = []
     troubles = Troubles()
-    hear = answers._heard(lambda data: data or [], [got.append], troubles)
-    assert [hear(WORD), hear(DONE), hear(b"")] == [WORD, DONE, []]
+    capture = answers._captured(lambda data: data or [], got.append, troubles)
+    assert [capture(WORD), capture(DONE), capture(b"")] == [WORD, DONE, []]
     assert got == [WORD, DONE]
     assert troubles.text is None
 
@@ -199,17 +199,17 @@ def test_a_listener_that_failed_gets_no_more_and_the_end_is_no_chunk():
         raise OSError
 
     got.clear()
-    hear = answers._heard(lambda data: data or [], [fails], troubles)
-    assert [hear(WORD), hear(DONE), hear(b"")] == [WORD, DONE, []]
+    capture = answers._captured(lambda data: data or [], fails, troubles)
+    assert [capture(WORD), capture(DONE), capture(b"")] == [WORD, DONE, []]
     assert got == [WORD]
     assert "OSError" in str(troubles.text)
 
 
-def test_a_listener_gets_upstreams_chunks_of_an_edited_run():
+def test_a_capture_gets_upstreams_chunks_of_an_edited_run():
     got: list[bytes] = []
     edit = answers._run_by_run(tap_of(strips=True).callable)
-    hear = answers._heard(edit, [got.append], Troubles())
-    passed = hear(ChunkRun.of([WORD, WORD, LAST]))
+    capture = answers._captured(edit, got.append, Troubles())
+    passed = capture(ChunkRun.of([WORD, WORD, LAST]))
     assert isinstance(passed, ChunkRun)
     assert list(passed.chunks) == [WORD.replace(b',"usage":null', b"")] * 2
     assert got == [WORD, WORD, LAST]

@@ -18,7 +18,6 @@ from mitmproxy.websocket import WebSocketData, WebSocketMessage
 from wsproto.frame_protocol import Opcode
 
 from addon.proxy import flows
-from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording
 from ledger.model.exchange import Exchange
@@ -166,24 +165,6 @@ async def test_what_begins_while_stopping_is_refused(ledger: Path):
         assert flow.error.msg == Error.KILLED_MESSAGE
         assert stopping is not None
         await stopping
-    assert exchanges(ledger) == []
-
-
-async def test_an_answer_without_a_row_has_its_body_in_mitmweb(ledger: Path):
-    """And the copy counts among the others, of which there is a bound."""
-    async with recording(ledger) as (recorder, context):
-        assert recorder.recording is not None
-        notes = FlowNotes(context.master, asyncio.get_running_loop())
-        recorder.recording.notes = notes
-        flow = flow_of(host="intranet.example")
-        flow.request.text = "{}"
-        recorder.request(flow)
-        response = answered(flow, content_type="application/json")
-        recorder.responseheaders(flow)
-        assert passed_on(response, [b'{"no":', b" 1}"]) == b'{"no": 1}'
-        await recorder.response(flow)
-        assert response.data.content == b'{"no": 1}'
-        assert list(notes._flows) == [flow.id]
     assert exchanges(ledger) == []
 
 

@@ -1,22 +1,24 @@
-"""What mitmweb is given: bodies, comments, pages and a content view, all of them bounded; lines of the log, by
-figures worked out by hand; and what `/readyz` knows of the threads of a process."""
+"""What mitmweb is given: comments, which are bounded; lines of the log, by figures worked out by hand; and what `/readyz` knows of the threads of a process."""
 
 import asyncio
 import contextlib
 import threading
 import time
 
-from mitmproxy import contentviews, flow, hooks
+from mitmproxy import flow, hooks
 from mitmproxy.test import taddons, tflow
 from msgspec.structs import replace
 
-from addon.dialects.transcript import Transcript
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.settlement import Settled
-from addon.proxy.display import content_view
-from addon.proxy.display.content_view import ExchangeContentview, FlowNotes, notes_if_viewed
+from addon.proxy.display import flow_comment
 from addon.proxy.display.exchange_log import line_of
-from addon.proxy.display.flow_comment import BookedFlow, comment_of, page_of
+from addon.proxy.display.flow_comment import (
+    BookedFlow,
+    FlowComments,
+    comment_of,
+    comments_if_viewed,
+)
 from addon.proxy.display.watching import Watching
 from addon.recordings.capture import CaptureFiles
 from addon.telemetry.health import problems
@@ -56,19 +58,11 @@ class View:
         return found
 
 
-def pass_body(notes, found, *chunks):
-    """As the tap does."""
-    listen = notes.listener(found)
-    for chunk in chunks:
-        listen(chunk)
-    notes.settled(found)
-
-
-async def commit(notes, *exchanges, committed=True):
+async def commit(comments, *exchanges, committed=True):
     """As the writer does, then one turn of the loop."""
-    price = notes.pricing(priced)
+    price = comments.pricing(priced)
     passed: list[Receipt] = []
-    done = notes.on_commit(passed.extend)
+    done = comments.on_commit(passed.extend)
     for exchange in exchanges:
         price(exchange, reading(exchange))
     receipts = [Receipt(exchange_id=each.id) for each in exchanges]
@@ -81,157 +75,74 @@ async def commit(notes, *exchanges, committed=True):
 
 @contextlib.asynccontextmanager
 async def viewing():
-    """Notes and a view of one master."""
+    """Comments and a view of one master."""
     view = View()
     with taddons.context(view) as context:
-        yield FlowNotes(context.master, asyncio.get_running_loop()), view
+        yield FlowComments(context.master, asyncio.get_running_loop()), view
 
 
 async def test_a_master_without_a_view_gets_none():
     with taddons.context() as context:
-        assert notes_if_viewed(context.master, asyncio.get_running_loop()) is None
+        assert comments_if_viewed(context.master, asyncio.get_running_loop()) is None
     with taddons.context(View()) as context:
-        notes = notes_if_viewed(context.master, asyncio.get_running_loop())
-        assert notes is not None
-        hide = notes.show()
-    assert "Tokentee" in {view.name for view in contentviews.registry.values()}
-    hide()
-    assert "Tokentee" not in {view.name for view in contentviews.registry.values()}
-
-
-async def test_a_stream_keeps_what_passed():
-    async with viewing() as (notes, view):
-        found = view.add()
-        listen = notes.listener(found)
-        listen(b"data: ")
-        listen(b"{}\n\n")
-        notes.settled(found)
-        assert found.response.data.content == b"data: {}\n\n"
-
-
-async def test_a_body_that_mitmproxy_has_is_left_to_it():
-    async with viewing() as (notes, view):
-        found = view.add()
-        found.response.stream = False
-        found.response.data.content = b"{}"
-        pass_body(notes, found, b"{}")
-        assert found.response.data.content == b"{}"
-        assert notes._bytes == 0
-        notes.settled(view.add())  # never begun
-        lonely = tflow.tflow()
-        pass_body(notes, lonely, b"x")
-        assert notes._bytes == 0
-
-
-async def test_bodies_are_bounded_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(content_view, "BODY_BYTES_MAX", 10)
-    monkeypatch.setattr(content_view, "BODIES_BYTES_MAX", 25)
-
-    async with viewing() as (notes, view):
-        flows = [view.add() for _ in range(4)]
-        for found in flows:
-            pass_body(notes, found, b"12345678", b"90abc", b"more")
-        assert [found.response.data.content for found in flows] == [
-            None, None, b"1234567890", b"1234567890",
-        ]  # fmt: skip
-        assert notes._bytes == 20
-        flows[2].response = None
-        pass_body(notes, view.add(), b"1234567890")
-        assert notes._bytes == 20
+        assert comments_if_viewed(context.master, asyncio.get_running_loop()) is not None
 
 
 async def test_a_commit_writes_the_comment_and_tells_the_view():
-    async with viewing() as (notes, view):
+    async with viewing() as (comments, view):
         found = view.add()
-        await commit(notes, settled(found.id))
+        await commit(comments, settled(found.id))
         assert found.comment == "in 100 (40 cached) out 20 · $0.0000000016"
         assert view.updated == [found]
-        await commit(notes, settled("somebody else's"))
+        await commit(comments, settled("somebody else's"))
         assert view.updated == [found]
 
 
 async def test_what_was_not_committed_is_not_shown():
-    async with viewing() as (notes, view):
+    async with viewing() as (comments, view):
         found = view.add()
-        await commit(notes, settled(found.id), committed=False)
+        await commit(comments, settled(found.id), committed=False)
         assert found.comment == ""
-        assert notes.latest(found.id) is None
 
 
 async def test_a_persons_comment_stays():
-    async with viewing() as (notes, view):
+    async with viewing() as (comments, view):
         found = view.add()
         found.comment = "look at this one"
-        await commit(notes, settled(found.id))
+        await commit(comments, settled(found.id))
         assert found.comment == "look at this one"
 
 
 async def test_the_responses_of_a_websocket_share_a_flow():
-    async with viewing() as (notes, view):
+    async with viewing() as (comments, view):
         found = view.add()
-        await commit(notes, settled(f"{found.id}/1"))
-        await commit(notes, settled(f"{found.id}/2"))
+        await commit(comments, settled(f"{found.id}/1"))
+        await commit(comments, settled(f"{found.id}/2"))
         assert found.comment.startswith("2 responses · in 200")
-        metadata = contentviews.Metadata(flow=found, http_message=found.response)
-        assert "Answer" not in ExchangeContentview(notes).prettify(b"", metadata)
 
 
 @for_each("outcome, is_marked", [(Outcome.COMPLETE, False), (Outcome.CLIENT_LEFT, True)])
 async def test_a_client_that_left_after_the_end_makes_no_red_mark(outcome, is_marked):
-    async with viewing() as (notes, view):
+    async with viewing() as (comments, view):
         found = view.add()
         found.error = flow.Error("Client disconnected.")
-        await commit(notes, replace(settled(found.id), outcome=outcome))
+        await commit(comments, replace(settled(found.id), outcome=outcome))
         assert (found.error is not None) is is_marked
 
 
 async def test_what_is_kept_of_flows_is_bounded(monkeypatch):
-    monkeypatch.setattr(content_view, "FLOWS_MAX", 2)
-    monkeypatch.setattr(content_view, "HELD_MAX", 2)
+    monkeypatch.setattr(flow_comment, "FLOWS_MAX", 2)
+    monkeypatch.setattr(flow_comment, "HELD_MAX", 2)
 
-    async with viewing() as (notes, view):
+    async with viewing() as (comments, view):
         flows = [view.add() for _ in range(3)]
         for found in flows:
-            await commit(notes, settled(found.id))
-        assert notes.latest(flows[0].id) is None
-        assert notes.latest(flows[2].id) is not None
-        price = notes.pricing(priced)
+            await commit(comments, settled(found.id))
+        assert list(comments._booked) == [flows[1].id, flows[2].id]
+        price = comments.pricing(priced)
         for name in "abc":
             price(settled(name), reading(settled(name)))
-        assert list(notes._priced) == ["b", "c"]
-
-
-async def test_the_content_view_is_first_for_what_is_booked_and_nothing_else():
-    async with viewing() as (notes, view):
-        found, other = view.add(), view.add()
-        found.response.data.content = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
-        await commit(notes, settled(found.id))
-        shown = contentviews.prettify_message(found.response, found, registry=_registry(notes))
-        assert shown.view_name == "Tokentee"
-        assert "Hi" in shown.text
-        assert "uncached_input" in shown.text
-        asked = contentviews.prettify_message(found.request, found, registry=_registry(notes))
-        assert asked.view_name != "Tokentee"
-        other.response.data.content = b"{}"
-        plain = contentviews.prettify_message(other.response, other, registry=_registry(notes))
-        assert plain.view_name != "Tokentee"
-        chosen = contentviews.prettify_message(
-            other.response, other, "tokentee", registry=_registry(notes)
-        )
-        assert "Nothing is booked" in chosen.text
-        bare = ExchangeContentview(notes)
-        assert bare.render_priority(b"x", contentviews.Metadata()) == -1
-        message = contentviews.Metadata(flow=found)
-        assert "Answer" in bare.prettify(b"{}", message)
-
-
-def _registry(notes):
-    from mitmproxy.contentviews._registry import ContentviewRegistry
-
-    registry = ContentviewRegistry()
-    registry.register(contentviews.registry["raw"])
-    registry.register(ExchangeContentview(notes))
-    return registry
+        assert list(comments._priced) == ["b", "c"]
 
 
 def test_the_hook_is_mitmproxys():
@@ -292,44 +203,6 @@ def test_the_responses_of_a_websocket_are_added_up():
     assert comment_of([booked(IN), booked(IN), empty]) == (
         "3 responses · in 2 408 (2 048 cached) out 174 · $0.0036"
     )
-
-
-def test_a_page_has_the_answer_its_usage_and_its_lines():
-    calls = [{"function": {"name": "f", "arguments": "{}"}}, {}]
-    message = {"content": "Hello", "reasoning": "Hm", "tool_calls": calls}
-    transcript = Transcript()
-    transcript.read("", {"choices": [{"message": message}]})
-    page = page_of(booked(IN, charge("web_searches", 2, 10**10), UNKNOWN), transcript)
-    for line in (
-        "model-1 · example · openai.chat",
-        "Hm",
-        "Hello",
-        "f({})",
-        "(no name)()",
-        '{"in": 100,  "out": 20}',
-        "uncached_input                    180 x $10 per 1M = $0.0018  (list 1)",
-        "web_searches                        2 x $0.01 each = $0.02  (list 1)",
-        "output                             87  no price: no price for 'x'",
-        "tokentee show one",
-    ):
-        assert line in page.split("\n")
-
-
-def test_a_page_without_an_answer():
-    page = page_of(
-        booked(
-            usage_source=UsageSource.NONE, usage=Usage(), usage_json=None, degraded="KeyError in x"
-        ),
-        None,
-    )
-    assert "degraded: KeyError in x" in page
-    assert "usage source: none" in page
-    assert "Answer" not in page
-    transcript = Transcript()
-    transcript.is_cut = True
-    cut = page_of(booked(), transcript)
-    assert "(no text)" in cut
-    assert "the rest is not shown" in cut
 
 
 LOGGED = settled("e", seconds=0.842)
