@@ -29,8 +29,6 @@ COMMANDS = (
         ("top", "now", "top", "Running requests and today's cost, live"),
         ("statusline", "now", "statusline", "One line for Claude Code, tmux and prompts"),
         ("limits", "now", "limits", "Limits of plans and keys, and who used them"),
-        ("context", "why", "context", "What fills the input: tools, messages, images"),
-        ("cache", "why", "cache", "What broke prompt caches, and what it cost"),
     ),
     *commands_in(
         "ledger.commands",

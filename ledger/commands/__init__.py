@@ -6,10 +6,9 @@
     now               top, statusline, limits
     serve             serve
     prices            prices, reprice
-    why               cache, context
     db                db, sync
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
 Uses: budgets, figures, maintenance, model, pages, pages.live, pricing, reconcile, reports,
-settings, store, store.engines, store.schema, sync, text, why.
+settings, store, store.engines, store.schema, sync, text.
 """

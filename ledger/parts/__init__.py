@@ -9,10 +9,23 @@ Uses: nothing of ours.
 
 from ledger.part import Part, commands_in
 
-POINTS: dict[str, str] = {}
+POINTS = {
+    "facts of a request": "(engine, its columns) -> rows of heading and text on the request's page",
+}
 """Attach point -> what the core does with what is attached."""
 
 PARTS: tuple[Part, ...] = (
+    Part(
+        package="ledger.parts.why",
+        about="why a request was not served from the prompt cache, and what fills the input",
+        commands=commands_in(
+            "ledger.parts.why",
+            "Look",
+            ("context", "command", "context", "What fills the input: tools, messages, images"),
+            ("cache", "command", "cache", "What broke prompt caches, and what it cost"),
+        ),
+        attaches=(("facts of a request", "questions:facts_of"),),
+    ),
     Part(
         package="ledger.parts.exports",
         about="requests, charges and FOCUS billing rows as files, one a day",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from threading import Lock, Semaphore
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ledger.attach import attached
 from ledger.budgets import cap_status, status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits, queries
@@ -42,7 +44,6 @@ from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import snapshot
 from ledger.text.period import zone_in
-from ledger.why.questions import verdict_of
 
 QUESTIONS_MAX = 2
 """Concurrent queries: the database also has to record traffic."""
@@ -305,8 +306,7 @@ class Pages:
 
     def _exchange(self, request: Request, now: datetime) -> str:
         found = find(self.engine, request.path_params["id"][: address.LENGTH_MAX])
-        session, opened_at = found.exchange["session_id"], found.exchange["opened_at"]
-        verdict = verdict_of(self.engine, session, opened_at) if session else None
+        more = [each(self.engine, found.exchange) for each in attached("facts of a request")]
         zone = zone_in(now)
         return self._page(
             "exchange.html",
@@ -314,7 +314,7 @@ class Pages:
             None,
             title="Tokentee: one request",
             id=found.exchange["id"],
-            facts=[*explain.facts(found, zone), *([("Cache", verdict.text)] if verdict else [])],
+            facts=[*explain.facts(found, zone), *chain.from_iterable(more)],
             readings=[list(explain.reading_facts(one, zone)) for one in found.readings],
             charges=[_line(each) for each in found.charges],
             past=[_line(each) for each in found.past_charges],

@@ -51,8 +51,8 @@ def cache(
     (tee_segments=off, recorded earlier, dropped) are left out.
     """
     from ledger.figures.queries import existing_ledger
+    from ledger.parts.why import questions
     from ledger.pricing.prices import PriceBook
-    from ledger.why import questions
 
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
@@ -90,8 +90,8 @@ def context(
     """
     from ledger.figures.queries import existing_ledger
     from ledger.model.money import PICOUSD_PER_USD
+    from ledger.parts.why import questions
     from ledger.text.figures import money, percent, ratio
-    from ledger.why import questions
 
     with existing_ledger(ledger) as engine:
         found = questions.context(engine, scope_of(since, until, only, names, timezone), session)

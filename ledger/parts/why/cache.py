@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 
 from ledger.model.segments import DAY_ASKED, Kind, Part, Segment, Segments
-from ledger.why.caches import Cache, cache_of
+from ledger.parts.why.caches import Cache, cache_of
 
 HISTORY_MAX = 32
 """Earlier requests of a session that are compared: side tasks of an agent run in between."""

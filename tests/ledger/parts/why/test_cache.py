@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ledger.model.segments import DAY_ASKED, HOUR_ASKED, Kind, Part, Segment, Segments
-from ledger.why import cache
-from ledger.why.cache import Judge, Reason, Verdict
-from ledger.why.caches import CACHES_FILE, cache_of, table
-from ledger.why.context import Context
-from tests.ledger.why.sessions import (
+from ledger.parts.why import cache
+from ledger.parts.why.cache import Judge, Reason, Verdict
+from ledger.parts.why.caches import CACHES_FILE, cache_of, table
+from ledger.parts.why.context import Context
+from tests.ledger.parts.why.sessions import (
     BREAKS,
     MINUTE,
     PROVIDERS,

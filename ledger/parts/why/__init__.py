@@ -4,5 +4,5 @@ In: requests with segments, prices. Out: for each request whether it was served 
 cache, and if not, why; what fills the input. Pure: `cache` judges one request after another,
 `caches` holds what providers document (`caches.toml`), `context` adds up the parts of the input.
 `questions` reads the requests and prices them.
-Uses: model, pricing, store, store.schema.
+Uses: commands, figures, model, pricing, reports, store, store.schema, text.
 """

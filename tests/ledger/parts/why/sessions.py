@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from ledger.model.segments import SEGMENTS_MAX, Kind, Part, Segment, Segments, pack, unpack
-from ledger.why.cache import AskedRequest, Reason
+from ledger.parts.why.cache import AskedRequest, Reason
 from tests.ledger.written import NOON
 
 MINUTE = timedelta(minutes=1)

@@ -1,7 +1,7 @@
 """Database. Reads requests with their segments, and adds up what cache misses cost, what fills the
 input, and what another model would have cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -16,6 +16,8 @@ from ledger.model.money import PICOUSD_PER_USD, sum_of_known
 from ledger.model.providers import VENDOR
 from ledger.model.segments import OPERATIONS, Segments, unpack
 from ledger.model.usage import Usage
+from ledger.parts.why.cache import AskedRequest, Judge, Verdict
+from ledger.parts.why.context import Context
 from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.pricing.prices import PriceBook
@@ -24,12 +26,17 @@ from ledger.store.keys import instant_text
 from ledger.store.schema.charged import sum_of
 from ledger.store.scope import Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import current_charges, segments
-from ledger.why.cache import AskedRequest, Judge, Verdict
-from ledger.why.context import Context
 
 BEFORE = timedelta(days=1)
 """Requests of this time before a period are read too, so that its first ones have a predecessor."""
 NO_SEGMENTS = Segments(())
+
+
+def facts_of(engine: Engine, exchange: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the page of a request says on the prompt cache."""
+    session = exchange["session_id"]
+    verdict = verdict_of(engine, session, exchange["opened_at"]) if session else None
+    return [("Cache", verdict.text)] if verdict else []
 
 
 def verdict_of(engine: Engine, session: str, opened_at: datetime) -> Verdict | None:
