@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from addon.attach import PARTS
+from addon.attach import PARTS, attached
 from addon.run.imports import uncollected_imports
 from ledger import attach
 from ledger import cli as ledger_cli
@@ -138,7 +138,8 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
 
             app.command("run", context_settings=raw, add_help_option=False)(run)
         else:
-            app.command(command.name, cls=Plain)(found)
+            options = attached(f"option of {command.name}")
+            app.command(command.name, cls=Plain)(attach.with_options(found, options))
     return app
 
 

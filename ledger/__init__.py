@@ -11,7 +11,6 @@
     reports       figures and requests as tables and text
     reconcile     vendors' statements and their comparison
     budgets       limits of spending, and alerts
-    pages         the ledger in a browser
     commands      one file per command
     parts         what a user can do without: a folder and a row each; nothing else imports them
 

@@ -6,10 +6,11 @@ It never imports a part. A part whose folder was deleted is not there, and neith
 it.
 """
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import Parameter, signature
 from typing import Any
 
 from ledger import parts
@@ -41,6 +42,38 @@ def commands_of(parts: Iterable[Part]) -> tuple[tuple[Command, ...], dict[str, s
         else:
             there += part.commands
     return tuple(there), missing
+
+
+def with_options(
+    command: Callable[..., None], options: Iterable[Callable[..., None]]
+) -> Callable[..., None]:
+    """A command that takes the options of parts, too.
+
+    An option is a function whose first parameter is it. If it is given, the function is called in
+    the command's place, with the value and with the command's own options.
+    """
+    answers = {next(iter(signature(option).parameters)): option for option in options}
+    if not answers:
+        return command
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        values = {name: given.pop(name) for name in answers}
+        for name, value in values.items():
+            if value is not None:
+                answers[name](value, given)
+                return
+        command(**given)
+
+    own = signature(command)
+    added = {name: answers[name].__annotations__[name] for name in answers}
+    further = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in added.items()
+    ]
+    called.__signature__ = own.replace(parameters=[*own.parameters.values(), *further])  # type: ignore[attr-defined]
+    called.__annotations__ = {**command.__annotations__, **added}
+    return called
 
 
 def missing_for(part: Part) -> tuple[str, ...]:

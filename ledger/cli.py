@@ -25,7 +25,6 @@ COMMANDS = (
         ("report", "report", "report", "Tokens, cache and cost by model, key, day, ..."),
         ("requests", "requests", "requests", "Single requests, the latest first, filtered"),
         ("show", "requests", "show", "Explain one request line by line"),
-        ("serve", "serve", "serve", "The ledger as pages in your browser, live"),
         ("top", "now", "top", "Running requests and today's cost, live"),
         ("statusline", "now", "statusline", "One line for Claude Code, tmux and prompts"),
         ("limits", "now", "limits", "Limits of plans and keys, and who used them"),

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 LISTENS = re.compile(r"\bstart_server\(|HTTPServer(?:\)|\(\()|uvicorn\.Server\(|\.listen\([A-Z]")
 TESTED = {
     "addon/telemetry/endpoint.py": "tests/addon/telemetry/test_endpoint.py",
-    "ledger/pages/live/server.py": "tests/ledger/pages/live/test_server.py",
+    "ledger/parts/pages/live/server.py": "tests/ledger/parts/pages/live/test_server.py",
     "addon/recordings/serving.py": "tests/addon/recordings/test_serving.py",
     "addon/demo/traffic.py": "tests/addon/demo/test_story.py",  # asked by the demo's own client
 }

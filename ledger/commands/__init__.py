@@ -4,11 +4,10 @@
     report            report
     requests          requests, show
     now               top, statusline, limits
-    serve             serve
     prices            prices, reprice
     db                db, sync
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
-Uses: budgets, figures, maintenance, model, pages, pages.live, pricing, reconcile, reports,
-settings, store, store.engines, store.schema, sync, text.
+Uses: budgets, figures, maintenance, model, pricing, reconcile, reports, settings, store,
+store.engines, store.schema, sync, text.
 """

@@ -1,7 +1,5 @@
 """Wiring. `tokentee report`: tokens, cache, cost and times by model, key, day, …"""
 
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +19,7 @@ from ledger.settings.names import WORDS
 from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
 
 if TYPE_CHECKING:
-    from ledger.store.scope import Scope
+    pass
 
 
 def report(
@@ -51,12 +49,6 @@ def report(
         ),
     ] = False,
     format: TableFormat = "table",  # noqa: A002
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a page instead: charts, warnings, tables, in one file."
-        ),
-    ] = None,
     timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
@@ -70,19 +62,6 @@ def report(
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names, timezone)
-    if html is not None:
-        given = {
-            "--by": by,
-            "--top": top,
-            "--exact": exact,
-            "--format": format != "table",
-        }
-        if unused := [option for option, value in given.items() if value]:
-            raise WrongCallError(
-                f"--html writes one page, with tables of its own: leave {', '.join(unused)} out"
-            )
-        _write_page(ledger, scope, html)
-        return
     with existing_ledger(ledger) as engine:
         if plans.BLOCK_WORD in words:
             if len(words) > 1 or top is not None:
@@ -96,21 +75,3 @@ def report(
             print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
         for note in report_tables.notes(found):
             print_line(note)
-
-
-def _write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
-    """Write the page of a scope."""
-    from ledger.budgets import budgets_file as budget_files
-    from ledger.figures.queries import existing_ledger
-    from ledger.pages import html_file, sections
-
-    with existing_ledger(ledger) as engine:
-        text = html_file.page(
-            engine,
-            scope,
-            now=datetime.now(scope.zone or UTC),
-            shipping=sections.shipping_to(engine.url),
-            budgets=budget_files.load(None),
-        )
-        size = html_file.write(text, file)
-        print_line(f"{file}: {size:,} bytes")

@@ -10,11 +10,22 @@ Uses: nothing of ours.
 from ledger.part import Part, commands_in
 
 POINTS = {
+    "option of report": "(value, the command's options) answers in the command's place",
     "facts of a request": "(engine, its columns) -> rows of heading and text on the request's page",
 }
 """Attach point -> what the core does with what is attached."""
 
 PARTS: tuple[Part, ...] = (
+    Part(
+        package="ledger.parts.pages",
+        about="the ledger in a browser: live, or as one HTML file",
+        commands=commands_in(
+            "ledger.parts.pages",
+            "Look",
+            ("serve", "command", "serve", "The ledger as pages in your browser, live"),
+        ),
+        attaches=(("option of report", "command:html"),),
+    ),
     Part(
         package="ledger.parts.why",
         about="why a request was not served from the prompt cache, and what fills the input",

@@ -31,9 +31,9 @@ from sqlalchemy.engine import Engine
 
 from ledger.figures.queries import report
 from ledger.maintenance import checking, reprice, rollup
-from ledger.pages import html_file
-from ledger.pages.live import read_only
 from ledger.parts.exports.export import export
+from ledger.parts.pages import html_file
+from ledger.parts.pages.live import read_only
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import read as read_names
 from ledger.store import db
@@ -42,7 +42,7 @@ from ledger.store.tables import exchanges
 from ledger.sync import merging
 from tests.bench import big_ledger
 from tests.bench.big_ledger import END
-from tests.ledger.pages.serving import pages
+from tests.ledger.parts.pages.serving import pages
 
 SHIPPED_MAX = 20_000
 """Exchanges that are merged from ledger to ledger."""

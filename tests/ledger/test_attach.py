@@ -1,9 +1,10 @@
 """Parts: what their rows attach is imported when it is asked for, and only of parts that are there."""
 
+import inspect
 import subprocess
 import sys
 
-from ledger.attach import attached, missing_for
+from ledger.attach import attached, missing_for, with_options
 from ledger.part import Part
 from ledger.text import figures, period
 
@@ -40,3 +41,20 @@ def test_nothing_of_a_part_is_imported_before_it_is_asked_for():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_an_option_of_a_part_answers_in_the_place_of_the_command():
+    calls: list[object] = []
+
+    def command(*, words: str = "all", number: int = 1) -> None:
+        calls.append((words, number))
+
+    def shout(loud: str | None, given: dict[str, object]) -> None:
+        calls.append((loud, given))
+
+    assert with_options(command, []) is command
+    whole = with_options(command, [shout])
+    assert list(inspect.signature(whole).parameters) == ["words", "number", "loud"]
+    whole(words="some", number=2, loud=None)
+    whole(words="some", number=2, loud="very")
+    assert calls == [("some", 2), ("very", {"words": "some", "number": 2})]

@@ -53,12 +53,6 @@ def test_a_file_for_machines_has_the_same_columns_without_a_row(run, command):
     assert run(*words, "--only", "model=nothing").stdout.splitlines() == [header]
 
 
-def test_a_page_takes_no_options_of_a_table(run, tmp_path):
-    for option in (("--by", "key"), ("--top", "3"), ("--exact",), ("-f", "json")):
-        with pytest.raises(LedgerError, match=r"--html writes one page.*: leave --[a-z]+ out"):
-            run("report", *option, "--html", str(tmp_path / "page.html"))
-
-
 def test_a_report_of_a_part(run):
     found = json.loads(
         run("report", "--only", "model=gpt-4.1", "--since", "2026-11-03", "-f", "json").stdout

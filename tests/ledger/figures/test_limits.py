@@ -14,11 +14,11 @@ from ledger.figures.limits import QuotaFigure
 from ledger.figures.percent_value import Use
 from ledger.model.exchange import PPM, Quota, QuotaKind, UsageSource, window_label
 from ledger.model.usage import Usage
-from ledger.pages import html_file
+from ledger.parts.pages import html_file
 from ledger.reports import activity_text, limits_text
 from ledger.store.scope import Scope
 from tests.app import APP
-from tests.ledger.pages.serving import pages
+from tests.ledger.parts.pages.serving import pages
 from tests.ledger.priced import BOTH, filled
 from tests.ledger.written import NOON, opened, reading, row, rows, settled, writing
 from tests.named import for_each

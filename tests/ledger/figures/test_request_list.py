@@ -20,8 +20,8 @@ from ledger.settings.names import NO_NAMES
 from ledger.store.schema.dimensions import COLUMN_OF
 from ledger.store.scope import Scope, snapshot
 from ledger.text import period
-from tests.ledger.pages.conftest import SMALL
-from tests.ledger.pages.filled import fill
+from tests.ledger.parts.pages.conftest import SMALL
+from tests.ledger.parts.pages.filled import fill
 from tests.ledger.priced import BOTH, empty, exchange, filled, reading, settled
 
 pytestmark = pytest.mark.large

@@ -37,10 +37,10 @@ from ledger.model.exchange import (
 )
 from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.model.usage import COUNT_MAX, Usage
-from ledger.pages import sections
-from ledger.pages.period import Period
 from ledger.parts.exports import focus
 from ledger.parts.exports.export import DATASETS, Wanted
+from ledger.parts.pages import sections
+from ledger.parts.pages.period import Period
 from ledger.reports import report_tables
 from ledger.settings.names import NO_NAMES
 from ledger.store import db

@@ -40,7 +40,7 @@ from ledger.commands import report as command
 from ledger.parts.exports.export import DATASETS
 from ledger.figures.queries import report
 from ledger.maintenance.rollup import roll
-from ledger.pages.live.address import FIELDS
+from ledger.parts.pages.live.address import FIELDS
 from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.schema.descriptions import description_of

@@ -288,7 +288,7 @@ UNIT = re.compile(r" ?(ms|secs?|seconds?|mins?|minutes?|h|hours?|d|days?)\b| s\b
 SPELLED = {
     ("ledger/store/scope.py", "seconds"): "SQLite's word for what it adds to a moment",
     ("ledger/store/processes/recovery.py", "hours"): "the same",
-    ("ledger/pages/period.py", "d"): "a period as `--since` takes it",
+    ("ledger/parts/pages/period.py", "d"): "a period as `--since` takes it",
 }
 
 
@@ -330,7 +330,7 @@ def test_nothing_else_spells_a_duration():
 
 def test_the_script_of_pages_spells_them_in_one_function():
     """That it agrees with ours is tested in a browser."""
-    script = (ROOT / "ledger/pages/static/page.js").read_text()
+    script = (ROOT / "ledger/parts/pages/static/page.js").read_text()
     found = re.search(r"  const duration = \(ms\) => \{\n(.*?)\n  \};\n", script, re.DOTALL)
     assert found is not None
     unit = re.compile(r"""(?:\+ "|\}) ?(ms|s|sec|min|h|d)["` ]""")
@@ -339,7 +339,7 @@ def test_the_script_of_pages_spells_them_in_one_function():
 
 
 def test_no_template_spells_a_duration():
-    for path in (ROOT / "ledger/pages/templates").iterdir():
+    for path in (ROOT / "ledger/parts/pages/templates").iterdir():
         assert not re.search(r"\}\} ?(ms|s|sec|min|h|d)\b", path.read_text()), path
 
 

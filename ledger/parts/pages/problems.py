@@ -10,9 +10,9 @@ from ledger.budgets.status import BudgetStatus
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.model.exchange import NO_MODEL
-from ledger.pages.period import Period
-from ledger.pages.period_sums import ProblemCounts
-from ledger.pages.unusual import DAYS, UnusualDay
+from ledger.parts.pages.period import Period
+from ledger.parts.pages.period_sums import ProblemCounts
+from ledger.parts.pages.unusual import DAYS, UnusualDay
 from ledger.text import figures
 from ledger.text.figures import counted
 from ledger.text.printable import short_text

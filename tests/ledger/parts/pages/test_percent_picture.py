@@ -8,12 +8,12 @@ import pytest
 
 from ledger.figures.limit_values import LimitValue
 from ledger.figures.percent_value import WEEK, Figure, estimate
-from ledger.pages import percent_picture, rendering, sections
+from ledger.parts.pages import percent_picture, rendering, sections
 from ledger.reports import limits_text
 from ledger.store import db
 from tests.ledger.figures.plan_accounts import Account
 from tests.ledger.figures.test_percent_value import steady, write
-from tests.ledger.pages.serving import pages
+from tests.ledger.parts.pages.serving import pages
 from tests.ledger.written import NOON
 
 

@@ -1,6 +1,6 @@
 """A ledger as a team has it after some months: weekdays, working hours, teams, keys, sessions.
 
-    uv run python -m tests.ledger.pages.filled FILE [--exchanges 50000] [--days 31]
+    uv run python -m tests.ledger.parts.pages.filled FILE [--exchanges 50000] [--days 31]
 
 What is wrong in it is known, so that a page can be checked for it: a model without a price, a
 model that reports no usage, lost and degraded exchanges, duplicates, and one day on which one key

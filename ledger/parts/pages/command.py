@@ -1,11 +1,14 @@
-"""Wiring. `tokentee serve`: the ledger, read-only, as a live page in a browser."""
+"""Wiring. `tokentee serve`: the ledger, read-only, as a live page in a browser; and the option
+`--html` of `tokentee report`."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, TimezoneOption
+from ledger.commands.options import LedgerOption, NamesOption, TimezoneOption, scope_of
 from ledger.commands.output import print_line
 
 PORT = 8377
@@ -45,8 +48,8 @@ def serve(
     from ledger.budgets import budgets_file as budget_files
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
-    from ledger.pages import sections
-    from ledger.pages.live import read_only, server
+    from ledger.parts.pages import sections
+    from ledger.parts.pages.live import read_only, server
     from ledger.settings import names_file
     from ledger.store.engines import urls
     from ledger.text.period import zone_of
@@ -90,3 +93,39 @@ def serve(
     finally:
         on.close()
         engine.dispose()
+
+
+def html(
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a page instead: charts, warnings, tables, in one file."
+        ),
+    ],
+    given: Mapping[str, Any],
+) -> None:
+    """The option `--html` of `tokentee report`; `given`: the others."""
+    from ledger.budgets import budgets_file as budget_files
+    from ledger.figures.queries import existing_ledger
+    from ledger.model.errors import WrongCallError
+    from ledger.parts.pages import html_file, sections
+
+    assert html is not None
+    unused = [name for name in ("by", "top", "exact") if given[name]]
+    if given["format"] != "table":
+        unused.append("format")
+    if unused:
+        raise WrongCallError(
+            "--html writes one page, with tables of its own: "
+            f"leave {', '.join(f'--{name}' for name in unused)} out"
+        )
+    scope = scope_of(*(given[name] for name in ("since", "until", "only", "names", "timezone")))
+    with existing_ledger(given["ledger"]) as engine:
+        text = html_file.page(
+            engine,
+            scope,
+            now=datetime.now(scope.zone or UTC),
+            shipping=sections.shipping_to(engine.url),
+            budgets=budget_files.load(None),
+        )
+        print_line(f"{html}: {html_file.write(text, html):,} bytes")

@@ -34,11 +34,11 @@ from ledger.figures import limits, queries
 from ledger.figures.request_filter import KINDS
 from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
-from ledger.pages import rendering, sections
-from ledger.pages.live import address, read_only
-from ledger.pages.live.address import PageQuestion
-from ledger.pages.live.guard import Guard
-from ledger.pages.problems import Shipping
+from ledger.parts.pages import rendering, sections
+from ledger.parts.pages.live import address, read_only
+from ledger.parts.pages.live.address import PageQuestion
+from ledger.parts.pages.live.guard import Guard
+from ledger.parts.pages.problems import Shipping
 from ledger.reports import explain, render, report_tables, requests_text
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledger.store import db
-from tests.ledger.pages.filled import fill
+from tests.ledger.parts.pages.filled import fill
 from tests.ledger.priced import BOTH
 
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ledger.figures.queries import report
-from ledger.pages import sections
-from ledger.pages.live import read_only, server
+from ledger.parts.pages import sections
+from ledger.parts.pages.live import read_only, server
 from ledger.store.scope import Scope
 from ledger.text import figures
 from tests.app import APP
-from tests.ledger.pages.conftest import NOW
-from tests.ledger.pages.serving import pages
-from tests.ledger.pages.test_html_file import HOSTILE, Elements, hostile_ledger
+from tests.ledger.parts.pages.conftest import NOW
+from tests.ledger.parts.pages.serving import pages
+from tests.ledger.parts.pages.test_html_file import HOSTILE, Elements, hostile_ledger
 from tests.ledger.written import put, settled, whole
 
 pytestmark = pytest.mark.large

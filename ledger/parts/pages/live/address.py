@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 from ledger.figures.request_filter import KINDS, NO_FILTER, Filter, filter_of
 from ledger.model.errors import LedgerError
-from ledger.pages.period import PRESETS, Period, last_days
-from ledger.pages.sections import PageRow, Question
+from ledger.parts.pages.period import PRESETS, Period, last_days
+from ledger.parts.pages.sections import PageRow, Question
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.schema.dimensions import DIMENSIONS
 from ledger.text import period as moments

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from ledger.figures.figures import Figures, total_of
 from ledger.figures.queries import groups
 from ledger.figures.sum_query import spans
-from ledger.pages.period import Period
+from ledger.parts.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
 from ledger.store.schema.sums import BY_EXCHANGES
 from ledger.store.schema.views import HOURLY

@@ -22,11 +22,11 @@ from ledger.figures.figures import Figures, Percentiles, percentiles, total_of
 from ledger.figures.limit_values import limit_values
 from ledger.figures.request_list import ListedRequest, error_kinds, latest
 from ledger.model.errors import LedgerError
-from ledger.pages import charts, period_sums
-from ledger.pages.percent_picture import Picture, pictures
-from ledger.pages.period import Period
-from ledger.pages.problems import Problem, Shipping, problems
-from ledger.pages.unusual import HISTORY, UnusualDay, unusual_days
+from ledger.parts.pages import charts, period_sums
+from ledger.parts.pages.percent_picture import Picture, pictures
+from ledger.parts.pages.period import Period
+from ledger.parts.pages.problems import Problem, Shipping, problems
+from ledger.parts.pages.unusual import HISTORY, UnusualDay, unusual_days
 from ledger.reports import limits_text
 from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names

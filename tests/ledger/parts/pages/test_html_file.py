@@ -16,15 +16,15 @@ from ledger.budgets.budgets import read
 from ledger.budgets.status import statuses
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
-from ledger.pages import html_file, rendering
-from ledger.pages.period import last_days
-from ledger.pages.problems import Shipping
-from ledger.pages.sections import Question, overview
+from ledger.parts.pages import html_file, rendering
+from ledger.parts.pages.period import last_days
+from ledger.parts.pages.problems import Shipping
+from ledger.parts.pages.sections import Question, overview
 from ledger.settings.names import NO_NAMES
 from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.text import figures
-from tests.ledger.pages.conftest import NOW
+from tests.ledger.parts.pages.conftest import NOW
 from tests.ledger.written import charge, put, settled, whole
 
 pytestmark = pytest.mark.large

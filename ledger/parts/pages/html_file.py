@@ -13,10 +13,10 @@ from ledger.budgets import cap_status, status
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.model.errors import LedgerError
-from ledger.pages import rendering, sections
-from ledger.pages.period import Period
-from ledger.pages.problems import Shipping
-from ledger.pages.sections import Question
+from ledger.parts.pages import rendering, sections
+from ledger.parts.pages.period import Period
+from ledger.parts.pages.problems import Shipping
+from ledger.parts.pages.sections import Question
 from ledger.store.engines import urls
 from ledger.store.scope import Scope, snapshot
 

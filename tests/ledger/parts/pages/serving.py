@@ -9,9 +9,9 @@ from email.message import Message
 
 import uvicorn
 
-from ledger.pages.live import server
-from ledger.pages.live.read_only import open_read_only
-from ledger.pages.live.server import Pages
+from ledger.parts.pages.live import server
+from ledger.parts.pages.live.read_only import open_read_only
+from ledger.parts.pages.live.server import Pages
 from ledger.store import db
 
 TOKEN = "a-token"

@@ -11,8 +11,8 @@ from ledger.model.errors import WrongCallError
 from ledger.store import db
 from ledger.text.period import zone_of
 from tests.app import APP
-from tests.ledger.pages.serving import pages
-from tests.ledger.pages.test_html_file import Elements
+from tests.ledger.parts.pages.serving import pages
+from tests.ledger.parts.pages.test_html_file import Elements
 from tests.ledger.priced import exchange, fill, settled
 from tests.ledger.priced import reading as usage
 

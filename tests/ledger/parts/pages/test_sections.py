@@ -13,14 +13,14 @@ from ledger.figures.figures import Figures
 from ledger.figures.queries import report
 from ledger.figures.request_list import latest
 from ledger.figures.sum_query import SumSpan, spans
-from ledger.pages import period_sums, sections
-from ledger.pages.period import Period
-from ledger.pages.sections import Question
+from ledger.parts.pages import period_sums, sections
+from ledger.parts.pages.period import Period
+from ledger.parts.pages.sections import Question
 from ledger.settings.names import read as read_names
 from ledger.store.scope import Scope
 from ledger.text.period import DAY
 from tests.ledger import priced
-from tests.ledger.pages.conftest import NOW
+from tests.ledger.parts.pages.conftest import NOW
 from tests.ledger.written import charge, put, settled, whole
 
 pytestmark = pytest.mark.large

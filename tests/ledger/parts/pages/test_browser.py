@@ -23,12 +23,12 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from ledger.model.exchange import Outcome
-from ledger.pages import html_file
+from ledger.parts.pages import html_file
 from ledger.store.scope import Scope
 from ledger.text.figures import duration_text
-from tests.ledger.pages.conftest import NOW
-from tests.ledger.pages.serving import TOKEN, pages
-from tests.ledger.pages.test_html_file import Elements, hostile_ledger
+from tests.ledger.parts.pages.conftest import NOW
+from tests.ledger.parts.pages.serving import TOKEN, pages
+from tests.ledger.parts.pages.test_html_file import Elements, hostile_ledger
 from tests.ledger.priced import exchange, fill, settled
 from tests.ledger.priced import reading as priced_reading
 from tests.ledger.written import put, whole

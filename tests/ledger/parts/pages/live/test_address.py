@@ -12,12 +12,12 @@ from starlette.routing import Route
 
 from ledger.figures.figures import Figures
 from ledger.model.errors import LedgerError
-from ledger.pages.live import address, read_only, server
-from ledger.pages.live.guard import Guard
-from ledger.pages.sections import PageRow
+from ledger.parts.pages.live import address, read_only, server
+from ledger.parts.pages.live.guard import Guard
+from ledger.parts.pages.sections import PageRow
 from ledger.store import db
-from tests.ledger.pages.conftest import NOW
-from tests.ledger.pages.serving import Page, running
+from tests.ledger.parts.pages.conftest import NOW
+from tests.ledger.parts.pages.serving import Page, running
 from tests.ledger.written import alter, put, rows, settled, whole
 from tests.named import for_each
 

@@ -23,7 +23,7 @@ from ledger.budgets import status
 from ledger.figures.figures import plus
 from ledger.figures.request_list import ChargeLine
 from ledger.model.money import usd_text
-from ledger.pages.period import Period
+from ledger.parts.pages.period import Period
 from ledger.reports import limits_text
 from ledger.text import figures
 from ledger.text.figures import counted, until_text

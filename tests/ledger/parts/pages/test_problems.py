@@ -12,13 +12,13 @@ from ledger.budgets.budgets import read
 from ledger.budgets.status import BudgetStatus
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
-from ledger.pages.charts import Lines, colours_of, stack
-from ledger.pages.period import Period, bar_name, last_days
-from ledger.pages.period_sums import Groups, ProblemCounts
-from ledger.pages.problems import Shipping, problems
-from ledger.pages.unusual import UnusualDay, unusual_days
+from ledger.parts.pages.charts import Lines, colours_of, stack
+from ledger.parts.pages.period import Period, bar_name, last_days
+from ledger.parts.pages.period_sums import Groups, ProblemCounts
+from ledger.parts.pages.problems import Shipping, problems
+from ledger.parts.pages.unusual import UnusualDay, unusual_days
 from ledger.text.period import TimeSpan, moment
-from tests.ledger.pages.conftest import NOW
+from tests.ledger.parts.pages.conftest import NOW
 from tests.named import for_each
 
 USD = 10**12

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from ledger.budgets.status import BudgetStatus
-from ledger.pages.period import Period, bar_name
-from ledger.pages.period_sums import Groups, ranked_names
+from ledger.parts.pages.period import Period, bar_name
+from ledger.parts.pages.period_sums import Groups, ranked_names
 from ledger.text.printable import short_text
 
 COLOURS = 8
