@@ -28,9 +28,9 @@ from addon.metering.requests.messages import (
     header_map,
     recorded_body,
 )
-from addon.recordings.formats import har
-from addon.recordings.formats.flow_files import end_of_error
+from addon.recordings.formats import saved_flows
 from addon.recordings.formats.recorded import Origin, derived_id, known_time
+from addon.recordings.formats.saved_flows import end_of_error
 from ledger.caps.book import Refusal
 from ledger.model.exchange import CAP_HEADER
 
@@ -58,7 +58,7 @@ def request_of(flow: http.HTTPFlow, own: Sequence[tuple[bytes, bytes]] = ()) -> 
     if data is not None and flow.live:
         body = Body(data)
     elif data is not None:
-        body = recorded_body(har.utf8(data) if is_of_har(flow) else data, request.method)
+        body = recorded_body(saved_flows.utf8(data) if is_of_har(flow) else data, request.method)
     return Request(
         method=request.method,
         scheme=request.scheme,
@@ -194,7 +194,7 @@ def has_answer(flow: http.HTTPFlow) -> bool:
 def answer_of(flow: http.HTTPFlow) -> bytes:
     """The body of a whole answer, with the bytes that `tokentee replay` reads from a HAR."""
     body = (flow.response.raw_content or b"") if flow.response is not None else b""
-    return har.utf8(body) if is_of_har(flow) else body
+    return saved_flows.utf8(body) if is_of_har(flow) else body
 
 
 def exchange_id_of(flow: http.HTTPFlow, request: Request) -> str:

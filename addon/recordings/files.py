@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from addon.recordings.formats import flow_files, har, lines
+from addon.recordings.formats import lines, saved_flows
 from addon.recordings.formats.recorded import (
     Item,
     Recorded,
@@ -150,8 +150,8 @@ def entries(
             if not is_har:
                 with path.open("rb") as file:
                     is_har = file.read(4).lstrip().startswith(_HAR_BEGINS)
-            reader = har if is_har else flow_files
-            yield from reader.entries(path, part=part, parts=parts)
+            reader = saved_flows.har_entries if is_har else saved_flows.flow_entries
+            yield from reader(path, part=part, parts=parts)
     except OSError as error:
         yield RecordedEntry.of(Unreadable(str(path), f"cannot be read: {error.strerror or error}"))
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from addon.recordings.files import entries, files_of, read
-from addon.recordings.formats import flow_files, har, lines
+from addon.recordings.formats import lines, saved_flows
 from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
 from ledger.model.errors import LedgerError
@@ -240,13 +240,6 @@ def test_what_flow_files_hold_besides(tmp_path: Path):
     ]  # fmt: skip
 
 
-def test_an_older_flow_goes_through_mitmproxys_migration(tmp_path: Path, monkeypatch):
-    path = as_flows(tmp_path)
-    new = items(path)
-    monkeypatch.setattr(flow_files, "FLOW_VERSION", 99)
-    assert items(path) == new
-
-
 @for_each(
     "content, why",
     [
@@ -297,9 +290,9 @@ def test_a_compressed_har(tmp_path: Path):
 
 
 def test_bounds_on_whole_files(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(har, "HAR_BYTES_MAX", 10)
+    monkeypatch.setattr(saved_flows, "HAR_BYTES_MAX", 10)
     assert "larger than" in faults(items(FILE_KINDS["chrome-har"](tmp_path)))[0]
-    monkeypatch.setattr(flow_files, "RECORD_BYTES_MAX", 10)
+    monkeypatch.setattr(saved_flows, "RECORD_BYTES_MAX", 10)
     assert "are the most" in faults(items(as_flows(tmp_path)))[0]
 
 
@@ -379,7 +372,7 @@ def test_base64_that_is_no_ascii_costs_its_entry(tmp_path: Path):
 def path(tmp_path: Path) -> Path:
     """Three flows, two of which are far longer than the buffer."""
     found = tmp_path / "flows.mitm"
-    long, other = recordings.longs(2, 4 * flow_files.BUFFER_BYTES)
+    long, other = recordings.longs(2, 4 * saved_flows.BUFFER_BYTES)
     (short,) = recordings.shorts(1)
     recordings.write(found, iter([long, short, other]))
     return found
@@ -390,7 +383,7 @@ def test_of_a_record_that_is_not_parsed_nothing_but_the_end_is_read(path: Path, 
         raise AssertionError
 
     monkeypatch.setattr(OpenFile, "read", read)
-    found = list(flow_files.entries(path))
+    found = list(saved_flows.flow_entries(path))
     assert [entry.id for entry in found] == [
         f"00000000-0000-4000-8000-{number:012}" for number in (0, 0, 1)
     ]
@@ -402,16 +395,16 @@ def test_each_record_is_read_where_it_stands(path: Path):
         entries = [
             entry
             for part in range(parts)
-            for entry in flow_files.entries(path, part=part, parts=parts)
+            for entry in saved_flows.flow_entries(path, part=part, parts=parts)
         ]
         found = [entry.parse() for entry in sorted(entries, key=lambda entry: entry.read_bytes)]
         assert all(isinstance(item, Recorded) and item.id == item.name for item in found)
         sizes = [len(item.response_body) for item in found if isinstance(item, Recorded)]
-        assert [size > flow_files.BUFFER_BYTES for size in sizes] == [True, False, True]
+        assert [size > saved_flows.BUFFER_BYTES for size in sizes] == [True, False, True]
 
 
 def test_a_file_that_became_shorter_costs_the_records_behind_its_end(path: Path):
-    first, second, third = flow_files.entries(path)
+    first, second, third = saved_flows.flow_entries(path)
     with path.open("r+b") as file:
         file.truncate(second.read_bytes - 1)
     assert isinstance(first.parse(), Recorded)
@@ -429,20 +422,20 @@ TAIL = b"2:id;3:abc;4:type;4:http;7:version;2:21#}"
     [
         pytest.param(TAIL.replace(b"3:abc", b"4:abc"), id="another-length"),
         pytest.param(TAIL.replace(b"http", b"dns;"), id="another-kind"),
-        pytest.param(TAIL.replace(b"21#", b"20#"), id="another-version"),
         pytest.param(TAIL[:-1] + b"]", id="no-dictionary"),
         pytest.param(TAIL.replace(b"abc", b'a"c'), id="odd-characters"),
         pytest.param(b"4:type;4:http;7:version;2:21#}", id="no-id"),
     ],
 )
 def test_a_record_that_ends_in_another_way_is_read_for_its_id(tail: bytes):
-    assert flow_files._id_at_end_of(b"5:error;0:~" + TAIL) == "abc"
-    assert flow_files._id_at_end_of(b"5:error;0:~" + tail) is None
+    assert saved_flows._id_at_end_of(b"5:error;0:~" + TAIL) == "abc"
+    assert saved_flows._id_at_end_of(b"5:error;0:~" + tail) is None
 
 
-def test_an_id_in_another_place_of_the_record_is_found(tmp_path: Path):
+def test_flows_of_an_older_version_are_read_by_mitmproxys_migration(tmp_path: Path):
     path = as_flows(tmp_path)
-    found = list(flow_files.entries(path))
-    moved = path.read_bytes().replace(b"7:version;2:21#", b"7:version;2:20#")
-    path.write_bytes(moved)
-    assert [entry.id for entry in flow_files.entries(path)] == [entry.id for entry in found]
+    newest, found = items(path), list(saved_flows.flow_entries(path))
+    older = path.read_bytes().replace(b"7:version;2:21#", b"7:version;2:20#")
+    path.write_bytes(older)
+    assert [entry.id for entry in saved_flows.flow_entries(path)] == [entry.id for entry in found]
+    assert items(path) == newest
