@@ -12,7 +12,7 @@ from ledger.maintenance.keeper import Keeper
 from ledger.store.engines import urls
 from ledger.store.processes.supervision import Companion, Log
 from ledger.store.writing.batches import Price
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.incoming import Receipt
 from ledger.store.writing.writer import Ledger
 
 

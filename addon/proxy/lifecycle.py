@@ -50,7 +50,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.recording import open_ledger
 from ledger.settings import names_file
-from ledger.store.writing.jobs import OnCommit
+from ledger.store.writing.incoming import OnCommit
 from ledger.text.figures import seconds_text
 
 logger = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ from addon.recordings.metered import without_upstream_bytes
 from addon.usage_opt_in import policy
 from ledger.model.exchange import Exchange, Outcome, Source, UsageSource
 from ledger.store.writing.batches import Price
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.incoming import Receipt
 from ledger.store.writing.writer import Ledger
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from addon.proxy.live import Live
 from addon.recordings.capture import CaptureFiles
 from ledger.caps.book import Held, Waiting
 from ledger.model.exchange import Exchange
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.incoming import Receipt
 from ledger.store.writing.writer import Ledger
 
 

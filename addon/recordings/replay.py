@@ -42,7 +42,7 @@ from ledger.model.errors import named
 from ledger.model.exchange import Exchange, Outcome, Reading
 from ledger.store.processes.supervision import Log
 from ledger.store.writing.batches import Price
-from ledger.store.writing.jobs import Commits, Receipt
+from ledger.store.writing.incoming import Commits, Receipt
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -38,7 +38,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Reading
 from ledger.reports.progress import Advance
 from ledger.store.processes.supervision import Log
-from ledger.store.writing.jobs import Commits, Receipt
+from ledger.store.writing.incoming import Commits, Receipt
 from ledger.text.hints import missing_extra
 
 LOCAL_CLUSTER = "local"

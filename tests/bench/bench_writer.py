@@ -40,9 +40,9 @@ from ledger.store import db
 from ledger.store.processes.supervision import SetAside
 from ledger.store.writing.batch_insert import ROWS_MAX
 from ledger.store.writing.batches import Batches
-from ledger.store.writing.jobs import Job
+from ledger.store.writing.incoming import Job
 from ledger.store.writing.ledger_file import LedgerFile
-from ledger.store.writing.trouble import Trouble
+from ledger.store.writing.unwritten import Trouble
 from ledger.sync import bundles, merging, spool
 from tests.ledger.written import opened, reading
 

@@ -26,7 +26,7 @@ from ledger.store import db, tables
 from ledger.store.engines import urls
 from ledger.store.keys import Key, instant_text
 from ledger.store.writing import batch_insert
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.incoming import Receipt
 from ledger.store.writing.writer import Ledger
 from ledger.sync import bundles
 

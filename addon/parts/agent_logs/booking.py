@@ -20,7 +20,7 @@ from ledger.model.exchange import Billing, Exchange, UsageSource
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.store.scope import Scope
-from ledger.store.writing.jobs import Commits
+from ledger.store.writing.incoming import Commits
 from ledger.store.writing.writer import Ledger
 
 ANSWERS_BATCH_MAX = 500

@@ -35,7 +35,7 @@ from ledger.reports.layout import Table, TableColumn
 from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.settings import names_file
 from ledger.store.engines.urls import default_url, shown
-from ledger.store.writing.jobs import Commits
+from ledger.store.writing.incoming import Commits
 from ledger.text.figures import counted
 from ledger.text.hints import suggestion
 from ledger.text.printable import printable

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ledger.store.writing.batches import Price
-    from ledger.store.writing.jobs import OnCommit, Receipt
+    from ledger.store.writing.incoming import OnCommit, Receipt
 
 FLOWS_MAX = 5_000
 """Flows whose figures are kept; some 10 MB. mitmweb itself is slow long before."""

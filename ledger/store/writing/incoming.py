@@ -1,4 +1,5 @@
-"""Edge (threads). The queue to the writer: any thread puts into it without waiting, and the writer
+"""Edge (threads). The queue to the writer: its jobs, the receipts that tell the callers the result,
+and `Commits`, which waits for them. Any thread puts into the queue without waiting, and the writer
 takes all queued items.
 
 Settled exchanges wake the writer, since clients wait for their commit. Open ones do not: an open
@@ -10,12 +11,14 @@ committed at once: if this process is killed, other ones count the hold.
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from ledger.model.exchange import Exchange, Reading
 from ledger.model.learned import Learned
 from ledger.store.processes.supervision import SetAside
-from ledger.store.writing.jobs import Job
+from ledger.store.writing.batch_insert import Row
 
 WAITING_MAX = 50_000
 """Rows in memory: about 150 MB, and more than a minute of a busy proxy core."""
@@ -34,6 +37,80 @@ OPEN_SECONDS_MAX = 0.05
 """How long an open row waits for its own end. A proxy that is killed in this time leaves no row of
 a request that it sent just before. Writing an open row first costs half as much again as one
 insert, and in a commit of its own twice as much (measured); short answers would pay for that."""
+
+
+class Receipt:
+    """Result of writing one settled exchange: `committed`, or `error`."""
+
+    __slots__ = ("committed", "context", "error", "exchange_id", "is_let_go", "since")
+
+    def __init__(self, exchange_id: str) -> None:
+        self.exchange_id = exchange_id
+        self.since = time.monotonic()
+        self.committed = False
+        self.error: str | None = None
+        self.context: Any = None
+        """The caller's own, to find its waiter by."""
+        self.is_let_go = False
+        """Its waiter sent the end of the answer on before the commit: the row must say so."""
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the writer has reported the result."""
+        return self.committed or self.error is not None
+
+
+class Job:
+    """One exchange to write: opened, or settled with a reading and a receipt."""
+
+    __slots__ = ("exchange", "is_refused", "reading", "receipt", "row")
+
+    def __init__(
+        self, exchange: Exchange, reading: Reading | None = None, receipt: Receipt | None = None
+    ) -> None:
+        self.exchange = exchange
+        self.reading = reading
+        self.receipt = receipt
+        self.row: Row | None = None
+        self.is_refused = False
+        """The row cannot be written; the rest of its batch is retried without it."""
+
+
+type OnCommit = Callable[[Sequence[Receipt]], None]
+
+
+def resolve(
+    jobs: Sequence[Job], *, error: str | None, on_commit: OnCommit | None
+) -> Exception | None:
+    """Resolve the receipts of these jobs, once each; the error that `on_commit` raised, if any."""
+    receipts = [job.receipt for job in jobs if job.receipt and not job.receipt.is_resolved]
+    for receipt in receipts:
+        receipt.error = error
+        receipt.committed = error is None
+    if receipts and on_commit is not None:
+        try:
+            on_commit(receipts)
+        except Exception as failure:  # noqa: BLE001  # the writer outlives its callers
+            return failure
+    return None
+
+
+class Commits:
+    """Counts the receipts that the writer has resolved, so that a caller keeps pace with it."""
+
+    def __init__(self) -> None:
+        self._resolved = threading.Semaphore(0)
+
+    def on_commit(self, receipts: Sequence[Receipt]) -> None:
+        """For `ledger.recording.open_ledger`; called on the writer's thread."""
+        self._resolved.release(len(receipts))
+
+    def wait(self, count: int = 1) -> None:
+        """Wait until as many more receipts are resolved; the writer resolves each within its
+        bounds."""
+        for _ in range(count):
+            self._resolved.acquire()
+
 
 type _Signal = Literal["opened", "stop"]
 

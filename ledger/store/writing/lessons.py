@@ -12,7 +12,7 @@ from ledger.model.learned import Learned
 from ledger.store.engines import sqlite_file
 from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import SetAside
-from ledger.store.writing.trouble import TROUBLE
+from ledger.store.writing.unwritten import TROUBLE
 
 KEPT_LESSONS_MAX = 1_000
 """Upstreams and paths that are remembered, in memory and in the ledger, the newest. A client with

@@ -6,7 +6,7 @@ The event loop puts a reference into a queue (`incoming.py`). The thread takes a
 prices them, and commits them as one batch (`batches.py`, `batch_insert.py`); meanwhile the next
 batch gathers. An exchange that was opened and settled within one batch is one row written once.
 
-Promises, also when the disk fails (`trouble.py`):
+Promises, also when the disk fails (`unwritten.py`):
 
 - `open` and `settle` never block and never raise database errors.
 - Every receipt is resolved: `committed`, or an `error` with the reason why its rows are not on
@@ -18,7 +18,7 @@ Promises, also when the disk fails (`trouble.py`):
   rest of its batch is written.
 - Each condition is logged once when it begins and once when it ends.
 - A ledger that is overwritten in place is written no more: all rows go into a file beside it
-  (`unbooked.py`), which the next start books. Health says so to the end.
+  (`unwritten.py`), which the next start books. Health says so to the end.
 """
 
 import contextlib
@@ -43,14 +43,12 @@ from ledger.store.processes.supervision import (
     pause_after,
     shown,
 )
-from ledger.store.writing import batch_insert, incoming, jobs, lessons, unbooked
+from ledger.store.writing import batch_insert, incoming, lessons, unwritten
 from ledger.store.writing.batches import Batches, Price
-from ledger.store.writing.incoming import Incoming
-from ledger.store.writing.jobs import Job, OnCommit, Receipt
+from ledger.store.writing.incoming import Incoming, Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile, OverwrittenError
 from ledger.store.writing.lessons import Lessons
-from ledger.store.writing.trouble import TROUBLE, Trouble
-from ledger.store.writing.unbooked import Unbooked
+from ledger.store.writing.unwritten import TROUBLE, Trouble, Unbooked
 from ledger.text.figures import seconds_text
 
 MOVES_MAX = 3
@@ -114,7 +112,7 @@ class Ledger:
                 connection, node = self._file.connection, self._claim.node
                 self.secret = secret.of_file(path, connection)
                 self._lessons.known = lessons.valid_at(connection, now)
-                booked = unbooked.book(path, self._batches.write, set_aside=self._set_aside)
+                booked = unwritten.book(path, self._batches.write, set_aside=self._set_aside)
                 lost = mark_lost_of_dead_nodes(
                     connection, path, node, now=now, spooling=self._file.spooling
                 )
@@ -317,6 +315,6 @@ class Ledger:
         self._trouble.count_dropped(len(settled), reason)
 
     def _resolve(self, resolved: Sequence[Job], error: str | None) -> None:
-        failure = jobs.resolve(resolved, error=error, on_commit=self.on_commit)
+        failure = incoming.resolve(resolved, error=error, on_commit=self.on_commit)
         if failure is not None:
             self._trouble.log_throttled(f"the on_commit callback failed: {shown(failure)}")

@@ -41,7 +41,7 @@ from addon.proxy.sessions import LiveSession
 from ledger.model.exchange import Source
 from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.incoming import Receipt
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
 from tests.ledger.written import settled
 from tests.named import for_each

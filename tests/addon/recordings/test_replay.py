@@ -25,7 +25,7 @@ from ledger.model.exchange import Exchange, Outcome, Reading
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.tables import exchanges, meta, sums
-from ledger.store.writing.jobs import Commits, Receipt
+from ledger.store.writing.incoming import Commits, Receipt
 from ledger.store.writing.writer import Ledger
 from tests.addon.recordings.recorded_files import as_captures
 from tests.addon.telemetry.made import exchange, reading

@@ -26,7 +26,7 @@ from addon.telemetry.observer import Observer
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.usage import Usage
 from ledger.store.processes import supervision
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.incoming import Receipt
 from tests.addon.recordings.test_capture import captured
 from tests.ledger.written import charge, priced, reading, settled, writing
 from tests.named import for_each, named

@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.store.engines import sqlite_file
-from ledger.store.writing import ledger_file, writer
+from ledger.store.writing import writer
 
 
 @pytest.fixture
@@ -12,4 +12,3 @@ def quick(monkeypatch):
     monkeypatch.setattr(sqlite_file, "BUSY_MS_MAX", 50)
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 0.02)
-    monkeypatch.setattr(ledger_file, "CHECK_SECONDS", 0.0)

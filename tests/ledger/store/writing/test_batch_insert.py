@@ -16,8 +16,7 @@ from ledger.model.usage import FurtherUsage, Usage
 from ledger.store.processes.supervision import SetAside
 from ledger.store.tables import charges, exchanges
 from ledger.store.writing import batch_insert, incoming
-from ledger.store.writing.incoming import Incoming
-from ledger.store.writing.jobs import Job
+from ledger.store.writing.incoming import Incoming, Job
 from tests.ledger.written import COST, NOON, intake_on, opened, priced, reading, settled, writing
 
 

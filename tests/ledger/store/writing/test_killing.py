@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.store.writing import unbooked, writer
+from ledger.store.writing import unwritten, writer
 from ledger.store.writing.batch_insert import ROWS_MAX
 from tests.ledger.written import (
     COST,
@@ -309,7 +309,7 @@ def test_a_full_disk_beside_an_overwritten_ledger_is_late_not_lost(new_sqlite, u
     other = file_of(new_sqlite("other"))
     with writing(url) as written:
         overwrite(file_of(url), other)
-        monkeypatch.setattr(unbooked, "UNBOOKED_BYTES_MAX", 10)
+        monkeypatch.setattr(unwritten, "UNBOOKED_BYTES_MAX", 10)
         assert "has 10 bytes" in (written.settle(settled("a")).error or "")
         monkeypatch.undo()
         wait_until(lambda: written.settle(settled("b")).committed)

@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.model.exchange import Outcome
-from ledger.store.writing import meant
+from ledger.store.writing import batches
 from tests.ledger.written import opened, rows, settled, writing
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -93,7 +93,7 @@ def test_the_next_process_finds_it_in_the_ledger(new_sqlite, monkeypatch):
         with writing(written.url, node="host/3/3") as third:
             third.settle(settled("d", request_model="gpt-4.1", response_model="gpt-4.1-2025-04-14"))
         second.settle(failed("e", "gpt-4.1"))
-        monkeypatch.setattr(meant, "SEARCH_AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr(batches, "SEARCH_AGAIN_SECONDS", 0.0)
         second.settle(failed("f", "gpt-4.1"))
     found = models(written.url)
     assert [found[name] for name in "bcef"] == [
@@ -105,8 +105,8 @@ def test_the_next_process_finds_it_in_the_ledger(new_sqlite, monkeypatch):
 
 
 def test_names_that_clients_invent_are_bounded(new_sqlite, monkeypatch):
-    monkeypatch.setattr(meant, "NAMES_MAX", 3)
-    known = meant.MeantModels()
+    monkeypatch.setattr(batches, "NAMES_MAX", 3)
+    known = batches.MeantModels()
     for number in range(9):
         known.learn(
             settled("a", request_model=f"m-{number}", response_model=f"m-{number}-2025-01-01")

@@ -21,7 +21,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.learned import Learned
 from ledger.store import db
 from ledger.store.processes import supervision
-from ledger.store.writing import batch_insert, batches, incoming, jobs, ledger_file, lessons, writer
+from ledger.store.writing import batch_insert, batches, incoming, ledger_file, lessons, writer
 from tests.ledger.written import (
     COST,
     NOON,
@@ -327,7 +327,7 @@ def test_whatever_a_step_raises_the_writer_goes_on(
     owner = {
         "admitted": door,
         "check": ledger_file.LedgerFile,
-        "resolve": jobs,
+        "resolve": incoming,
         "take": incoming.Incoming,
         "instant_text": lessons,
     }.get(step, batch_insert)
@@ -364,8 +364,8 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(url, monkeypatch):
     def take(jobs_taken, _lessons, pause):
         if not jobs_taken:
             exchange = settled("a")
-            receipt = jobs.Receipt("a")
-            jobs_taken.append(jobs.Job(exchange, reading(exchange), receipt))
+            receipt = incoming.Receipt("a")
+            jobs_taken.append(incoming.Job(exchange, reading(exchange), receipt))
         else:
             pauses.append(pause)
             clock[0] += pause
@@ -384,7 +384,6 @@ def test_a_reader_that_does_not_end_is_said_once_and_the_wal_shrinks_after_it(ur
     monkeypatch.setattr(ledger_file, "CHECKPOINT_PAGES", 10)
     monkeypatch.setattr(ledger_file, "WAL_KEPT_BYTES_MAX", 100_000)
     monkeypatch.setattr(ledger_file, "WAL_WARNED_BYTES", 300_000)
-    monkeypatch.setattr(ledger_file, "CHECK_SECONDS", 0.0)
     wal = Path(f"{url.removeprefix('sqlite:///')}-wal")
     engine = db.open_engine(url)
     with writing(url) as written:

@@ -1,0 +1,151 @@
+"""Edge (files). What the writer cannot write: which rows are tried again, set aside, kept for the
+next start, or dropped, and what is logged.
+
+- Trouble is a condition of the file, the disk or another process: all rows wait and are tried
+  again. It is logged when it begins and when it ends.
+- A refusal belongs to one row, which is set aside; the others are written.
+- A ledger that was overwritten is written no more. Its rows go into a file beside it,
+  NAME-unbooked-….jsonl, one line for each: the exchange, and its reading or null. While its writer
+  lives, it holds a lock on the file (`nodes.take_turn`). The next start books what is left behind.
+"""
+
+import glob
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from itertools import batched
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ledger.model import door
+from ledger.model.errors import LedgerError, named
+from ledger.model.exchange import Exchange, Reading
+from ledger.store.processes import nodes
+from ledger.store.processes.supervision import Log, SetAside, ThrottledLog
+from ledger.store.writing.batch_insert import ROWS_MAX
+from ledger.store.writing.incoming import WAITING_MAX, Job
+
+ROW_ERRORS = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    UnicodeError,
+    OverflowError,
+)
+"""The row is at fault: every retry would fail."""
+TROUBLE = (sqlite3.Error, LedgerError, OSError)
+"""The file, the disk or another process is at fault: a retry may succeed."""
+UNBOOKED_BYTES_MAX = 1_000_000_000
+"""Some 500 000 rows."""
+
+_line_of = msgspec.json.Encoder().encode
+_row_of = msgspec.json.Decoder(tuple[Exchange, Reading | None]).decode
+
+
+def is_trouble(error: Exception) -> bool:
+    """Whether a retry of the same write may succeed later."""
+    return isinstance(error, TROUBLE) and not isinstance(error, ROW_ERRORS)
+
+
+class Trouble:
+    """Why the writer cannot write, and how many exchanges were dropped so far."""
+
+    def __init__(self, path: Path, *, log: Log) -> None:
+        self.reason: str | None = None
+        """Why nothing can be committed now."""
+        self.dropped = 0
+        """Settled exchanges that were dropped."""
+        self._path = path
+        self._log = log
+        self._dropping = threading.Lock()
+        self._log_throttled = ThrottledLog(log)
+
+    def begin(self, error: Exception) -> None:
+        """Record that nothing can be written, for this reason."""
+        reason = str(error) if isinstance(error, TROUBLE) else named(error)
+        if reason != self.reason:
+            self._log(
+                "error",
+                f"cannot write the ledger {self._path}: {reason}; the traffic goes on, "
+                f"up to {WAITING_MAX} exchanges wait in memory",
+            )
+        self.reason = reason
+
+    def end(self) -> None:
+        """Record that a batch was written."""
+        if self.reason is not None:
+            self._log("warning", f"the ledger {self._path} is written again")
+            self.reason = None
+
+    def count_dropped(self, count: int, why: str) -> None:
+        """Count settled exchanges that are not in the ledger, from any thread."""
+        if count:
+            with self._dropping:
+                self.dropped += count
+            self.log_throttled(f"{count} exchanges are not in the ledger: {why}")
+
+    def log_throttled(self, line: str) -> None:
+        """Log an error, unless another was logged just before."""
+        self._log_throttled("error", line)
+
+
+class Unbooked:
+    """The rows of a writer whose ledger was overwritten."""
+
+    def __init__(self, ledger: Path, node: str, *, set_aside: SetAside) -> None:
+        self.path = ledger.with_name(f"{ledger.name}-unbooked-{secrets.token_hex(8)}.jsonl")
+        self._node = node
+        self._set_aside = set_aside
+        self._file: int | None = None
+        self._size = 0
+
+    def write(self, jobs: Sequence[Job]) -> None:
+        """Append rows, on disk when it returns. OSError: they are to be written again."""
+        data = b""
+        for job in jobs:
+            try:
+                exchange, reading = door.admitted(job.exchange, job.reading)
+                data += _line_of((replace(exchange, node=self._node), reading)) + b"\n"
+            except Exception as error:  # noqa: BLE001  # one bad row must not cost the others
+                self._set_aside.add((job.exchange, job.reading), error)
+        if self._file is None:
+            self._file = nodes.take_turn(self.path)
+        assert self._file is not None  # nobody else knows its name
+        if self._size + len(data) > UNBOOKED_BYTES_MAX:
+            raise OSError(f"{self.path} has {UNBOOKED_BYTES_MAX} bytes")
+        # In place of what an error has cut off.
+        if os.pwrite(self._file, data, self._size) < len(data):
+            raise OSError(f"{self.path}: the disk is full")
+        os.ftruncate(self._file, self._size + len(data))
+        os.fsync(self._file)
+        self._size += len(data)
+
+    def close(self) -> None:
+        """Leave the file to the next start."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def book(ledger: Path, write: Callable[[list[Job]], None], *, set_aside: SetAside) -> int:
+    """Write the rows that writers of this ledger left behind, and remove their files; how many."""
+    count = 0
+    for path in sorted(ledger.parent.glob(f"{glob.escape(ledger.name)}-unbooked-*.jsonl")):
+        if (descriptor := nodes.take_turn(path)) is None:
+            continue  # its writer lives
+        with os.fdopen(descriptor, "rb") as file:
+            for lines in batched(file, ROWS_MAX):
+                jobs = []
+                for line in lines:
+                    try:
+                        jobs.append(Job(*_row_of(line)))
+                    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                        set_aside.add(line, error)
+                write(jobs)
+                count += len(jobs)
+            path.unlink()
+    return count
