@@ -36,12 +36,10 @@ COMMANDS = (
         ("reprice", "prices", "reprice", "Price what has no price, with a price file"),
         ("budget", "budget", "budget", "Budgets: spent, forecast; check exits 1 when over"),
         ("names", "names", "names", "Who is behind keys, hosts, tags, projects"),
-        ("reconcile", "reconcile", "reconcile", "Compare the ledger with a provider's statement"),
     ),
     *commands_in(
         "ledger.commands",
         "Operate",
-        ("sync", "db", "sync", "Merge a ledger into another one"),
         ("db", "db", "db_commands", "The ledger's schema: upgrade, current, check, describe, drop"),
     ),
 )

@@ -7,8 +7,10 @@ PostgreSQL   a writer into this machine's spool, the shipper of the spool, the k
 
 from collections.abc import Callable, Sequence
 
+from ledger.attach import attached
 from ledger.budgets.watcher import watcher_of
 from ledger.maintenance.keeper import Keeper
+from ledger.model.errors import LedgerError
 from ledger.store.engines import urls
 from ledger.store.processes.supervision import Companion, Log
 from ledger.store.writing.batches import Price
@@ -35,9 +37,13 @@ def open_ledger(
     companions: tuple[Companion, ...] = (Keeper(url, log=log), *watcher_of(url, log))
     is_shared = path is None
     if path is None:
-        from ledger.sync.shipper import open_spool
-
-        path, shipper = open_spool(urls.parse_url(url), log=log)
+        openers = attached("shared ledger")
+        if not openers:
+            raise LedgerError(
+                f"{urls.shown(url)}: recording into PostgreSQL needs the part `sync`, which is "
+                "missing; name a file, sqlite:///ledger.sqlite3"
+            )
+        path, shipper = openers[0](urls.parse_url(url), log=log)
         companions = (shipper, *companions)
     ledger = Ledger(
         path,

@@ -25,9 +25,9 @@ from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
 from ledger.budgets import budgets as budgets_file
 from ledger.model.exchange import Outcome, UsageSource
+from ledger.parts.sync.merging import sync
 from ledger.store import db
 from ledger.store.scope import requests
-from ledger.sync.merging import sync
 from tests.addon.telemetry.made import one, reading
 from tests.ledger.conftest import (  # noqa: F401  # fixtures
     administer,

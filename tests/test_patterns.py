@@ -57,7 +57,7 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
         pattern for pattern, _ in (*providers.TABLE._closed, *providers.TABLE._open)
     ),
     ("ledger/pricing/snapshots.py", "_check_pattern"): (re.compile("gpt-4.*"),),
-    ("ledger/reconcile/comparison.py", "spelling"): (
+    ("ledger/parts/reconcile/comparison.py", "spelling"): (
         re.compile(r"[\s._@]+"),
         re.compile(r"-(20\d{6}|20\d\d-\d\d-\d\d|latest)$"),
     ),

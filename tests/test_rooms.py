@@ -37,15 +37,9 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.store", "ledger.store.engines", "ledger.store.processes"),
         "ledger.store.schema",
     },
-    "ledger.sync": {
-        *VALUES,
-        "ledger.settings",
-        *("ledger.store", "ledger.store.engines", "ledger.store.processes"),
-        *("ledger.store.schema", "ledger.store.writing"),
-    },
     "ledger.maintenance": {
         *("ledger.model", "ledger.pricing", "ledger.store", "ledger.store.engines"),
-        *("ledger.store.processes", "ledger.store.schema", "ledger.store.writing", "ledger.sync"),
+        *("ledger.store.processes", "ledger.store.schema", "ledger.store.writing"),
     },
     "ledger.figures": {
         *VALUES,
@@ -56,12 +50,6 @@ ARROWS: dict[str, set[str]] = {
     "ledger.reports": {
         *VALUES,
         *("ledger.figures", "ledger.maintenance", "ledger.pricing", "ledger.store"),
-        "ledger.store.schema",
-    },
-    "ledger.reconcile": {
-        *VALUES,
-        "ledger.settings",
-        *("ledger.figures", "ledger.pricing", "ledger.reports", "ledger.store"),
         "ledger.store.schema",
     },
     "ledger.caps": {
@@ -78,16 +66,15 @@ ARROWS: dict[str, set[str]] = {
         *VALUES,
         "ledger.settings",
         *("ledger.budgets", "ledger.figures", "ledger.maintenance"),
-        *("ledger.pricing", "ledger.reconcile"),
+        "ledger.pricing",
         *("ledger.reports", "ledger.store", "ledger.store.engines", "ledger.store.schema"),
-        "ledger.sync",
     },
     "ledger.parts": {"ledger"},
     "ledger": {
         *VALUES,
         "ledger.parts",
         *("ledger.budgets", "ledger.maintenance", "ledger.store.engines"),
-        *("ledger.store.processes", "ledger.store.writing", "ledger.sync"),
+        *("ledger.store.processes", "ledger.store.writing"),
     },
     "addon.framing": set(),
     "addon.caps": {
@@ -136,7 +123,7 @@ ARROWS: dict[str, set[str]] = {
         *VALUES,
         "ledger.settings",
         *("addon.metering", "addon.recordings", "addon.telemetry"),
-        *("ledger.store.writing", "ledger.sync"),
+        *("ledger.store", "ledger.store.writing"),
     },
     "addon.telemetry": {*VALUES, "ledger.store.processes"},
     "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},
@@ -145,7 +132,6 @@ ARROWS: dict[str, set[str]] = {
         "ledger.settings",
         *("addon.proxy", "addon.proxy.host", "addon.run.call", "addon.run.command"),
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.engines"),
-        "ledger.sync",
     },
     "addon.run.call": {*VALUES, "ledger.settings", "ledger.caps"},
     "addon.run.command": {*VALUES, "ledger.settings"},
@@ -194,7 +180,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.store.processes",
     "ledger.store.schema",
     "ledger.store.writing",
-    "ledger.sync",
+    "ledger.parts.sync",
     "ledger.maintenance",
     "ledger.figures",
     "ledger.parts.why",
@@ -202,7 +188,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.parts.exports",
     "ledger.parts.pages",
     "ledger.parts.pages.live",
-    "ledger.reconcile",
+    "ledger.parts.reconcile",
     "ledger.caps",
     "ledger.budgets",
 }
@@ -559,13 +545,15 @@ TESTED_BY = {
     "addon/commands/demo.py": "tests/proxy/test_demo.py",
     "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
     "ledger/parts/exports/command.py": "tests/ledger/parts/exports/test_day_files.py",
+    "ledger/parts/reconcile/command.py": "tests/ledger/parts/reconcile/test_comparison.py",
+    "ledger/parts/sync/command.py": "tests/ledger/commands/test_db.py",
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
     "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",
     # By data: logs, answers, price files and statements.
     "addon/parts/agent_logs/": "tests/addon/parts/agent_logs/test_agents.py",
     "addon/dialects/": "tests/addon/dialects/test_cases.py",
     "ledger/pricing/override_tables.py": "tests/ledger/pricing/test_prices.py",
-    "ledger/reconcile/vendors.py": "tests/ledger/reconcile/test_statement_files.py",
+    "ledger/parts/reconcile/vendors.py": "tests/ledger/parts/reconcile/test_statement_files.py",
     # Through the recorder, or through a proxy.
     "addon/proxy/admission.py": "tests/addon/proxy/test_caps.py",
     "addon/proxy/capturing.py": "tests/addon/recordings/test_as_booked.py",
@@ -574,7 +562,8 @@ TESTED_BY = {
     "addon/run/command/connection_policy.py": "tests/proxy/test_run.py",
     "addon/run/proxied_command.py": "tests/proxy/test_run.py",
     # By the rows that a database has, or refuses.
-    "ledger/store/engines/answering.py": "tests/ledger/sync/test_silence.py",
+    "ledger/store/engines/refusals.py": "tests/ledger/parts/sync/test_silence.py",
+    "ledger/store/engines/answering.py": "tests/ledger/parts/sync/test_silence.py",
     "ledger/store/schema/charged.py": "tests/ledger/store/schema/test_views.py",
     "ledger/store/schema/guards.py": "tests/ledger/store/test_tables.py",
 }

@@ -39,7 +39,7 @@ from ledger.store import db
 from ledger.store.adding_up import seen_by_model
 from ledger.store.engines import urls
 from ledger.store.scope import Scope
-from ledger.sync.spool import path_for
+from ledger.store.spool import path_for
 from ledger.text.figures import counted
 from ledger.text.hints import as_typed
 from ledger.text.printable import printable

@@ -5,9 +5,9 @@
     requests          requests, show
     now               top, statusline, limits
     prices            prices, reprice
-    db                db, sync
+    db                db
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
-Uses: budgets, figures, maintenance, model, pricing, reconcile, reports, settings, store,
-store.engines, store.schema, sync, text.
+Uses: budgets, figures, maintenance, model, pricing, reports, settings, store, store.engines,
+store.schema, text.
 """

@@ -1,4 +1,4 @@
-"""Wiring. The commands about the ledger itself: `db …` and `sync`."""
+"""Wiring. The commands about the ledger itself: `db …`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import typer
 from ledger.commands.options import LedgerOption
 
 if TYPE_CHECKING:
-    from ledger.sync.serving import Place
+    from ledger.store.engines.urls import Place
 
 db_commands = typer.Typer(
     no_args_is_help=True, help="The ledger's schema, and dropping old exchanges."
@@ -20,7 +20,6 @@ db_commands = typer.Typer(
 def add(app: typer.Typer) -> None:
     """Add the commands to the `tokentee` command."""
     app.add_typer(db_commands, name="db")
-    app.command()(sync)
 
 
 @db_commands.command()
@@ -40,7 +39,7 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
         _print(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
     if copy:
         _print(f"as it was before: {copy}")
-    _sum_up(ledger or urls.default_url())
+    sum_up(ledger or urls.default_url())
 
 
 @db_commands.command()
@@ -169,94 +168,19 @@ def forget_error_texts(*, ledger: LedgerOption = None) -> None:
             _print(f"{retention.forget_error_texts(engine)} in the copy {copy}")
 
 
-def sync(
-    source: Annotated[
-        str | None, typer.Argument(metavar="SOURCE", help="The ledger to read.", show_default=False)
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Argument(metavar="TARGET", help="The ledger to add to.", show_default=False),
-    ] = None,
-    *,
-    stdio: Annotated[
-        bool,
-        typer.Option(
-            "--stdio",
-            help="Be the far side of `tokentee sync` on another machine, over standard input and "
-            "output.",
-        ),
-    ] = False,
-    status: Annotated[
-        bool, typer.Option("--status", help="Show the state of the spools of shared ledgers.")
-    ] = False,
-    with_secret: Annotated[
-        bool,
-        typer.Option(
-            "--with-secret",
-            help="Give an empty TARGET the secret of key fingerprints of SOURCE, so that a key "
-            "keeps its fingerprint.",
-        ),
-    ] = False,
-) -> None:
-    """Merge a ledger into another one. Exchanges that the target has are not added again.
-
-    tokentee sync sqlite:///laptop.sqlite3 postgresql+psycopg://team@db/ledger
-
-    tokentee sync ssh://me@laptop ledger.sqlite3
-
-    ssh://[user@]host[:port][/path] is a ledger of another machine, over your own ssh. Without a
-    path it is that machine's own. tokentee has to be installed there, in the same version.
-
-    With --status: the waiting and refused exchanges in the spools of this machine; exit code 1 if
-    anything is wrong.
-    """
-    if stdio and source is None and not status:
-        import sys
-
-        from ledger.sync import serving
-
-        added_to = serving.serve(sys.stdin.fileno(), sys.stdout.fileno())
-        if added_to is not None:
-            _sum_up(added_to)
-        return
-    if status and source is None:
-        raise typer.Exit(_show_spools())
-    if status or stdio or source is None or target is None:
-        _print("give SOURCE and TARGET, or --status")
-        raise typer.Exit(2)
-    from ledger.sync import far
-    from ledger.sync import merging as syncing
-
-    with _progress("exchanges") as show:
-        merged = syncing.sync(source, target, with_secret=with_secret, on_progress=show)
-    taken = merged.exchanges - len(merged.refused)
-    _print(f"{taken} exchanges are in the target, {len(merged.refused)} were refused")
-    if merged.has_two_secrets:
-        _print(
-            "source and target hash keys with different secrets, so one key has two fingerprints; "
-            "record with one secret file (TOKENTEE_SECRET_FILE), or sync into an empty ledger "
-            "--with-secret"
-        )
-    if not far.is_far(target):  # else the far side does
-        _sum_up(target)
-    for refused in merged.refused:
-        typer.echo(f"{refused.key[1]}\t{refused.error}")
-    raise typer.Exit(1 if merged.refused else 0)
-
-
-def _sum_up(url: "str | Place") -> None:
+def sum_up(url: "Place") -> None:
     """Store the sums of the days that are over."""
     from ledger.maintenance import rollup
     from ledger.store import db
 
-    with db.disposing(db.ensure(url)) as engine, _progress("days summed up") as show:
+    with db.disposing(db.ensure(url)) as engine, progress("days summed up") as show:
         rollup.roll(
             engine, now=datetime.now(UTC), log=lambda _, line: _print(line), on_progress=show
         )
 
 
 @contextmanager
-def _progress(counted: str) -> Iterator[Callable[[int, int], None]]:
+def progress(counted: str) -> Iterator[Callable[[int, int], None]]:
     """Shows how many of all are done, on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -267,31 +191,5 @@ def _progress(counted: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _show_spools() -> int:
-    from ledger.sync import spool
-
-    paths = spool.all_paths()
-    if not paths:
-        _print("no spool: no ledger of this machine is shared")
-    is_wrong = False
-    for path in paths:
-        status = spool.status_of(path)
-        is_wrong |= bool(status.trouble or status.refused)
-        typer.echo(f"{status.target}\t{status.path}")
-        oldest = f", the oldest of {_second(status.oldest)}" if status.oldest else ""
-        typer.echo(f"  waiting: {status.waiting}{oldest}")
-        shipped = datetime.fromisoformat(status.shipped_at) if status.shipped_at else None
-        typer.echo(f"  last shipped: {_second(shipped) if shipped else 'never'}")
-        if status.trouble:
-            typer.echo(f"  trouble: {status.trouble}")
-        for refused in status.refused:
-            typer.echo(f"  refused: {refused.key[1]} ({refused.key[0]}): {refused.error}")
-    return 1 if is_wrong else 0
-
-
 def _print(text: str) -> None:
     typer.echo(text, err=True)
-
-
-def _second(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -21,13 +21,13 @@ from ledger.maintenance.promises import PROMISES, Promise
 from ledger.maintenance.reprice import line_digest
 from ledger.model.charge import Charge, pricing_of
 from ledger.model.exchange import NO_METER, UsageSource
+from ledger.store.engines.refusals import reason_of
 from ledger.store.keys import instant_text
 from ledger.store.schema.charged import KEPT, LINE, PAST
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import snapshot
 from ledger.store.tables import pricings, readings
 from ledger.store.writing.batch_insert import CHARGE_COLUMNS, PRICING, READING_COLUMNS
-from ledger.sync.merging import reason_of
 
 FAULTS_SHOWN_MAX = 20
 """Breaches of one promise that are named; all are counted."""

@@ -18,11 +18,11 @@ from ledger.model.charge import DIFFERS, Charge
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import NO_METER, Exchange, Quota, Reading, State
 from ledger.store import db
+from ledger.store.engines.refusals import REFUSALS, reason_of
 from ledger.store.keys import exchange_of, reading_of
 from ledger.store.schema.charged import READING_ORDER
 from ledger.store.tables import current_charges, exchanges, quotas, readings
 from ledger.store.writing import batch_insert
-from ledger.sync.merging import REFUSALS, reason_of
 
 _COMPARED_COLUMNS = tuple(
     name

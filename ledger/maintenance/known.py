@@ -63,8 +63,7 @@ class KnownExchanges:
     @cached_property
     def engines(self) -> list[Engine]:
         """On every place where an exchange of this ledger may be."""
-        from ledger.store import db
-        from ledger.sync import spool
+        from ledger.store import db, spool
 
         target = urls.parse_url(self._url)
         if urls.file_of(target) is not None:

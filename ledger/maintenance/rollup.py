@@ -33,6 +33,7 @@ from ledger.store.adding_up import (
     histogram_text,
     rows_of,
 )
+from ledger.store.engines.refusals import reason_of
 from ledger.store.keys import instant_text, midnight
 from ledger.store.processes.supervision import Log
 from ledger.store.schema.columns import Instant
@@ -49,7 +50,6 @@ from ledger.store.schema.sums import (
 from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
 from ledger.store.tables import exchanges, stale_days, sums, unpriced_lines
-from ledger.sync.merging import reason_of
 
 ROLL_LOCK_MS_MAX = 3_000
 """How long it waits for writers; new writers wait behind it."""

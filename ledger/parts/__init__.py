@@ -12,6 +12,8 @@ from ledger.part import Part, commands_in
 POINTS = {
     "option of report": "(value, the command's options) answers in the command's place",
     "facts of a request": "(engine, its columns) -> rows of heading and text on the request's page",
+    "shared ledger": "how to record into a ledger in PostgreSQL: the local file, and its shipper",
+    "statement": "how to read a vendor's statement",
 }
 """Attach point -> what the core does with what is attached."""
 
@@ -45,5 +47,25 @@ PARTS: tuple[Part, ...] = (
             "Money",
             ("export", "command", "export", "Write the ledger as CSV, Parquet or FOCUS"),
         ),
+    ),
+    Part(
+        package="ledger.parts.reconcile",
+        about="vendors' statements compared with the ledger",
+        commands=commands_in(
+            "ledger.parts.reconcile",
+            "Money",
+            ("reconcile", "command", "reconcile", "Compare the ledger with a provider's statement"),
+        ),
+        attaches=(("statement", "statement_files:load"),),
+    ),
+    Part(
+        package="ledger.parts.sync",
+        about="ledgers that are merged: a spool into PostgreSQL, one into another, over ssh",
+        commands=commands_in(
+            "ledger.parts.sync",
+            "Operate",
+            ("sync", "command", "sync", "Merge a ledger into another one"),
+        ),
+        attaches=(("shared ledger", "shipper:open_spool"),),
     ),
 )

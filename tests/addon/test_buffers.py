@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ADDON = ("dialects", "framing", "metering", "usage_opt_in", "proxy", "recordings", "telemetry")
-LEDGER = ("budgets", "maintenance", "model", "pricing", "settings", "store", "sync")
+LEDGER = ("budgets", "maintenance", "model", "pricing", "settings", "store", "parts/sync")
 """The rooms that a recording process runs."""
 GROWS = frozenset(
     [
@@ -82,13 +82,12 @@ BOUNDS = {
     "ledger/pricing/rules.py Rules.effect.partial": "the rules that fit one answer",
     "ledger/pricing/rules.py Rules.effect.rates": "the lines that an answer can have",
     "ledger/pricing/snapshots.py Snapshots._read": "the operator's price lists",
-    "ledger/sync/far.py Pipe._buffer": "MESSAGE_BYTES_MAX and one read; PREAMBLE_BYTES_MAX before the first",
     "ledger/store/scope.py NameFacts._seen": "the groups of one report",
     "ledger/store/writing/incoming.py Incoming._opened": "WAITING_MAX",
     "ledger/store/writing/incoming.py Incoming._queue": "WAITING_MAX",
     "ledger/store/writing/incoming.py Incoming._settled_at": "GATHER_SETTLED",
     "ledger/store/writing/lessons.py Lessons.known": "LESSONS_MAX; their texts by the door",
-    "ledger/sync/shipper.py Shipper._logged": "1 000",
+    "ledger/parts/sync/shipper.py Shipper._logged": "1 000",
 }
 CACHES = {
     "dialects/routes.py answer_keys": "no argument",
@@ -109,8 +108,8 @@ CACHES = {
     "ledger/store/scope.py _changes": "zones of the operator, of the IANA database",
     "ledger/store/writing/batch_insert.py _instant": "INSTANTS_MAX moments",
     "ledger/store/writing/batch_insert.py _text": "powers of two up to ROWS_MAX",
-    "ledger/sync/bundles.py _reading": "our own tables",
-    "ledger/sync/bundles.py _writing": "our own tables",
+    "ledger/parts/sync/bundles.py _reading": "our own tables",
+    "ledger/parts/sync/bundles.py _writing": "our own tables",
 }
 """Functions whose results are kept: what bounds their number and the length of their arguments."""
 

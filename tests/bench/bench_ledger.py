@@ -34,12 +34,12 @@ from ledger.maintenance import checking, reprice, rollup
 from ledger.parts.exports.export import export
 from ledger.parts.pages import html_file
 from ledger.parts.pages.live import read_only
+from ledger.parts.sync import merging
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import read as read_names
 from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.store.tables import exchanges
-from ledger.sync import merging
 from tests.bench import big_ledger
 from tests.bench.big_ledger import END
 from tests.ledger.parts.pages.serving import pages

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 
 from ledger.model.exchange import Exchange, Outcome, Reading, State
 from ledger.model.usage import Usage
+from ledger.parts.sync import bundles, merging, shipper
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.processes.supervision import SetAside
@@ -43,7 +44,6 @@ from ledger.store.writing.batches import Batches
 from ledger.store.writing.incoming import Job
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.unwritten import Trouble
-from ledger.sync import bundles, merging, spool
 from tests.ledger.written import opened, reading
 
 SIZES = (1, 4, 16, ROWS_MAX)
@@ -213,13 +213,13 @@ def postgresql(folder: Path, url: str) -> Figures:
 
     def ship(count: int) -> None:
         with writing.engine.connect() as connection:
-            keys, last = spool.pending(connection, count)
+            keys, last = shipper.pending(connection, count)
             assert last is not None
             assert len(keys) == count, len(keys)
             read = partial(bundles.read, connection)
             assert not merging.deliver(read, target, keys, months)
         with db.writing(writing.engine) as connection:
-            spool.settle_outbox(connection, last, [], now=datetime.now(UTC))
+            shipper.settle_outbox(connection, last, [], now=datetime.now(UTC))
 
     def fill(count: int) -> None:
         nonlocal number

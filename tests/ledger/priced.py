@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from ledger import recording
 from ledger.model.exchange import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
+from ledger.parts.sync.merging import sync
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.sync.merging import sync
 
 NOVEMBER = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 

@@ -22,13 +22,13 @@ from ledger import recording
 from ledger.model.charge import Charge, pricing_of
 from ledger.model.exchange import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
+from ledger.parts.sync import bundles
 from ledger.store import db, tables
 from ledger.store.engines import urls
 from ledger.store.keys import Key, instant_text
 from ledger.store.writing import batch_insert
 from ledger.store.writing.incoming import Receipt
 from ledger.store.writing.writer import Ledger
-from ledger.sync import bundles
 
 on_sqlite = pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)
 on_postgres = pytest.mark.parametrize(

@@ -29,15 +29,15 @@ from addon.recordings.metered import meter
 from addon.run.call import config_file
 from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
+from ledger.parts.reconcile import statement_files as statements
 from ledger.pricing import overrides
 from ledger.pricing.litellm import PROVIDERS, LiteLLM
-from ledger.reconcile import statement_files as statements
 from ledger.settings import names_file
 from tests.addon.parts.agent_logs import logs
 from tests.addon.recordings import recorded_files
 from tests.addon.run.call import test_settings
 from tests.ledger.budgets import test_budgets
-from tests.ledger.reconcile import test_statement_files
+from tests.ledger.parts.reconcile import test_statement_files
 from tests.ledger.settings import test_names
 from tests.nightly.mutations import TOKENS, Check, mutated, try_many
 

@@ -6,6 +6,5 @@
 
 In: settled exchanges with their readings and charges. Out: log lines, comments, observations for
 the telemetry.
-Uses: metering, recordings, telemetry; of the ledger: model, settings,
-store.writing, sync, text.
+Uses: metering, recordings, telemetry; of the ledger: model, settings, store, store.writing, text.
 """

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from addon.recordings.capture import CaptureFiles
     from addon.telemetry.endpoint import Endpoint
+    from ledger.store.spool import SpoolStatus
     from ledger.store.writing.writer import Ledger
-    from ledger.sync.spool import SpoolStatus
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Watching:
         )
 
     def _status(self, path: Path) -> SpoolStatus | None:
-        from ledger.sync import spool
+        from ledger.store import spool
 
         now = time.monotonic()
         if self._spool is None or now - self._spool[0] > SPOOL_CHECK_SECONDS:

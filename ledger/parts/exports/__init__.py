@@ -6,5 +6,5 @@
     command        `tokentee export`
 
 In: a ledger, which data set, which format. Out: files.
-Uses: commands, figures, model, pricing, reconcile, settings, store, store.schema, text.
+Uses: commands, figures, model, pricing, settings, store, store.schema, text.
 """

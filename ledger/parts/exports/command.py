@@ -78,12 +78,15 @@ def export(
 
 def _invoices(files: list[str]) -> dict[tuple[str, str], str]:
     """(provider, month) -> the invoice, if the statements name exactly one."""
+    from ledger.attach import attached
     from ledger.model.errors import LedgerError
-    from ledger.reconcile import statement_files
 
+    readers = attached("statement")
+    if files and not readers:
+        raise LedgerError("--statement needs the part `reconcile`, which is missing")
     found: dict[tuple[str, str], set[str]] = {}
     for file in files:
-        statement = statement_files.load(file, provider=None)
+        statement = readers[0](file, provider=None)
         for line in statement.lines:
             if line.invoice is not None and statement.provider is not None:
                 key = (statement.provider, f"{line.day:%Y-%m}")

@@ -14,5 +14,5 @@
 
 In: a ledger and a scope. Out: HTML. Nothing here writes to a ledger.
 Uses: budgets, commands, figures, model, parts.pages.live, pricing, reports, settings, store,
-store.engines, store.schema, sync, text.
+store.engines, store.schema, text.
 """

@@ -30,9 +30,9 @@ from ledger.parts.pages.unusual import HISTORY, UnusualDay, unusual_days
 from ledger.reports import limits_text
 from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names
+from ledger.store import spool
 from ledger.store.engines import urls
 from ledger.store.scope import NO_VALUE, Scope, snapshot
-from ledger.sync import spool
 from ledger.text import figures
 from ledger.text.period import day_of
 from ledger.text.printable import short_text

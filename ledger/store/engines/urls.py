@@ -33,6 +33,9 @@ SQLITE_OPTIONS = frozenset(
 _ORDINARY = re.compile(r"(?:sqlite(?:\+pysqlite)?:///)?([\w.~/+-]+)", re.ASCII)
 """A path without characters that a URL escapes."""
 
+type Place = URL | str
+"""Where a ledger is: a URL, parsed or not."""
+
 
 def default_url() -> str:
     """`TOKENTEE_LEDGER`, or a SQLite file in the user's data directory."""

@@ -21,12 +21,12 @@ from addon.recordings.matching import MatchCounts, pairs
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.checking import verify as promises_of
 from ledger.model.exchange import Billing, Exchange
+from ledger.parts.sync import merging
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.scope import Scope
 from ledger.store.tables import exchanges, pricings, readings
-from ledger.sync import merging
 from tests.addon.recorded_exchanges import (
     HANDED,
     NOON,

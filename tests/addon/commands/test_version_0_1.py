@@ -22,8 +22,8 @@ from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
 from ledger.maintenance import rollup
+from ledger.parts.sync import merging
 from ledger.store import db
-from ledger.sync import merging
 from tests.app import APP
 
 pytestmark = pytest.mark.large

@@ -30,8 +30,8 @@ from ledger.model.segments import (
     pack,
     unpack,
 )
+from ledger.parts.sync import merging
 from ledger.store import db, retention
-from ledger.sync import merging
 from tests.addon.metering.opened import REQUEST, opened
 from tests.app import APP
 from tests.ledger.written import reading, settled, writing

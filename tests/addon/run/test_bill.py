@@ -12,8 +12,8 @@ from addon.run import bill
 from addon.run.bill import Expected, RunFigures, differences
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import CAP_ERROR, Outcome, UsageSource
+from ledger.store import spool
 from ledger.store.engines import urls
-from ledger.sync import spool
 from tests.ledger.priced import exchange, fill, reading, settled
 from tests.named import for_each
 

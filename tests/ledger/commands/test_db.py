@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from ledger import cli
-from ledger.store import db
+from ledger.parts.sync import shipper
+from ledger.store import db, spool
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
-from ledger.sync import spool
-from ledger.sync.merging import RefusedExchange
+from ledger.store.spool import RefusedExchange
 from tests.app import APP
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate
 from tests.ledger.written import NOON, alter, put, row, settled, whole
@@ -145,7 +145,7 @@ def test_the_status_of_spools(tokentee):
 
     with db.writing(engine) as connection:
         refused = [RefusedExchange(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
-        spool.settle_outbox(connection, 9, refused, now=NOON)
+        shipper.settle_outbox(connection, 9, refused, now=NOON)
         db.note(connection, "trouble", "connection refused")
     result = tokentee("sync", "--status", exits=1)
     assert result.stdout.splitlines()[1:] == [

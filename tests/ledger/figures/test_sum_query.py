@@ -18,6 +18,7 @@ from ledger.maintenance import corrections, reprice
 from ledger.maintenance.rollup import roll
 from ledger.model.exchange import Outcome, Source, State, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
+from ledger.parts.sync.merging import sync
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import WORDS, read
 from ledger.store import db, retention
@@ -32,7 +33,6 @@ from ledger.store.tables import (
     sums,
     unpriced_lines,
 )
-from ledger.sync.merging import sync
 from ledger.text.period import DAY, HOUR
 from tests.ledger.priced import BOTH, exchange, filled
 from tests.ledger.written import alter, charge_again, put, reading, whole

@@ -99,7 +99,7 @@ def test_charges_come_with_it(engine):
 
 
 def test_two_ledgers_corrected_alike_hold_one_reading(new_sqlite):
-    from ledger.sync import merging
+    from ledger.parts.sync import merging
 
     exchange = settled("a")
     urls = [new_sqlite("one"), new_sqlite("two")]

@@ -210,7 +210,7 @@ def test_writers_under_way_are_waited_for(engine):
     import threading
 
     put(engine, whole(settled("a")))
-    from ledger.sync import bundles
+    from ledger.parts.sync import bundles
     from tests.ledger.written import bundle_of
 
     with db.writing(engine) as connection:

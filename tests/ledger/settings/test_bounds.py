@@ -6,9 +6,9 @@ import pytest
 
 from ledger.budgets import budgets
 from ledger.model.errors import LedgerError
-from ledger.reconcile import causes, statement
+from ledger.parts.reconcile import causes, statement
 from ledger.settings import names, toml_tables
-from tests.ledger.reconcile.test_causes import LEDGER, cells
+from tests.ledger.parts.reconcile.test_causes import LEDGER, cells
 from tests.named import for_each
 
 NAME = '[[name]]\nkey = "abcdef{0}"\nname = "n{0}"\n'

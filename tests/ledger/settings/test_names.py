@@ -13,8 +13,8 @@ from addon.run import bill
 from addon.run.call import config_file
 from ledger.budgets import budgets_file as budget_files
 from ledger.model.errors import LedgerError
+from ledger.parts.reconcile import statement_files
 from ledger.pricing import litellm, overrides
-from ledger.reconcile import statement_files
 from ledger.settings import names_file, small_files
 from ledger.settings.names import NAME_ENTRIES_MAX, NO_NAMES, GroupFacts, pattern, read
 from ledger.settings.toml_tables import (

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from ledger.commands import db as commands
 from ledger.model.errors import LedgerError
+from ledger.parts.sync.merging import sync
 from ledger.store import db, secret
 from ledger.store.engines import urls
-from ledger.sync.merging import sync
 from tests.ledger.written import alter, file_of, put, row, rows, settled, whole, writing
 
 

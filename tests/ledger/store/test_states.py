@@ -21,11 +21,11 @@ from sqlalchemy.engine import Engine
 from ledger.maintenance import rollup
 from ledger.maintenance.corrections import add_reading
 from ledger.model.usage import Usage
+from ledger.parts.sync import merging
 from ledger.store import db
 from ledger.store.engines import sqlite_file
 from ledger.store.processes import recovery
 from ledger.store.writing import batch_insert
-from ledger.sync import merging
 from tests.ledger.duplicates_rule import Member, link
 from tests.ledger.written import NOON, ORIGIN, intake_on, opened, reading, row, settled
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from ledger.model.segments import pack
+from ledger.parts.sync import merging
 from ledger.parts.why import command as why
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.sync import merging
 from tests.ledger.parts.why.sessions import PROVIDERS, Provider, Session, changed
 from tests.ledger.written import put, reading, row, settled
 

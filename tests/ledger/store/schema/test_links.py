@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger.model.exchange import Source
+from ledger.parts.sync import bundles
 from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.keys import Key
 from ledger.store.writing import batch_insert
-from ledger.sync import bundles
 from tests.ledger.duplicates_rule import Link, Member, link, links_of, rank
 from tests.ledger.written import NOON, ORIGIN, bundle_of, intake_on, key_of, put, settled, whole
 from tests.named import for_each

@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from ledger.reconcile.statement import STATEMENT_FIGURES, Line
+from ledger.parts.reconcile.statement import STATEMENT_FIGURES, Line
 
 ROUNDING_PICOUSD = 10**10 // 2
 """Half a cent: statements round to cents, so a smaller difference is ignored."""

@@ -1,6 +1,7 @@
 """Shipping to PostgreSQL: whatever is wrong with it, late and never lost, once and never twice."""
 
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -8,13 +9,13 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, retention, secret
+from ledger.parts.sync import bundles, merging, shipper
+from ledger.parts.sync.shipper import Shipper
+from ledger.store import db, retention, secret, spool
 from ledger.store.engines import urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.processes import nodes, recovery, supervision
 from ledger.store.tables import PARTITIONED, outbox, set_aside
-from ledger.sync import bundles, merging, shipper, spool
-from ledger.sync.shipper import Shipper
 from tests.ledger.written import (
     COST,
     NOON,
@@ -364,7 +365,7 @@ def test_a_password_makes_no_other_spool():
 @on_sqlite
 def test_what_is_shipped_is_dropped_in_time(engine):
     now = datetime.now(UTC)
-    old = now - timedelta(days=spool.KEPT_DAYS, minutes=1)
+    old = now - timedelta(days=shipper.KEPT_DAYS, minutes=1)
     put(
         engine,
         *(whole(settled(name, at=old)) for name in ("shipped", "waits", "refused")),
@@ -375,8 +376,8 @@ def test_what_is_shipped_is_dropped_in_time(engine):
         for name, table in (("waits", outbox), ("refused", set_aside)):
             more = {"error": "e", "refused_at": now} if table is set_aside else {}
             connection.execute(sa.insert(table).values(exchange_id=name, opened_at=old, **more))
-    assert spool.drop_shipped(engine, now=now) == 1
-    assert spool.drop_shipped(engine, now=now) == 0
+    assert shipper.drop_shipped(engine, now=now) == 1
+    assert shipper.drop_shipped(engine, now=now) == 0
     kept = rows(engine, "SELECT id FROM exchanges ORDER BY id")
     assert kept == [("new",), ("open",), ("refused",), ("waits",)]
 
@@ -431,6 +432,20 @@ def test_a_bundle_is_bounded(target, shared, run, monkeypatch, noted):
     assert totals(shared)[0] == 10
 
 
+def test_rows_of_another_process_are_shipped_within_a_second(target, shared, run, monkeypatch):
+    """It does not wake the shipper, which sleeps much longer."""
+    running = run(target)
+    running.ship(whole(settled("a")))
+    time.sleep(2 * shipper.WATCH_SECONDS)  # the shipper has slept since
+    monkeypatch.setattr(running.shipper, "wake", lambda: None)
+    for name in "bc":
+        running.put(whole(settled(name)))
+        began = time.monotonic()
+        running.wait_until_shipped()
+        assert time.monotonic() - began < 1 + shipper.SHIP_AFTER_SECONDS
+    assert totals(shared)[0] == 3
+
+
 STEPS = {
     "_ship": Shipper,
     "_connected": Shipper,
@@ -441,10 +456,10 @@ STEPS = {
     "deliver": shipper,
     "_meet": shipper,
     "take_turn": nodes,
-    "pending": spool,
-    "settle_outbox": spool,
-    "retry_refused": spool,
-    "drop_shipped": spool,
+    "pending": shipper,
+    "settle_outbox": shipper,
+    "retry_refused": shipper,
+    "drop_shipped": shipper,
     "live_nodes": recovery,
     "record_heartbeats": recovery,
     "mark_lost_of_silent_nodes": recovery,
@@ -509,9 +524,9 @@ def test_refused_exchanges_are_retried_once_a_start(alone, sqlite_engine, monkey
     monkeypatch.setattr(db, "ensure", lambda *_, **__: engine)
 
     def refuse():
-        refused = merging.RefusedExchange(("2026-11-02 12:00:00.000000Z", "a"), "no")
+        refused = spool.RefusedExchange(("2026-11-02 12:00:00.000000Z", "a"), "no")
         with db.writing(engine) as connection:
-            spool.settle_outbox(connection, 100, [refused], now=NOON)
+            shipper.settle_outbox(connection, 100, [refused], now=NOON)
 
     def counts():
         return row(engine, "SELECT (SELECT COUNT(*) FROM outbox), (SELECT COUNT(*) FROM set_aside)")
@@ -537,7 +552,7 @@ def test_shipping_again_adds_nothing(target, shared, run):
 def test_a_cut_between_commit_and_clearing_ships_again_to_no_effect(
     target, shared, run, monkeypatch
 ):
-    real = spool.settle_outbox
+    real = shipper.settle_outbox
     cut = threading.Event()
 
     def settle_outbox(*arguments, **more):
@@ -546,7 +561,7 @@ def test_a_cut_between_commit_and_clearing_ships_again_to_no_effect(
             raise OSError("the power went out")
         real(*arguments, **more)
 
-    monkeypatch.setattr(spool, "settle_outbox", settle_outbox)
+    monkeypatch.setattr(shipper, "settle_outbox", settle_outbox)
     running = run(target)
     running.ship(*some(10))
     assert cut.is_set()

@@ -13,9 +13,9 @@ from decimal import Decimal
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.reconcile import causes
-from ledger.reconcile.causes import explain
-from ledger.reconcile.single_causes import Alike
+from ledger.parts.reconcile import causes
+from ledger.parts.reconcile.causes import explain
+from ledger.parts.reconcile.single_causes import Alike
 
 pytestmark = pytest.mark.large
 

@@ -7,9 +7,9 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from ledger.store import db
+from ledger.parts.sync import merging, shipper
+from ledger.store import db, spool
 from ledger.store.processes import recovery
-from ledger.sync import merging, shipper, spool
 from tests.ledger.written import alter, rows, settled, wait_until, writing
 from tests.proxy.relaying import Line
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ledger.model.errors import LedgerError
-from ledger.reconcile.statement import Statement, UnreadableValue
-from ledger.reconcile.vendors import CSV_EXPORTS, GOOGLE, JSON_EXPORTS
+from ledger.parts.reconcile.statement import Statement, UnreadableValue
+from ledger.parts.reconcile.vendors import CSV_EXPORTS, GOOGLE, JSON_EXPORTS
 from ledger.settings import small_files
 
 STATEMENT_BYTES_MAX = 256 * 1024 * 1024

@@ -6,8 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.model.money import sum_of_known, usd
-from ledger.reconcile.causes import Explanation
-from ledger.reconcile.comparison import AGREES, Compared, Dimension
+from ledger.parts.reconcile.causes import Explanation
+from ledger.parts.reconcile.comparison import AGREES, Compared, Dimension
 from ledger.reports.layout import Amount, Cell, Table, TableColumn
 
 ALL_NAMES = "(all)"

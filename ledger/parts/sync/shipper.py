@@ -7,7 +7,8 @@ crash or a lost connection the same bundle is shipped again, which changes nothi
 with the database (down, slow, full, in failover, deadlocked, another schema) is handled alike: it
 is logged once when it begins and once when it ends, the shipper retries after at most
 `RECONNECT_SECONDS_MAX`, and meanwhile the outbox grows on disk. A single row that the database
-refuses is set aside and retried at the next start.
+refuses is set aside and retried at the next start. Shipped exchanges stay for `KEPT_DAYS`, for
+inspection, and are then dropped, so the spool grows only while exchanges cannot be shipped.
 
 Of several processes that share a spool one ships. When it ends, another one takes over.
 """
@@ -17,28 +18,36 @@ import os
 import sqlite3
 import threading
 import time
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, retention, secret
+from ledger.model.exchange import State
+from ledger.parts.sync import bundles
+from ledger.parts.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver
+from ledger.store import db, retention, secret, spool
 from ledger.store.engines import urls
+from ledger.store.engines.refusals import reason_of
+from ledger.store.keys import Key, instant_text
 from ledger.store.processes import nodes, recovery
 from ledger.store.processes.supervision import Companion, Log, pause_after
-from ledger.store.tables import exchanges
-from ledger.sync import bundles, spool
-from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
+from ledger.store.retention import drop
+from ledger.store.spool import RefusedExchange
+from ledger.store.tables import exchanges, outbox, set_aside
 from ledger.text.figures import seconds_text
 
+KEPT_DAYS = 7
 SHIP_AFTER_SECONDS = 0.5
 """How long changes gather before they are shipped: longer means later rows, shorter means more
 statements."""
 SHIPPER_IDLE_SECONDS = 30.0
+WATCH_SECONDS = 0.25
+"""How often it looks for commits of other processes."""
 SHIPPER_TURN_SECONDS = 5.0
 TURN_BUNDLES_MAX = 20
 """Bundles of one turn, which then takes a few seconds."""
@@ -73,6 +82,7 @@ class Shipper(Companion):
         self._path = path
         self._url = target
         self._spool = db.open_engine(f"sqlite:///{path}")
+        self._watching: sqlite3.Connection | None = None
         self._target: Engine | None = None
         self._turn: int | None = None
         self._trouble: str | None = None
@@ -101,6 +111,7 @@ class Shipper(Companion):
             if self._turn is None:
                 self._stopping.wait(SHIPPER_TURN_SECONDS)
                 continue
+            version = self._spool_version()
             try:
                 is_done = self._ship()
                 self._keep_house()
@@ -121,15 +132,32 @@ class Shipper(Companion):
                     target = urls.shown(self._url)
                     self._log("warning", f"the shared ledger {target} is written again")
                 if is_done:
-                    self._changed.wait(SHIPPER_IDLE_SECONDS)
+                    until = time.monotonic() + SHIPPER_IDLE_SECONDS
+                    while time.monotonic() < until and version == self._spool_version():
+                        if self._changed.wait(min(WATCH_SECONDS, SHIPPER_IDLE_SECONDS)):
+                            break
                     self._changed.clear()
                     self._stopping.wait(SHIP_AFTER_SECONDS)
         with contextlib.suppress(*_SHIPPING_ERRORS):
             while self._turn is not None and not self._ship():
                 pass
         self._disconnect()
+        if self._watching is not None:
+            self._watching.close()
         if self._turn is not None:
             os.close(self._turn)
+
+    def _spool_version(self) -> int | None:
+        """A number that changes when any process commits to the spool; SQLite reads it from shared
+        memory. None: not known, and rows of other processes wait for `SHIPPER_IDLE_SECONDS`."""
+        try:
+            if self._watching is None:
+                uri = f"{self._path.absolute().as_uri()}?mode=ro"
+                self._watching = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            version: int = self._watching.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error:
+            return None
+        return version
 
     def _ship(self) -> bool:
         """Ship bundles for one turn; whether the outbox is empty.
@@ -139,14 +167,14 @@ class Shipper(Companion):
         target = self._connected()
         for _ in range(TURN_BUNDLES_MAX):
             with self._spool.connect() as connection:
-                keys, last = spool.pending(connection, BUNDLE_EXCHANGES_MAX)
+                keys, last = pending(connection, BUNDLE_EXCHANGES_MAX)
                 if last is None:
                     return True
                 refused = deliver(partial(bundles.read, connection), target, keys, self._months)
             for one in refused:
                 self._log("error", f"the shared ledger refuses exchange {one.key[1]}: {one.error}")
             with db.writing(self._spool) as connection:
-                spool.settle_outbox(connection, last, refused, now=datetime.now(UTC))
+                settle_outbox(connection, last, refused, now=datetime.now(UTC))
             if len(keys) < BUNDLE_EXCHANGES_MAX // 2:
                 # Small bundles cost most per row: let more gather before the next turn.
                 return True
@@ -164,7 +192,7 @@ class Shipper(Companion):
                 with db.writing(self._spool) as connection:
                     db.note(connection, "target", urls.shown(self._url))
                     if not self._retried:
-                        spool.retry_refused(connection)
+                        retry_refused(connection)
             except BaseException:
                 target.dispose()
                 raise
@@ -200,8 +228,7 @@ class Shipper(Companion):
                     self._log("warning", line)
             # Exchanges that were shipped long ago, for one turn; there may be more.
             may_be_more = all(
-                spool.drop_shipped(self._spool, now=datetime.now(UTC))
-                for _ in range(PRUNING_BATCHES_MAX)
+                drop_shipped(self._spool, now=datetime.now(UTC)) for _ in range(PRUNING_BATCHES_MAX)
             )
             due["housekeeping"] = now if may_be_more else now + HOUSEKEEPING_SECONDS
         if now >= due["giving up"]:
@@ -304,3 +331,56 @@ def _meet(own: Engine, shared: Engine, log: Log) -> None:
             "fingerprints, until the next start; one TOKENTEE_SECRET_FILE for all proxies prevents "
             "this",
         )
+
+
+def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:
+    """The exchanges that changed first, and the number of their last row in the outbox."""
+    rows = connection.execute(sa.select(outbox).order_by(outbox.c.seq).limit(count)).all()
+    keys = dict.fromkeys((instant_text(row.opened_at), row.exchange_id) for row in rows)
+    return list(keys), rows[-1].seq if rows else None
+
+
+def settle_outbox(
+    connection: Connection, last: int, refused: list[RefusedExchange], *, now: datetime
+) -> None:
+    """Delete the outbox up to row `last`, and set aside the exchanges that were refused."""
+    connection.execute(sa.delete(outbox).where(outbox.c.seq <= last))
+    db.note(connection, "shipped_at", instant_text(now))
+    for one in refused:
+        connection.execute(
+            sa.text(
+                "INSERT INTO set_aside (opened_at, exchange_id, error, refused_at) "
+                "VALUES (:opened_at, :exchange_id, :error, :refused_at) "
+                "ON CONFLICT (opened_at, exchange_id) DO UPDATE SET error = excluded.error"
+            ),
+            {
+                "opened_at": one.key[0],
+                "exchange_id": one.key[1],
+                "error": one.error,
+                "refused_at": instant_text(now),
+            },
+        )
+
+
+def retry_refused(connection: Connection) -> int:
+    """Move refused exchanges back into the outbox: an upgrade may have removed the cause."""
+    put_back = connection.execute(
+        sa.insert(outbox).from_select(
+            ["exchange_id", "opened_at"], sa.select(set_aside.c.exchange_id, set_aside.c.opened_at)
+        )
+    )
+    connection.execute(sa.delete(set_aside))
+    return put_back.rowcount
+
+
+def drop_shipped(engine: Engine, *, now: datetime) -> int:
+    """Drop exchanges that were shipped more than `KEPT_DAYS` ago; how many."""
+    waits = sa.exists().where(
+        outbox.c.opened_at == exchanges.c.opened_at, outbox.c.exchange_id == exchanges.c.id
+    )
+    refused = sa.exists().where(
+        set_aside.c.opened_at == exchanges.c.opened_at, set_aside.c.exchange_id == exchanges.c.id
+    )
+    old = exchanges.c.opened_at < now - timedelta(days=KEPT_DAYS)
+    ended = exchanges.c.state != State.OPEN
+    return drop(engine, sa.and_(old, ended, ~waits, ~refused))

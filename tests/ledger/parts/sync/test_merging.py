@@ -20,11 +20,11 @@ from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, Quota, QuotaKind, State, UsageSource
 from ledger.model.usage import Usage
-from ledger.store import db
+from ledger.parts.sync import bundles, merging
+from ledger.store import db, spool
 from ledger.store.engines import migration, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.tables import exchanges, pricings, quotas, readings
-from ledger.sync import bundles, merging, spool
 from tests.ledger.duplicates_rule import Member, link, links_of
 from tests.ledger.written import (
     COST,
@@ -296,7 +296,7 @@ def test_an_older_source_is_read_from_a_migrated_copy(new_sqlite, tmp_path):
     with db.disposing(db.create(source)) as engine:
         with migration.migrating(engine) as connection:
             migration.run_alembic("upgrade", connection, "0017")
-        filled = (Path(__file__).parents[1] / "filled" / "0001.sql").read_text()
+        filled = (Path(__file__).parents[2] / "filled" / "0001.sql").read_text()
         alter(engine, *(line for line in filled.splitlines() if line[:6] == "INSERT"))
         for _ in range(2):
             assert merging.sync(source, target).refused == ()

@@ -16,8 +16,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 
 from ledger.model.errors import LedgerError
-from ledger.reconcile.comparison import ROUNDING_PICOUSD
-from ledger.reconcile.single_causes import VALUES_MAX, Alike, single_causes
+from ledger.parts.reconcile.comparison import ROUNDING_PICOUSD
+from ledger.parts.reconcile.single_causes import VALUES_MAX, Alike, single_causes
 
 GROUPS_MAX = 100_000
 """Groups of charges that are searched, in some ten seconds."""

@@ -2,5 +2,5 @@
 
 In: exports of vendors, one file of code for each vendor in `vendors`. Out: each figure of each day
 and model on both sides, and whether they agree.
-Uses: figures, model, pricing, reports, settings, store, store.schema, text.
+Uses: commands, figures, model, pricing, reports, settings, store, store.schema, text.
 """

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
-from ledger.reconcile import reconciliation
-from ledger.reconcile.comparison import (
+from ledger.parts.reconcile import reconciliation
+from ledger.parts.reconcile.comparison import (
     OTHER_ITEMS,
     Agreement,
     Dimension,
@@ -18,10 +18,10 @@ from ledger.reconcile.comparison import (
     spelling,
     unnamed_items,
 )
-from ledger.reconcile.output import document, summary, table
-from ledger.reconcile.single_causes import REGION_FACTORS
-from ledger.reconcile.statement import Line, Statement
-from ledger.reconcile.statement_files import load
+from ledger.parts.reconcile.output import document, summary, table
+from ledger.parts.reconcile.single_causes import REGION_FACTORS
+from ledger.parts.reconcile.statement import Line, Statement
+from ledger.parts.reconcile.statement_files import load
 from ledger.reports.layout import Amount
 from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled

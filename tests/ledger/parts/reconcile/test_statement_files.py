@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.reconcile.statement_files import read
+from ledger.parts.reconcile.statement_files import read
 from tests.named import for_each, named
 
 DAY = date(2026, 11, 2)

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from ledger.figures.queries import report
 from ledger.maintenance import rollup
+from ledger.parts.sync import merging
 from ledger.store.scope import Scope
-from ledger.sync import merging
-from tests.ledger.sync.test_merging import contents
+from tests.ledger.parts.sync.test_merging import contents
 from tests.ledger.written import NOON, on, put, settled, whole
 
 pytestmark = pytest.mark.postgres

@@ -15,7 +15,7 @@ from typing import Any
 
 from ledger.model.money import decimal_of, sum_of_known
 from ledger.model.usage import COUNT_MAX
-from ledger.reconcile.statement import (
+from ledger.parts.reconcile.statement import (
     Line,
     UnreadableValue,
     count,

@@ -15,7 +15,7 @@ from ledger.commands.options import (
     scope_of,
 )
 from ledger.commands.output import print_line, write
-from ledger.reconcile.comparison import Dimension
+from ledger.parts.reconcile.comparison import Dimension
 
 ITEMS_SHOWN_MAX = 10
 """Items without a model that are listed; the row of the table has the sum of all."""
@@ -82,8 +82,8 @@ def reconcile(
     have every figure.
     """
     from ledger.figures.queries import existing_ledger
-    from ledger.reconcile import output, reconciliation, statement_files
-    from ledger.reconcile.comparison import AGREES, unnamed_items
+    from ledger.parts.reconcile import output, reconciliation, statement_files
+    from ledger.parts.reconcile.comparison import AGREES, unnamed_items
     from ledger.text.figures import counted, money
 
     scope, part = scope_of(since, until, only, names), _percent(tolerance)

@@ -19,13 +19,13 @@ from sqlalchemy.engine import Engine
 from ledger.figures.figures import plus
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
+from ledger.parts.reconcile import causes
+from ledger.parts.reconcile.causes import Cells, Explanation
+from ledger.parts.reconcile.comparison import Compared, Dimension, compare, cost_cells, renamed
+from ledger.parts.reconcile.single_causes import Alike
+from ledger.parts.reconcile.statement import Line, Statement
 from ledger.pricing import rules
 from ledger.pricing.price_lines import is_token_line
-from ledger.reconcile import causes
-from ledger.reconcile.causes import Cells, Explanation
-from ledger.reconcile.comparison import Compared, Dimension, compare, cost_cells, renamed
-from ledger.reconcile.single_causes import Alike
-from ledger.reconcile.statement import Line, Statement
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import charged, rows_of
 from ledger.store.keys import midnight

@@ -1,0 +1,313 @@
+"""Edge (processes, the clock). A merge with a ledger on another machine, over the user's own `ssh`,
+as git does: no server, no password of ours.
+
+One side writes a stream (`tokentee sync --dump`), the other one reads it (`tokentee sync -`). Each
+line is JSON, the first one behind `MARK`, for a shell may print something before it:
+
+    {"schema": ..., "count": ..., "secret_id": ..., "secret"?: hex, "ledger"?: path | null}
+    {"keys": [[opened_at, id], ...], "exchanges": [rows], "readings": [rows], ...}
+    {"end": true}, or {"error": text}
+
+A bundle is idempotent, so a stream that was cut is repeated without loss or doubles. Nothing that
+comes is trusted: sizes, silence and shapes are bounded, and a bundle gives rows of its keys alone.
+No part of a URL becomes an option or a word of a shell: the path crosses in a line.
+"""
+
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import date
+from functools import partial
+from itertools import chain
+from typing import IO, Any
+from urllib.parse import unquote
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+from ledger.model.errors import LedgerError
+from ledger.parts.sync import bundles, merging
+from ledger.parts.sync.bundles import Bundle
+from ledger.parts.sync.merging import BUNDLE_EXCHANGES_MAX, Merged
+from ledger.store import db, secret
+from ledger.store.engines import urls
+from ledger.store.engines.refusals import reason_of
+from ledger.store.engines.sqlite_file import REVISION
+from ledger.store.keys import Key
+from ledger.store.spool import RefusedExchange
+from ledger.text.figures import seconds_text
+from ledger.text.printable import mistyped_url, printable
+
+type Message = dict[str, Any]
+type Progress = Callable[[int, int], None]
+type Write = Callable[[bytes], object]
+
+SCHEME = "ssh://"
+MARK = b"tokentee sync 2 "
+COMMAND = 'PATH="$PATH:$HOME/.local/bin" tokentee sync '
+"""`~/.local/bin` is where `uv tool install` puts commands, and not on the path of a command over
+ssh. Nothing of the user's goes in here."""
+PREAMBLE_BYTES_MAX = 64 * 1024
+"""What a shell's start-up files may print."""
+LINE_BYTES_MAX = 64 * 1024 * 1024
+"""A bundle of 500 exchanges has 1 to 10 MB; more exchanges than fit are sent in two halves."""
+PIECE_BYTES = 64 * 1024
+"""Each is taken within `SILENCE_SECONDS_MAX`."""
+SILENCE_SECONDS_MAX = 60
+CLOSING_SECONDS_MAX = 60
+"""For the far side to store the sums of its days."""
+GROWTH_MAX = 100_000
+"""Exchanges that the other side may record while it writes."""
+_URL = re.compile(
+    r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?"
+    r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
+    r"(?::(?P<port>[0-9]{1,5}))?(?P<path>/[^\0]{0,4096})?",
+    re.DOTALL,
+)
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+_ID_MAX = 1_024
+
+
+def pull(url: str, target: str, *, with_secret: bool, on_progress: Progress) -> Merged:
+    """Merge the ledger of an ssh URL into one of this machine."""
+    with _ssh(url, "--dump -") as (path, far, stream):
+        send(far.sendall, {"ledger": path, "with_secret": with_secret})
+        return load(messages(stream), target, on_progress)
+
+
+def push(source: str, url: str, *, with_secret: bool, on_progress: Progress) -> Merged:
+    """Merge a ledger of this machine into the one of an ssh URL."""
+    with _ssh(url, "-") as (path, far, stream):
+        # Where the far side reads no further, it says why.
+        with suppress(ConnectionError, TimeoutError):
+            dump(source, far.sendall, on_progress, with_secret=with_secret, ledger=path)
+        answer = next(messages(stream))
+    with _shaped():
+        refused = [
+            RefusedExchange(_key(key), printable(str(why))[:300]) for key, why in answer["refused"]
+        ]
+        return Merged(
+            exchanges=int(answer["exchanges"]),
+            refused=tuple(refused),
+            has_two_secrets=answer["has_two_secrets"] is True,
+        )
+
+
+def dump(
+    source: str | URL,
+    write: Write,
+    on_progress: Progress = lambda *_: None,
+    *,
+    with_secret: bool = False,
+    **more: str | None,
+) -> None:
+    """Write the stream of a ledger; `more` goes into its first line."""
+    with merging.opened_source(source) as (engine, connection):
+        total, done, last = merging.count(connection), 0, None
+        if with_secret:
+            more["secret"] = merging.secret_of(engine).hex()
+        head = {"schema": REVISION, "count": total, "secret_id": secret.id_in(engine), **more}
+        send(write, head, MARK)
+        while batch := [*bundles.known_after(connection, last, BUNDLE_EXCHANGES_MAX)]:
+            waiting = [batch]
+            while waiting:
+                keys = waiting.pop()
+                # PostgreSQL puts line ends between rows; those within a text are escaped.
+                rows = {
+                    table.name: orjson.Fragment(text.replace("\n", " "))
+                    for table, _, text in bundles.read(connection, keys)
+                }
+                if not send(write, {"keys": keys, **rows}):
+                    if len(keys) > 1:
+                        waiting += [keys[len(keys) // 2 :], keys[: len(keys) // 2]]
+                    else:
+                        send(write, {"keys": keys, "refused": "it is too long to be sent"})
+            last, done = batch[-1], done + len(batch)
+            on_progress(done, max(total, done))
+        send(write, {"end": True})
+
+
+def load(stream: Iterator[Message], target: str | URL, on_progress: Progress) -> Merged:
+    """Add what a stream brings to a ledger."""
+    head, done, refused, months = next(stream), 0, list[RefusedExchange](), set[date]()
+    if head.get("schema") != REVISION:
+        raise LedgerError(
+            f"this side has tokentee for {REVISION}, the other one for {head.get('schema')}: "
+            "install the same version on both"
+        )
+    ensured = db.ensure(target, answer_seconds_max=merging.ANSWER_SECONDS_MAX)
+    with db.disposing(ensured) as engine:
+        with _shaped():
+            total = int(head["count"])
+            carried = bytes.fromhex(head["secret"]) if "secret" in head else None
+        if carried is not None:
+            merging.take_secret(engine, carried)
+        ids = head.get("secret_id"), secret.id_in(engine)
+        try:
+            while "end" not in (message := next(stream)):
+                with _shaped():
+                    keys = [_key(entry) for entry in message["keys"]]
+                if not 0 < len(keys) <= BUNDLE_EXCHANGES_MAX or done > total + GROWTH_MAX:
+                    raise LedgerError("the other side sends more than the exchanges that it has")
+                if "refused" in message:
+                    refused += [RefusedExchange(key, printable(message["refused"])) for key in keys]
+                else:
+                    refused += merging.deliver(partial(rows_of, message), engine, keys, months)
+                done += len(keys)
+                on_progress(done, max(total, done))
+        except ConnectionError as error:
+            raise ConnectionError(f"interrupted after {done} exchanges: {error}") from error
+    has_two_secrets = None not in ids and ids[0] != ids[1]
+    return Merged(exchanges=done, refused=tuple(refused), has_two_secrets=has_two_secrets)
+
+
+def answer(stream: IO[bytes], write: Write, *, is_dump: bool) -> URL | None:
+    """The far side of `pull` or `push`; the ledger that it added to, if any."""
+    lines = messages(stream, b"" if is_dump else MARK)
+    try:
+        head = next(lines)
+        if is_dump:
+            dump(named(head), write, with_secret=head.get("with_secret") is True)
+            return None
+        merged = load(chain([head], lines), named(head), lambda *_: None)
+        refused = [(one.key, one.error) for one in merged.refused]
+        send(write, {**asdict(merged), "refused": refused}, MARK)
+    except ConnectionError:
+        return None  # the other side was cut off, and comes again
+    except (LedgerError, sa.exc.DBAPIError) as error:
+        text = str(error) if isinstance(error, LedgerError) else reason_of(error)
+        send(write, {"error": text}, MARK)
+        return None
+    return named(head)
+
+
+def named(message: Message) -> URL:
+    """The ledger that the other side names: a file, or this side's own."""
+    path = message.get("ledger")
+    return URL.create("sqlite", database=path) if path else urls.parse_url(urls.default_url())
+
+
+def rows_of(message: Message, keys: Sequence[Key]) -> Bundle:
+    """The rows of these exchanges in a message, if they have the form of rows."""
+    bundle: Bundle = []
+    for table, names in bundles.SENT.items():
+        id_name = "id" if table.name == "exchanges" else "exchange_id"
+        its = names.index("opened_at"), names.index(id_name)
+        with _shaped():
+            rows = message.get(table.name, [])
+            for row in rows:
+                if len(row) != len(names) or any(
+                    not isinstance(value, str | int | None) for value in row
+                ):
+                    raise ValueError
+            chosen = [row for row in rows if (row[its[0]], row[its[1]]) in {*keys}]
+        if chosen:
+            bundle.append((table, names, orjson.dumps(chosen).decode()))
+    return bundle
+
+
+def messages(stream: IO[bytes], mark: bytes = MARK) -> Iterator[Message]:
+    """The lines of a stream, behind its mark. One that ends, is silent or has something else is a
+    ConnectionError; one that states an error is a LedgerError."""
+    line, passed = _line(stream), 0
+    while mark not in line:
+        passed += len(line)
+        if passed > PREAMBLE_BYTES_MAX:
+            raise ConnectionError("no tokentee answers there")
+        line = _line(stream)
+    line = line.partition(mark)[2] if mark else line
+    while True:
+        try:
+            message = orjson.loads(line.removeprefix(mark))
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise ConnectionError("it sent something that is no line of tokentee's")
+        if "error" in message:
+            raise LedgerError(f"the other side says: {printable(str(message['error']))[:500]}")
+        yield message
+        line = _line(stream)
+
+
+def _line(stream: IO[bytes]) -> bytes:
+    try:
+        line = stream.readline(LINE_BYTES_MAX)
+    except TimeoutError:
+        raise ConnectionError(f"silent for {seconds_text(SILENCE_SECONDS_MAX)}") from None
+    except ConnectionResetError:
+        line = b""
+    if not line.endswith(b"\n") and len(line) < LINE_BYTES_MAX:
+        raise ConnectionError("the connection ended")
+    return line
+
+
+def send(write: Write, message: Message, mark: bytes = b"") -> bool:
+    """Write a line; False: it is too long."""
+    # The names of tables are strings of a class of their own.
+    data = mark + orjson.dumps(message, option=orjson.OPT_NON_STR_KEYS) + b"\n"
+    if len(data) > LINE_BYTES_MAX:
+        return False
+    for at in range(0, len(data), PIECE_BYTES):
+        write(data[at : at + PIECE_BYTES])
+    return True
+
+
+@contextmanager
+def _ssh(url: str, words: str) -> Iterator[tuple[str | None, socket.socket, IO[bytes]]]:
+    """The path in an ssh URL, and what is written to and read from its machine, for a `with`
+    block. What ssh itself has to say goes where our own errors go."""
+    found = _URL.fullmatch(url)
+    path = unquote(found["path"] or "/") if found else ""
+    if found is None or int(found["port"] or 1) not in range(1, 65_536) or "\0" in path:
+        raise LedgerError(
+            f"not a ledger over ssh: {printable(mistyped_url(url))[:300]}; "
+            "use ssh://[user@]host[:port][/path/to/ledger.sqlite3]"
+        )
+    options = ["-p", found["port"]] if found["port"] else []
+    options += ["-l", found["user"]] if found["user"] else []
+    host: str = found["host"].strip("[]")
+    command: list[str] = ["ssh", "-T", "-C", *options, "--", host, COMMAND + words]
+    ours, theirs = socket.socketpair()
+    ours.settimeout(SILENCE_SECONDS_MAX)
+    with ours, ours.makefile("rb") as reader:
+        try:
+            with theirs:
+                process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno())  # noqa: S603  # each word is a literal or fits `_URL`
+        except OSError as error:
+            raise LedgerError(f"ssh cannot be started: {error.strerror}") from error
+        try:
+            yield path if path != "/" else None, ours, reader
+            with suppress(OSError):
+                ours.shutdown(socket.SHUT_WR)
+            process.wait(CLOSING_SECONDS_MAX)
+        except ConnectionError as error:
+            # The system's own words are those of a pipe or a socket.
+            reason = "the connection ended" if error.errno else error
+            raise LedgerError(
+                f"{host}: {reason}; run it again, what is done is not done twice"
+            ) from error
+        except subprocess.TimeoutExpired:
+            pass  # all is there; the sums of days are stored by whoever needs them first
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _key(value: Any) -> Key:
+    opened_at, one = value
+    if not (_MOMENT.fullmatch(opened_at) and len(one) <= _ID_MAX):
+        raise ValueError
+    return opened_at, one
+
+
+@contextmanager
+def _shaped() -> Iterator[None]:
+    """Makes one error of all that does not fit the shape of a stream."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LedgerError("the other side sends something else than a ledger's stream") from error
