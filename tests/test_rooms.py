@@ -113,12 +113,11 @@ ARROWS: dict[str, set[str]] = {
         *VALUES,
         "ledger.settings",
         *("addon.dialects", "addon.framing", "addon.metering", "addon.metering.answers"),
-        *("addon.metering.requests", "addon.proxy.display", "addon.proxy.host"),
+        *("addon.metering.requests", "addon.proxy.display", "addon"),
         *("addon.recordings", "addon.recordings.formats", "addon.telemetry"),
         "addon.usage_opt_in",
         *("ledger", "ledger.pricing", "ledger.store.engines", "ledger.store.writing"),
     },
-    "addon.proxy.host": set(),
     "addon.proxy.display": {
         *VALUES,
         "ledger.settings",
@@ -130,7 +129,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.run": {
         *VALUES,
         "ledger.settings",
-        *("addon.proxy", "addon.proxy.host", "addon.run.call", "addon.run.command"),
+        *("addon", "addon.proxy", "addon.run.call", "addon.run.command"),
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.engines"),
     },
     "addon.run.call": {*VALUES, "ledger.settings", "ledger.caps"},
@@ -167,7 +166,7 @@ rooms need that may not use each other."""
 IMPORT_MITMPROXY = {
     "addon.proxy",
     "addon.proxy.display",
-    "addon.proxy.host",
+    "addon.parts.fast",
     "addon.recordings.formats",
     "addon.run",
     "addon.run.command",

@@ -10,7 +10,11 @@ Uses: nothing of ours.
 
 from ledger.part import Part, commands_in
 
-POINTS: dict[str, str] = {}
+POINTS: dict[str, str] = {
+    "addon manager": "of our own master, in the place of mitmproxy's",
+    "speed-ups": "called with the master and whether a flow's callable takes runs of chunks, where "
+    "the process is ours; what it gives says what it replaced, and puts it back",
+}
 """Attach point -> what the core does with what is attached."""
 
 PARTS: tuple[Part, ...] = (
@@ -26,6 +30,14 @@ PARTS: tuple[Part, ...] = (
                 "import_command",
                 "Book the session logs that coding agents keep",
             ),
+        ),
+    ),
+    Part(
+        package="addon.parts.fast",
+        about="methods of mitmproxy that are replaced where the process is ours, to save CPU",
+        attaches=(
+            ("addon manager", "hook_lists:HookLists"),
+            ("speed-ups", "mechanisms:install"),
         ),
     ),
 )

@@ -22,7 +22,7 @@ from addon.metering.requests.messages import Response
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows
-from addon.proxy.host.chunk_run import ChunkRun, chunks_of
+from addon.proxy.chunk_run import ChunkRun, chunks_of
 from addon.proxy.live import Live, StreamCallable
 from addon.proxy.recording import Recording
 from addon.usage_opt_in import asking

@@ -43,7 +43,7 @@ class Inject(StrEnum):
 
 
 class Fast(StrEnum):
-    """When to make mitmproxy's own work cheaper, which replaces methods of it (`host`)."""
+    """When to make mitmproxy's own work cheaper, which replaces methods of it (the part `fast`)."""
 
     AUTO = "auto"
     """Where the process is ours."""

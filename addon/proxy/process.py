@@ -1,18 +1,18 @@
-"""Edge. What this process gets of ours: the one wrapped set, the host's mechanisms, and what gives
-mitmproxy back as it was.
+"""Edge. What this process gets of ours: the one wrapped set, what parts replace to save CPU, and
+what gives mitmproxy back as it was.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from mitmproxy import ctx, http
 
+from addon.attach import attached
 from addon.proxy import connections
-from addon.proxy.host import mechanisms
-from addon.proxy.host.mechanisms import Host, Place
 from addon.proxy.options import Settings
 from addon.proxy.owner import owner_of
 
@@ -26,6 +26,17 @@ WITHOUT_WRAPPING = (
 """What is not kept where HttpStream is not wrapped."""
 
 
+class SpeedUps(Protocol):
+    """Methods of mitmproxy that a part has replaced."""
+
+    used: Sequence[str]
+    left_out: Sequence[str]
+    """Those that are not used, each with the reason."""
+
+    def remove(self) -> None:
+        """Put every method back."""
+
+
 class Process:
     """The process that the recording runs in."""
 
@@ -34,8 +45,8 @@ class Process:
         """As far as is known."""
         self.can_hold_end = False
         """The wrapper that sends a held last chunk is in place."""
-        self._host: Host | None = None
-        """Mechanisms that are in, where the process is ours."""
+        self._speed_ups: list[SpeedUps] = []
+        """Those that are in, where the process is ours."""
         self._undo: list[Callable[[], None]] = []
         self.tasks: list[asyncio.Task[None]] = []
         """Those that watch the caps, and write down what is answered, for `tokentee top`."""
@@ -50,7 +61,7 @@ class Process:
     ) -> None:
         """Put in what this process gets of ours, once, and say so in one line. `wrap` puts the
         wrapped set on, and returns what takes it off; it raises on a mitmproxy that it was not
-        written for. `takes_runs`: whether a flow's callable is ours (`host.Place`)."""
+        written for. `takes_runs`: whether a flow's callable is ours (`parts.fast.Place`)."""
         if self._undo:
             return
         said = ["HttpStream stays as it is (tee_wrap=no)"]
@@ -71,10 +82,10 @@ class Process:
         owner = owner_of(ctx.master)
         self.is_ours = owner.is_us
         if owner.is_fast(settings.fast):
-            self._host = mechanisms.install(Place(master=ctx.master, takes_runs=takes_runs))
-            self._undo.append(self._host.remove)
-            said.append(f"{len(self._host.used)} speed-ups of mitmproxy")
-            said += [f"not used: {each}" for each in self._host.left_out]
+            self._speed_ups = [make(ctx.master, takes_runs) for make in attached("speed-ups")]
+            self._undo += [made.remove for made in self._speed_ups]
+            said.append(f"{sum(len(made.used) for made in self._speed_ups)} speed-ups of mitmproxy")
+            said += [f"not used: {each}" for made in self._speed_ups for each in made.left_out]
             said[-1] += " (off: tee_fast=no)"
         else:
             said.append("changes nothing else")
@@ -83,12 +94,13 @@ class Process:
         logger.log(level, "tokentee: %s (%s): %s", whose, owner.reason, "; ".join(said))
 
     def leave_if_guest(self, settings: Settings) -> None:
-        """Take the host's mechanisms out where another script has come beside ours."""
+        """Take the speed-ups out where another script has come beside ours."""
         owner = owner_of(ctx.master)
         self.is_ours = owner.is_us
-        if self._host is not None and not owner.is_fast(settings.fast):
-            self._host.remove()
-            self._host = None
+        if self._speed_ups and not owner.is_fast(settings.fast):
+            for made in self._speed_ups:
+                made.remove()
+            self._speed_ups = []
             logger.info(
                 "tokentee: speed-ups of mitmproxy are off: this is no longer our own process (%s)",
                 owner.reason,

@@ -1,4 +1,4 @@
-"""Edge. Answers the questions of the patches on mitmproxy's streams (`host/`).
+"""Edge. Answers the questions of the methods that `wrapped` puts around mitmproxy's streams.
 
 mitmproxy has no hook at these moments. The answers come from the exchanges under way.
 """

@@ -39,7 +39,7 @@ from mitmproxy.proxy.layers.http import (
     SendHttp,
 )
 
-from addon.proxy.host import sources
+from addon.proxy import sources
 from addon.proxy.stream_events import StreamEvents
 
 type Commands = Generator[commands.Command, Any, None]

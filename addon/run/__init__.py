@@ -13,6 +13,6 @@
 
 In: a command line and the parent's environment. Out: the command's exit code; its bill and warnings
 about bypassed requests, on stderr.
-Uses: proxy, proxy.host, run.call, run.command; of the ledger: figures, model, reports, settings,
-store, store.engines, text.
+Uses: proxy, run.call, run.command; of the ledger: figures, model, reports, settings, store,
+store.engines, text.
 """

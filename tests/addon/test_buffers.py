@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ADDON = ("dialects", "framing", "metering", "usage_opt_in", "proxy", "recordings", "telemetry")
+ADDON = (
+    "dialects",
+    "framing",
+    "metering",
+    "usage_opt_in",
+    "proxy",
+    "parts/fast",
+    "recordings",
+    "telemetry",
+)
 LEDGER = ("budgets", "maintenance", "model", "pricing", "settings", "store", "parts/sync")
 """The rooms that a recording process runs."""
 GROWS = frozenset(
@@ -47,8 +56,8 @@ BOUNDS = {
     "proxy/display/flow_comment.py FlowComments._comments": "one for each flow in _booked",
     "proxy/display/flow_comment.py FlowComments._committed": "one batch of the writer",
     "proxy/display/flow_comment.py FlowComments._priced": "HELD_MAX",
-    "proxy/host/hook_lists.py HookLists.hook_lists": "one for each hook; nothing of the wire",
-    "proxy/host/websocket_parts.py _FrameBuffer.owner.__dict__": "one attribute",
+    "parts/fast/hook_lists.py HookLists.hook_lists": "one for each hook; nothing of the wire",
+    "parts/fast/websocket_parts.py _FrameBuffer.owner.__dict__": "one attribute",
     "proxy/process.py Process._undo": "one for each change; nothing of the wire",
     "proxy/recorder.py Recorder.recording.own_headers": "requests whose body is being sent; own headers",
     "proxy/recording.py Recording.live": "flows under way",

@@ -42,7 +42,7 @@ GUARDS = (
     "addon/proxy/event_loop.py:notifier",
     "addon/proxy/event_loop.py:wait_for_commit",
     "addon/proxy/event_loop.py:_resol",
-    "addon/proxy/host/",
+    "addon/parts/fast/",
     "addon/proxy/recording.py:Recording.settle",
     "addon/proxy/wrapped.py",
 )

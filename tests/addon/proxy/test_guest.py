@@ -22,8 +22,8 @@ from mitmproxy.options import Options
 from mitmproxy.test import taddons
 from mitmproxy.tools.dump import DumpMaster
 
-from addon.proxy import owner, wrapped
-from addon.proxy.host import mechanisms, sources
+from addon.parts.fast import mechanisms
+from addon.proxy import owner, sources, wrapped
 from addon.proxy.options import Fast
 from addon.proxy.owner import owner_of
 from addon.proxy.recorder import Recorder
@@ -41,7 +41,7 @@ WRAPPED = {
 def everything_is_imported() -> None:
     """What is imported while the recorder works would be compared with nothing."""
     for name in mechanisms.NAMES:
-        importlib.import_module(f"addon.proxy.host.{name}")
+        importlib.import_module(f"addon.parts.fast.{name}")
 
 
 def play(ledger: Path, **options: Any) -> tuple[set[str], set[str]]:
@@ -129,7 +129,7 @@ def test_a_mechanism_for_another_mitmproxy_is_left_out(
     every, _ = play(ledger, tee_fast="yes")
     for name in mechanisms.NAMES:
         with monkeypatch.context() as patch:
-            for source in importlib.import_module(f"addon.proxy.host.{name}").RELIES_ON:
+            for source in importlib.import_module(f"addon.parts.fast.{name}").RELIES_ON:
                 patch.setitem(sources.KNOWN, source, "0" * 16)
             during, after = play(ledger, tee_fast="yes")
         assert during <= every
@@ -194,7 +194,7 @@ def test_every_known_source_is_relied_on_and_known_here():
     found = {
         source
         for name in mechanisms.NAMES
-        for source in importlib.import_module(f"addon.proxy.host.{name}").RELIES_ON
+        for source in importlib.import_module(f"addon.parts.fast.{name}").RELIES_ON
     } | set(wrapped.RELIES_ON)
     assert found == sources.KNOWN.keys()
     sources.check(found)

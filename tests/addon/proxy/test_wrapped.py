@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 from mitmproxy.proxy.layers.http import HttpStream
 
-from addon.proxy.host import sources
-from addon.proxy.host.sources import UnknownSourceError
+from addon.proxy import sources
+from addon.proxy.sources import UnknownSourceError
 from addon.proxy.wrapped import RELIES_ON, install
-from tests.addon.proxy.host.layers import Nobody
+from tests.addon.parts.fast.layers import Nobody
 from tests.named import for_each
 
 WRAPPED = (

@@ -14,7 +14,7 @@ from mitmproxy.proxy.layers.websocket import WebsocketConnection, WebsocketLayer
 from mitmproxy.test import tflow
 from wsproto import ConnectionType
 
-from addon.proxy.host import message_types, websocket_parts
+from addon.parts.fast import message_types, websocket_parts
 from tests.named import for_each
 from tests.proxy.test_websocket_attacks import BINARY, CONTINUATION, PING, TEXT, frame
 

@@ -16,9 +16,9 @@ from mitmproxy.proxy import commands, context, events
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.mode_specs import ProxyMode
 
+from addon.parts.fast import chunk_runs, message_types
+from addon.parts.fast.mechanisms import Place
 from addon.proxy import wrapped as wrapping
-from addon.proxy.host import chunk_runs, message_types
-from addon.proxy.host.mechanisms import Place
 from addon.proxy.stream_events import StreamEvents
 
 HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from mitmproxy import http
 
-from addon.proxy.host.sources import replace_methods
+from addon.proxy.sources import replace_methods
 
 KNOWN_MAX = 256
 """Combinations that are remembered; there are four in ordinary traffic."""

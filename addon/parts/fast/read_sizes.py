@@ -23,7 +23,7 @@ from mitmproxy.connection import Connection
 from mitmproxy.proxy import events
 from mitmproxy.proxy.server import ConnectionHandler
 
-from addon.proxy.host.sources import replace_methods
+from addon.proxy.sources import replace_methods
 
 READ_BYTES_FIRST = 16 * 1024
 """Of a connection that nothing is known of yet: at most 1 800 frames of HTTP/2."""

@@ -24,10 +24,9 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.proxy.server import SimpleConnectionHandler
 
-from addon.proxy.host import chunk_runs, read_sizes
-from addon.proxy.host.chunk_run import ChunkRun, chunks_of
-from addon.proxy.host.chunk_runs import take_chunks
-from addon.proxy.host.read_sizes import (
+from addon.parts.fast import chunk_runs, read_sizes
+from addon.parts.fast.chunk_runs import take_chunks
+from addon.parts.fast.read_sizes import (
     PIECE_BYTES,
     READ_BYTES_FIRST,
     READ_BYTES_MAX,
@@ -35,7 +34,8 @@ from addon.proxy.host.read_sizes import (
     TURN_SECONDS_LOW,
     TURN_SECONDS_MAX,
 )
-from tests.addon.proxy.host.layers import place
+from addon.proxy.chunk_run import ChunkRun, chunks_of
+from tests.addon.parts.fast.layers import place
 
 
 def pieces_of(reads: list[bytes], *, taken_together: bool) -> list[bytes | str]:

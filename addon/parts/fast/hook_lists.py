@@ -19,8 +19,8 @@ from typing import Any
 
 from mitmproxy import addonmanager, exceptions, hooks
 
-from addon.proxy.host.mechanisms import Place
-from addon.proxy.host.sources import UnknownSourceError
+from addon.parts.fast.mechanisms import Place
+from addon.proxy.sources import UnknownSourceError
 
 RELIES_ON = ("mitmproxy.addonmanager:AddonManager", "mitmproxy.addonmanager:safecall")
 """What the subclass overrides and calls."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mitmproxy import http
 from mitmproxy.master import Master
 
-from addon.proxy.host import sources
+from addon.proxy import sources
 
 NAMES = ("hook_lists", "message_types", "chunk_runs", "read_sizes", "websocket_parts")
 """Modules of this room, in the order in which they go in."""
@@ -40,10 +40,10 @@ class Place:
     """Whether the callable on `flow.response.stream` may be given a `ChunkRun`."""
 
 
-def install(place: Place) -> Host:
+def install(master: Master, takes_runs: Callable[[http.HTTPFlow], bool]) -> Host:
     """Put in what was written for this mitmproxy. One that it was not written for is left out, as
     is one whose import or check fails: recording goes on, slower."""
-    host = Host()
+    host, place = Host(), Place(master=master, takes_runs=takes_runs)
     for name in NAMES:
         try:
             # A renamed module of mitmproxy is an ImportError here, not at the start.

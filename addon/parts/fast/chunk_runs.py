@@ -31,9 +31,9 @@ from mitmproxy.proxy.layers.http import (
     ResponseData,
 )
 
-from addon.proxy.host.chunk_run import ChunkRun
-from addon.proxy.host.mechanisms import Place
-from addon.proxy.host.sources import UnknownSourceError, replace_methods
+from addon.parts.fast.mechanisms import Place
+from addon.proxy.chunk_run import ChunkRun
+from addon.proxy.sources import UnknownSourceError, replace_methods
 
 RELIES_ON = (
     "h11._readers:ChunkedReader",

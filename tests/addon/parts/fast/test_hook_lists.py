@@ -10,9 +10,9 @@ from mitmproxy.options import Options
 from mitmproxy.proxy.layers.http._hooks import HttpRequestHook
 from mitmproxy.test import tflow
 
-from addon.proxy.host.hook_lists import HookLists, install
-from addon.proxy.host.sources import UnknownSourceError
-from tests.addon.proxy.host.layers import place
+from addon.parts.fast.hook_lists import HookLists, install
+from addon.proxy.sources import UnknownSourceError
+from tests.addon.parts.fast.layers import place
 
 
 class Noting:

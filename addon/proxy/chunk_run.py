@@ -5,7 +5,7 @@ from typing import Self
 
 
 class ChunkRun(bytes):
-    """Several chunks in a row. `host.chunk_runs` makes them; nothing else does."""
+    """Several chunks in a row. `parts.fast.chunk_runs` makes them; nothing else does."""
 
     chunks: Sequence[bytes]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from mitmproxy.proxy.layers.websocket import WebsocketConnection
 
-from addon.proxy.host.sources import UnknownSourceError
+from addon.proxy.sources import UnknownSourceError
 
 
 class _Parts(list[Any]):
