@@ -196,7 +196,7 @@ def read_again(
             continue
         tally.found.matched += 1
         exchange = booked.exchange
-        again = reread(item, exchange, booked.reading.usage_json, billing=billing)
+        again = reread(item, exchange, billing=billing)
         limits = again.exchange.quotas if again is not None else ()
         further: Further | None = None
         changes: Mapping[str, tuple[object, object]] = {}

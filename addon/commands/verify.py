@@ -150,18 +150,18 @@ def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Ite
     """Where recordings and ledger differ."""
     for item, booked in both:
         found.matched += 1
-        exchange, usage_json = booked.exchange, booked.reading.usage_json
+        exchange = booked.exchange
         if is_other_answer(item, booked):
             yield CAPTURED, exchange.id, "the recorded answer is not what upstream sent"
             continue
-        again = reread(item, exchange, usage_json)
+        again = reread(item, exchange)
         if again is None:
             yield SETTLED, exchange.id, "no LLM call any more"
             continue
         if exchange.client_digest is not None and item.is_exact:
             sides = _different(_CLIENT_SIDE, exchange, again.exchange)
             # The end of the body may not have been seen, so accept the digests with and without it.
-            cut = reread(item, exchange, usage_json, reached_end=False) if sides else None
+            cut = reread(item, exchange, reached_end=False) if sides else None
             if sides and (cut is None or _different(_CLIENT_SIDE, exchange, cut.exchange)):
                 yield CAPTURED, exchange.id, "; ".join(sides)
         differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from addon.metering.opening import RunRules
 from addon.recordings.files import EntryCounts, entries
-from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why, id_in_version_0_1
+from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
 from addon.recordings.metered import meter
 from ledger.maintenance.corrections import Booked
 from ledger.model.errors import LedgerError
@@ -62,7 +62,7 @@ def pairs(
                 found.add_unread(Skipped(item.where, Why.NO_BODY))
             elif since is None or item.opened_at >= since:
                 # The ids under which a ledger may have it; for a session, those of its responses.
-                ids = [item.id] if item.has_own_id else [item.id, id_in_version_0_1(item)]
+                ids = [item.id]
                 if item.is_session:
                     # If the ledger has them, they were confirmed.
                     responses = meter(replace(item, is_llm=True), RunRules(node="")) or ()
@@ -76,9 +76,7 @@ def pairs(
                     found.add_unread(Unreadable(item.where, str(error)))
                     continue
                 booked = [rows[one] for one in ids if one in rows]
-                if not item.is_session:
-                    booked = booked[:1]
-                found.unknown += (len(ids) if item.is_session else 1) - len(booked)
+                found.unknown += len(ids) - len(booked)
                 yield from ((item, one) for one in booked)
 
 

@@ -18,8 +18,6 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from addon.dialects.billing import SENT_KEY
-from addon.dialects.counts import HEADER_PREFIX
-from addon.framing import json_values
 from addon.framing.long_json import without_pauses
 from addon.metering.exchange import MeteredExchange, exchange_of
 from addon.metering.opening import RunRules, Upstream
@@ -68,27 +66,16 @@ def meter(item: Recorded, rules: RunRules) -> list[Settled] | None:
 def reread(
     item: Recorded,
     booked: Exchange,
-    usage_json: str | None,
     *,
     reached_end: bool = True,
     billing: Callable[[Exchange], Billing | None] | None = None,
 ) -> Settled | None:
     """The result of today's tap and meter for the answer; None if they see no LLM call.
 
-    `usage_json` is the booked usage object. `reached_end`: the end of the body came, so the
+    `reached_end`: the end of the body came, so the
     stripper flushed its buffer. For a session, `booked` names the response. `billing`: the
     operator's own word on how an exchange is billed.
     """
-    if item.redacted_headers and usage_json is not None:
-        # Version 0.1 redacted every header with `token` in its name, and with it the only place
-        # where some Bedrock models report their usage: the booked usage object holds the counts.
-        counts = json_values.loads(usage_json.encode()) or {}
-        headers = [
-            (name.encode(), str(count).encode())
-            for name in sorted(item.redacted_headers)
-            if isinstance(count := counts.get(f"{HEADER_PREFIX}{name}"), int)
-        ]
-        item = replace(item, response_headers=(*item.response_headers, *headers))
     upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=booked.provider)
     # The ledger has the key's fingerprint; the recording does not, so no secret is needed.
     # The ledger knows the key, too, by which the operator tells a plan.

@@ -34,7 +34,6 @@ from addon.recordings.formats.recorded import (
     Recorded,
     RecordedEntry,
     Unreadable,
-    id_in_version_0_1,
 )
 from ledger import recording
 from ledger.maintenance.known import KnownExchanges
@@ -140,13 +139,9 @@ class Replay:
                     derived.append(item)
                 else:
                     self._take(item, name)
-            # The ledger has an exchange without an id of its own under one of two derived ids.
-            older = {item.id: id_in_version_0_1(item) for item in derived}
-            paths = self.lookup([*older, *older.values()]) if older else {}
+            known = self._known([item.id for item in derived])
             for item in derived:
-                before = paths.get(older[item.id])
-                is_older = before is not None and item.path.partition("?")[0].startswith(before)
-                if item.id in paths or item.id in self._ids or is_older:
+                if item.id in known:
                     self.tally.known += 1
                 else:
                     self._take(item, name)

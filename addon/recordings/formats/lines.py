@@ -1,4 +1,4 @@
-"""Edge (files). One exchange a line: our captures of every version, and test corpora.
+"""Edge (files). One exchange a line: our captures, and test corpora.
 
     {"name", "id", "started_at", "ended_at", "end", "cause", "usage_injected",
      "request":   {"method", "url", "headers": {}, "body" or "body_b64", "client"},
@@ -7,9 +7,8 @@
 
 `request.client` is what makes the client's own body of the sent one, if we asked for usage: the
 bytes to keep at its start and at its end, and those between. Only `request` and `response` are
-required. Captures of version 0.1 have no `ended_at`, `end`,
-`cause`, `usage_injected` and `websocket`; corpora have no `id`, and `encoded` is false where the
-body was decoded when it was recorded.
+required. Corpora have no `id`, and `encoded` is false where the body was decoded when it was
+recorded.
 
 msgspec parses only the fields of these types: other content of a line takes no memory.
 """
@@ -48,8 +47,7 @@ from addon.recordings.formats.recorded import (
 )
 
 LINE_BYTES_MAX = 96 * 1024 * 1024
-"""An exchange of 32 MiB, the bound of a capture, takes 43 MiB as base64, and the captures of
-version 0.1 had no bound for the request."""
+"""An exchange of 32 MiB, the bound of a capture, takes 43 MiB as base64."""
 PIECE_BYTES = 256 * 1024
 """Looked through at a time."""
 READ_BYTES = 1024 * 1024

@@ -330,14 +330,3 @@ def derived_id(
         digest.update(b"%d%b" % (len(message.content), side))
         digest.update(message.content)
     return digest.hexdigest()[:_DERIVED_ID_LENGTH]
-
-
-def id_in_version_0_1(item: Recorded) -> str:
-    """The id that version 0.1 gave to a line or a body without one: from origin and answer only.
-
-    Ledgers of that version have such rows, and their exchanges must be found.
-    """
-    origin = f"{item.origin.scheme}://{item.origin.host}:{item.origin.port}"
-    return hashlib.sha256(origin.encode() + b"\0" + item.response_body).hexdigest()[
-        :_DERIVED_ID_LENGTH
-    ]

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from addon.recordings.files import read
-from addon.recordings.formats.recorded import Recorded, id_in_version_0_1
 from ledger.store import db
 from tests.addon.recordings import recorded_files
 from tests.addon.recordings.recorded_files import (
@@ -137,23 +135,6 @@ def test_what_was_saved_without_its_body_is_skipped_and_counted(ledger: Path, tm
     assert [tuple(row) for row in found] == [
         ("openai.chat", "upstream_cut", "transport", None, "none")
     ]
-
-
-def test_a_ledger_of_version_0_1_knows_its_lines(ledger: Path, tmp_path: Path):
-    """Its ids came from origin and answer alone; what it booked is not booked again."""
-    path = as_lines(tmp_path)
-    replay(ledger, path)
-    ids = [id_in_version_0_1(item) for item in read(path, url=None) if isinstance(item, Recorded)]
-    lines = [
-        json.dumps(json.loads(line) | {"id": old}) + "\n"
-        for line, old in zip(path.read_text().splitlines(), ids, strict=True)
-    ]
-    older = tmp_path / "older.jsonl"
-    older.write_text("".join(lines))
-    fresh = tmp_path / "fresh.sqlite3"
-    db.ensure(f"sqlite:///{fresh}").dispose()
-    assert "5 new" in replay(fresh, older).stderr
-    assert "5 exchanges read, 0 new" in replay(fresh, path).stderr
 
 
 @pytest.mark.process
