@@ -38,7 +38,7 @@ print("the page:", page.partition("<title>")[2].partition("</title>")[0])' "$(ca
 kill $!
 
 echo "# A second machine"
-printf '#!/bin/sh\nHOME="%s/second" exec tokentee sync --stdio\n' "$HOME" >"$HOME/.local/bin/ssh"
+printf '#!/bin/sh\nexport HOME="%s/second"\nfor last; do :; done\neval "$last"\n' "$HOME" >"$HOME/.local/bin/ssh"
 chmod +x "$HOME/.local/bin/ssh"
 mkdir "$HOME/second"
 play tokentee sync "sqlite:///$HOME/.local/share/tokentee/ledger.sqlite3" ssh://me@laptop

@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -223,12 +224,18 @@ class TestInstalled:
 def test_the_first_hour(tmp_path: Path):
     """The commands of the README, as written, in a home that has nothing; then a command, a proxy,
     the report, the page and a second machine."""
-    block = (ROOT / "README.md").read_text().partition("## Try it")[2].split("```")[1]
-    lines = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
-    assert lines[0] == "pip install uv"
+    blocks = (ROOT / "README.md").read_text().partition("## Try it")[2].split("```")[1:5:2]
+    demo, tests, install = (
+        line.removeprefix("$ ") for line in "".join(blocks).splitlines() if line.startswith("$ ")
+    )
+    assert demo.startswith("pip install uv && uv run ")
+    assert tests == "uv run pytest"
     rest = (ROOT / "tests" / "first_hour.sh").read_text()
-    script = "\n".join(["set -e", *lines[1:], rest])
-    uv = Path(uv_command(tmp_path)[0])
+    script = "\n".join(["set -e", demo.removeprefix("pip install uv && "), install, rest])
+    uv = tmp_path / "bin" / "uv"  # as if it were on the path, also where it is a module alone
+    uv.parent.mkdir()
+    uv.write_text(f'#!/bin/sh\nexec {shlex.join(uv_command(tmp_path))} "$@"\n')
+    uv.chmod(0o755)
     left_out = ("VIRTUAL_ENV", "XDG_", "TOKENTEE_", "UV_RUN", "PYTHON")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
     cache = subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True)
@@ -247,6 +254,7 @@ def test_the_first_hour(tmp_path: Path):
                 "HOME": str(tmp_path),
                 "PATH": f"{tmp_path}/.local/bin:{uv.parent}:/usr/bin:/bin",
                 "UV_CACHE_DIR": cache.stdout.strip(),
+                "UV_PROJECT_ENVIRONMENT": str(tmp_path / "environment"),
                 "UV_PYTHON": sys.executable,
                 "UPSTREAM": upstream.url,
                 "PYTHON": sys.executable,
