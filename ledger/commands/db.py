@@ -17,11 +17,6 @@ db_commands = typer.Typer(
 )
 
 
-def add(app: typer.Typer) -> None:
-    """Add the commands to the `tokentee` command."""
-    app.add_typer(db_commands, name="db")
-
-
 @db_commands.command()
 def upgrade(*, ledger: LedgerOption = None) -> None:
     """Create the ledger, or migrate its schema.

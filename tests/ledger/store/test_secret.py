@@ -6,14 +6,13 @@ import os
 
 import pytest
 import sqlalchemy as sa
-import typer
 from typer.testing import CliRunner
 
-from ledger.commands import db as commands
 from ledger.model.errors import LedgerError
 from ledger.parts.sync.merging import sync
 from ledger.store import db, secret
 from ledger.store.engines import urls
+from tests.app import APP
 from tests.ledger.written import alter, file_of, put, row, rows, settled, whole, writing
 
 
@@ -141,9 +140,7 @@ def test_two_secrets_are_said_in_one_line(of_machine, recorded, ledger_url):
     of_machine("laptop")
     source = recorded("ours")
     fill(ledger_url, of_machine("team"))
-    app = typer.Typer()
-    commands.add(app)
-    result = CliRunner().invoke(app, ["sync", source, ledger_url])
+    result = CliRunner().invoke(APP, ["sync", source, ledger_url])
     assert result.exit_code == 0, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "two fingerprints" in line]
     assert "TOKENTEE_SECRET_FILE" in line
