@@ -5,7 +5,6 @@
     usage_opt_in   asking for usage in a request, taking it out of the answer        sans-IO
     metering       one exchange: decode, frame, read, estimate, settle               sans-IO
     recordings     captures, flow files, HAR, bodies: reading, writing, serving
-    telemetry      health, metrics, spans, JSON logs
     proxy          mitmproxy's side: hooks, options, waiting for commits, stopping
     run            `tokentee run`
     demo           `tokentee demo`

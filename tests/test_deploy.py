@@ -20,15 +20,16 @@ import kubernetes_validate
 import pytest
 import sqlalchemy as sa
 import yaml
+from prometheus_client import generate_latest
 
-from addon.telemetry.health import Health
-from addon.telemetry.metrics import Metrics
+from addon.parts.telemetry.metrics import Metrics
+from addon.proxy.health import Health
 from ledger.budgets import budgets as budgets_file
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.parts.sync.merging import sync
 from ledger.store import db
 from ledger.store.scope import requests
-from tests.addon.telemetry.made import one, reading
+from tests.addon.parts.telemetry.made import one, reading
 from tests.ledger.conftest import (  # noqa: F401  # fixtures
     administer,
     migrated_database,
@@ -239,7 +240,9 @@ def test_every_metric_that_is_asked_for_is_exposed():
     metrics.observe(one())
     metrics.observe(one(charges=(), degraded="unread"))
     metrics.observe(one(reading(UsageSource.NONE)))
-    exposed = set(re.findall(r"^(tokentee_\w+)", metrics.exposition().decode(), re.MULTILINE))
+    exposed = set(
+        re.findall(r"^(tokentee_\w+)", generate_latest(metrics.registry).decode(), re.MULTILINE)
+    )
     rules = (FILES / "prometheus" / "tokentee-rules.yml").read_text()
     texts = [panel["targets"][0]["expr"] for panel in panels("prometheus")]
     texts += re.findall(r"expr: (.*)", rules)

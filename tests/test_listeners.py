@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LISTENS = re.compile(r"\bstart_server\(|HTTPServer(?:\)|\(\()|uvicorn\.Server\(|\.listen\([A-Z]")
+LISTENS = re.compile(
+    r"\bstart_server\(|HTTPServer(?:\)|\(\()|\bmake_server\(|uvicorn\.Server\(|\.listen\([A-Z]"
+)
 TESTED = {
-    "addon/telemetry/endpoint.py": "tests/addon/telemetry/test_endpoint.py",
+    "addon/parts/telemetry/endpoint.py": "tests/addon/parts/telemetry/test_endpoint.py",
     "ledger/parts/pages/live/server.py": "tests/ledger/parts/pages/live/test_server.py",
     "addon/recordings/serving.py": "tests/addon/recordings/test_serving.py",
     "addon/demo/traffic.py": "tests/addon/demo/test_story.py",  # asked by the demo's own client

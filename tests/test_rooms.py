@@ -114,17 +114,13 @@ ARROWS: dict[str, set[str]] = {
         "ledger.settings",
         *("addon.dialects", "addon.framing", "addon.metering", "addon.metering.answers"),
         *("addon.metering.requests", "addon.proxy.display", "addon"),
-        *("addon.recordings", "addon.recordings.formats", "addon.telemetry"),
-        "addon.usage_opt_in",
+        *("addon.recordings", "addon.recordings.formats", "addon.usage_opt_in"),
         *("ledger", "ledger.pricing", "ledger.store.engines", "ledger.store.writing"),
     },
     "addon.proxy.display": {
         *VALUES,
-        "ledger.settings",
-        *("addon.metering", "addon.recordings", "addon.telemetry"),
-        *("ledger.store", "ledger.store.writing"),
+        *("ledger.settings", "addon.metering", "ledger.store.writing"),
     },
-    "addon.telemetry": {*VALUES, "ledger.store.processes"},
     "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},
     "addon.run": {
         *VALUES,
@@ -137,7 +133,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.run.workers": {
         *VALUES,
         "ledger.settings",
-        *("addon.proxy", "addon.run", "addon.run.call", "addon.run.command", "addon.telemetry"),
+        *("addon", "addon.proxy", "addon.run", "addon.run.call", "addon.run.command"),
         *("ledger.store.engines", "ledger.store.processes"),
     },
     "addon.commands": {
@@ -151,7 +147,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.parts": {"ledger"},
     "addon": {
         *("addon.parts", "addon.proxy", "addon.run"),
-        *("ledger", "ledger.parts", "ledger.text"),
+        *("ledger", "ledger.model", "ledger.parts", "ledger.text"),
     },
 }
 """Room of the core -> the rooms that it may use."""
@@ -474,7 +470,8 @@ def test_what_a_part_attaches_is_there_and_its_point_is_asked_for():
     sources = "".join(path.read_text() for path in MODULES)
     for point in {*LEDGER_POINTS, *ADDON_POINTS}:
         about = point.partition(" ")[0]
-        assert f'attached("{point}"' in sources or about == "option", point
+        is_asked_for = re.search(rf'(attached|required)\(\s*"{point}"', sources)
+        assert is_asked_for or about == "option", point
     for part in PARTS:
         points = LEDGER_POINTS if part.package.startswith("ledger.") else {}
         for point, place in part.attaches:

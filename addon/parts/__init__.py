@@ -14,10 +14,22 @@ POINTS: dict[str, str] = {
     "addon manager": "of our own master, in the place of mitmproxy's",
     "speed-ups": "called with the master and whether a flow's callable takes runs of chunks, where "
     "the process is ours; what it gives says what it replaced, and puts it back",
+    "telemetry": "makes what watches a recording (`proxy/health.py`): `tee_metrics`, `tee_otlp`",
+    "endpoint of workers": "(address, folder, health, dropped) -> serves all workers until `stop`",
+    "log format": "() -> the formatter of the log, for `tee_log_format=json`",
 }
 """Attach point -> what the core does with what is attached."""
 
 PARTS: tuple[Part, ...] = (
+    Part(
+        package="addon.parts.telemetry",
+        about="health, metrics, spans and JSON logs for operators",
+        attaches=(
+            ("telemetry", "watching:Watching"),
+            ("endpoint of workers", "watching:WorkersEndpoint"),
+            ("log format", "json_log:JsonFormatter"),
+        ),
+    ),
     Part(
         package="addon.parts.agent_logs",
         about="the session logs that coding agents keep on disk, booked into the ledger",

@@ -21,6 +21,6 @@
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
 Uses: caps, dialects, framing, metering, metering.answers, metering.requests, proxy.display,
-recordings, recordings.formats, telemetry, usage_opt_in; of the ledger: budgets, caps,
-model, pricing, settings, store.engines, store.writing, text.
+recordings, recordings.formats, usage_opt_in; of the ledger: budgets, caps, model, pricing,
+settings, store.engines, store.writing, text.
 """

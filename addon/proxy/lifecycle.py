@@ -33,18 +33,17 @@ from mitmproxy.log import MitmLogHandler
 from mitmproxy.master import Master
 from mitmproxy.utils import asyncio_utils
 
+from addon.attach import required
 from addon.caps.limits import read_limits
 from addon.proxy import options
 from addon.proxy.caps import gate_of
 from addon.proxy.display.flow_comment import FlowComments, comments_if_viewed
-from addon.proxy.display.watching import Watching
 from addon.proxy.event_loop import notifier
+from addon.proxy.health import MetricFiles, Telemetry
 from addon.proxy.options import Settings
 from addon.proxy.recording import Recording
 from addon.proxy.traffic import Traffic
 from addon.recordings.capture import CaptureFiles
-from addon.telemetry.health import MetricFiles
-from addon.telemetry.json_log import JsonFormatter
 from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
@@ -141,15 +140,17 @@ def start(
         return recording
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     comments = comments_if_viewed(ctx.master, loop)
-    watching = None
+    formatter = required("log format", option="tee_log_format")() if settings.log_as_json else None
+    watching: Telemetry | None = None
     if settings.metrics or settings.otlp:
-        watching = Watching(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
+        make = required("telemetry", option="tee_metrics" if settings.metrics else "tee_otlp")
+        watching = make(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
     price = comments.pricing(book.price) if comments else book.price
     try:
         ledger = open_ledger(
             settings.ledger_url,
             node=node,
-            price=watching.observer.pricing(price) if watching else price,
+            price=watching.pricing(price) if watching else price,
             on_commit=_commit_callback(on_commit, comments, watching),
             log=_log,
         )
@@ -182,11 +183,11 @@ def start(
             cap_shares=gate.shares,
         )
     undo_last = recording.process.undo_last
-    if settings.log_as_json:
+    if formatter is not None:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, MitmLogHandler):
                 undo_last.append(partial(handler.setFormatter, handler.formatter))
-                handler.setFormatter(JsonFormatter())
+                handler.setFormatter(formatter)
     set_captures(recording)
     telling = _tell_what_is_answered(recording)
     recording.process.tasks.append(
@@ -213,11 +214,11 @@ async def _tell_what_is_answered(recording: Recording) -> None:
 
 
 def _commit_callback(
-    on_commit: OnCommit, comments: FlowComments | None, watching: Watching | None
+    on_commit: OnCommit, comments: FlowComments | None, watching: Telemetry | None
 ) -> OnCommit:
     """The callback of the writer: first the waiting hooks, then comments, then telemetry."""
     told = comments.on_commit(on_commit) if comments else on_commit
-    return watching.observer.on_commit(told) if watching else told
+    return watching.on_commit(told) if watching else told
 
 
 def apply(settings: Settings, recording: Recording) -> None:

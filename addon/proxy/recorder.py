@@ -28,11 +28,11 @@ from addon.metering.opening import routes_of
 from addon.proxy import admission, flows, lifecycle, options
 from addon.proxy.display.first_lines import say_what_is_next
 from addon.proxy.event_loop import guarded
+from addon.proxy.health import MetricFiles
 from addon.proxy.options import Settings
 from addon.proxy.recording import Recording
 from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
-from addon.telemetry.health import MetricFiles
 from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
 

@@ -32,8 +32,8 @@ from addon.proxy import capturing, flows, opt_in
 from addon.proxy.caps import Gate
 from addon.proxy.display import exchange_log
 from addon.proxy.display.flow_comment import FlowComments
-from addon.proxy.display.watching import Watching
 from addon.proxy.event_loop import in_turns
+from addon.proxy.health import Telemetry
 from addon.proxy.live import Live
 from addon.proxy.options import Inject, Log, Settings
 from addon.proxy.process import Process
@@ -114,7 +114,7 @@ class Recording:
         """None: nothing is captured."""
         self.comments: FlowComments | None = None
         """For mitmweb and mitmproxy, which show flows."""
-        self.watching: Watching | None = None
+        self.watching: Telemetry | None = None
         """Health, metrics and spans, where the options ask for them."""
         self.process = Process()
         self.bodies = Bodies()

@@ -19,7 +19,7 @@ ADDON = (
     "proxy",
     "parts/fast",
     "recordings",
-    "telemetry",
+    "parts/telemetry",
 )
 LEDGER = ("budgets", "maintenance", "model", "pricing", "settings", "store", "parts/sync")
 """The rooms that a recording process runs."""
@@ -78,10 +78,10 @@ BOUNDS = {
     "recordings/replay_dask.py MeteredPart.packed": "RESULT_BYTES_MAX",
     "recordings/files.py EntryCounts.unreadable": "UNREADABLE_MAX",
     "recordings/serving.py ServedAnswers._asked_by": "the recordings that are served",
-    "telemetry/endpoint.py _Server._open": "CONNECTIONS_MAX",
-    "telemetry/metrics.py Metrics._in_use": "PROVIDERS_MAX, MODEL_LABELS_MAX, LIMIT_LABELS_MAX of LABEL_LENGTH_MAX",
-    "telemetry/observer.py Observer._held": "PRICED_MAX",
-    "telemetry/observer.py Observer._queue": "QUEUE_MAX",
+    "parts/telemetry/endpoint.py _Server._latest": "CONNECTIONS_MAX",
+    "parts/telemetry/metrics.py Metrics._in_use": "PROVIDERS_MAX, MODEL_LABELS_MAX, LIMIT_LABELS_MAX of LABEL_LENGTH_MAX",
+    "parts/telemetry/observer.py Observer._held": "PRICED_MAX",
+    "parts/telemetry/observer.py Observer._queue": "QUEUE_MAX",
     "ledger/maintenance/known.py KnownExchanges._close": "one for each ledger that is read",
     "ledger/maintenance/known.py KnownExchanges._lookups": "the same",
     "ledger/model/providers.py ProviderTable._globs": "the rows of the table",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.addon.telemetry.test_metrics import receiving, spans
+from tests.addon.parts.telemetry.test_metrics import receiving, spans
 from tests.proxy.mitmdump import Mitmdump, free_port
 from tests.proxy.upstream import Answer, Upstream
 

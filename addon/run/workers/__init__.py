@@ -11,6 +11,6 @@ log on stderr, one `/metrics`.
 The kernel distributes the connections over the processes that listen on a port with SO_REUSEPORT
 (https://lwn.net/Articles/542629/); only Linux does. Between supervisor and worker pass a job on
 stdin, signals, an exit code, and files in a folder: the last report, and the metrics.
-Uses: proxy, run, run.call, run.command, telemetry; of the ledger: model, settings, store.engines,
+Uses: proxy, run, run.call, run.command; of the ledger: model, settings, store.engines,
 store.processes, text.
 """

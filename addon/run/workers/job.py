@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from addon.telemetry.health import Health
+from addon.proxy.health import Health
 from ledger.text.first_minute import PassedTraffic
 
 RETIRING_SECONDS_MAX = 3_600.0

@@ -26,10 +26,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from mitmproxy.proxy.mode_specs import ReverseMode
 
+from addon.attach import required
+from addon.proxy.health import Health, merged
 from addon.run import standalone
 from addon.run.call.arguments import Call, set_options
 from addon.run.command import authorities
@@ -44,10 +47,6 @@ from addon.run.workers.job import (
     read_seen,
     report_path,
 )
-from addon.telemetry.endpoint import Endpoint
-from addon.telemetry.health import Health, merged
-from addon.telemetry.json_log import JsonFormatter
-from addon.telemetry.metrics import metrics_of_workers
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url
@@ -207,7 +206,8 @@ class Supervisor:
         self._all_listen = False
         self._exit_code: int | None = None
         """Not None: everything is stopped."""
-        self._endpoint: Endpoint | None = None
+        self._endpoint: Any = None
+        """Of all workers; None: not asked for, or no worker is ready."""
         self._restarts = 0
         self._dropped = self._observations_dropped = 0
         """By workers that have ended."""
@@ -346,18 +346,15 @@ class Supervisor:
                 logger.info("tokentee: %d workers were replaced", len(self._places))
         worker.state, worker.killed_at = WorkerState.ACCEPTING, math.inf
         if self._endpoint is None and report.metrics is not None:
-            self._endpoint = Endpoint(
-                *report.metrics,
+            serve = required("endpoint of workers", option="tee_metrics")
+            self._endpoint = serve(
+                report.metrics,
+                self._folder,
                 health=self.health,
-                metrics=metrics_of_workers(
-                    self._folder, self.health, dropped_observations=self.dropped_observations
-                ),
+                dropped=self.dropped_observations,
             )
-            self._endpoint.start()
-            where = "http://{}:{}".format(*self._endpoint.address)
-            logger.info("tokentee: health and metrics of all workers on %s", where)
         if report.log_as_json:
-            logger.handlers[0].setFormatter(JsonFormatter())
+            logger.handlers[0].setFormatter(required("log format", option="tee_log_format")())
 
     def _handle_end(self, worker: Worker, code: int, now: float) -> None:
         """A process has ended, requested or not."""

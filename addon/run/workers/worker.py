@@ -30,6 +30,7 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.connection import Client
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
+from addon.proxy.health import MetricFiles
 from addon.proxy.recorder import Recorder
 from addon.run.master import RecordingMaster, run_master
 from addon.run.seen import SeenTraffic
@@ -40,7 +41,6 @@ from addon.run.workers.job import (
     write_report,
     write_seen,
 )
-from addon.telemetry.health import MetricFiles
 
 REPORT_SECONDS = 1.0
 IDLE_SECONDS_MAX = 5.0
@@ -228,7 +228,7 @@ class WorkerAddon:
             metrics=settings.metrics,
             log_as_json=settings.log_as_json,
             health=watching.health() if watching is not None else None,
-            dropped_observations=watching.observer.dropped if watching is not None else 0,
+            dropped_observations=watching.dropped if watching is not None else 0,
         )
 
     def _retire(self) -> None:

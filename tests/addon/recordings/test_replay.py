@@ -27,8 +27,8 @@ from ledger.store import db
 from ledger.store.tables import exchanges, meta, sums
 from ledger.store.writing.incoming import Commits, Receipt
 from ledger.store.writing.writer import Ledger
+from tests.addon.parts.telemetry.made import exchange, reading
 from tests.addon.recordings.recorded_files import as_captures
-from tests.addon.telemetry.made import exchange, reading
 from tests.bench import recordings
 
 

@@ -13,11 +13,12 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 from sqlalchemy.engine import Engine
 
-from addon.telemetry.health import Health
-from addon.telemetry.metrics import Metrics
-from addon.telemetry.observer import observed
+from addon.parts.telemetry.metrics import Metrics
+from addon.parts.telemetry.observer import observed
+from addon.proxy.health import Health
 from ledger.budgets.budgets import Budget
 from ledger.budgets.status import statuses
 from ledger.figures import activity
@@ -415,7 +416,7 @@ def by_metrics(ledger: list[Written]) -> Answers:
         if (one.counts or one.is_refused) and one.reading:
             metrics.observe(observed(one.exchange, one.reading, one.charges))
     sums: dict[str, float] = {}
-    for line in metrics.exposition().decode().splitlines():
+    for line in generate_latest(metrics.registry).decode().splitlines():
         if match := re.match(r"tokentee_(\w+)_total\{(.*)\} (\S+)$", line):
             name, labels, value = match.groups()
             kind = re.search(r'type="(\w+)"', labels)

@@ -23,7 +23,7 @@ from tests.addon.parts.agent_logs.logs import (
     gemini,
     write_home,
 )
-from tests.addon.telemetry.made import NOON
+from tests.addon.parts.telemetry.made import NOON
 from tests.named import for_each
 
 

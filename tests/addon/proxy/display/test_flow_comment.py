@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.settlement import Settled
+from addon.parts.telemetry.observer import Observer
+from addon.parts.telemetry.watching import Watching
 from addon.proxy.display import flow_comment
 from addon.proxy.display.exchange_log import line_of
 from addon.proxy.display.flow_comment import (
@@ -19,10 +21,8 @@ from addon.proxy.display.flow_comment import (
     comment_of,
     comments_if_viewed,
 )
-from addon.proxy.display.watching import Watching
+from addon.proxy.health import problems
 from addon.recordings.capture import CaptureFiles
-from addon.telemetry.health import problems
-from addon.telemetry.observer import Observer
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.usage import Usage
 from ledger.store.processes import supervision

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from addon.proxy.health import Health
 from addon.run.workers.job import WorkerJob, WorkerReport, write_report
-from addon.telemetry.health import Health
 
 
 def main() -> None:

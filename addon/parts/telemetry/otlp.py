@@ -29,7 +29,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from addon.telemetry.observer import Observed
+from addon.parts.telemetry.observer import Observed
 from ledger.model.exchange import Outcome
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.store.processes.supervision import ThrottledLog, log_into

@@ -10,12 +10,12 @@ from queue import Queue
 import pytest
 from msgspec.structs import replace
 
-from addon.telemetry import observer as module
-from addon.telemetry.observer import Observer, observed
+from addon.parts.telemetry import observer as module
+from addon.parts.telemetry.observer import Observer, observed
 from ledger.model.charge import Charge
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.store.processes import supervision
-from tests.addon.telemetry.made import NOON, exchange, line, one, reading
+from tests.addon.parts.telemetry.made import NOON, exchange, line, one, reading
 from tests.named import for_each
 
 

@@ -22,12 +22,11 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from addon.telemetry.health import Health, MetricFiles, problems
-from addon.telemetry.observer import Observed
+from addon.parts.telemetry.observer import Observed
+from addon.proxy.health import Health, MetricFiles, problems
 from ledger.model.exchange import PPM, Outcome
 from ledger.model.money import PICOUSD_PER_USD
 
@@ -41,12 +40,11 @@ OTHER = "other"
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 """Buckets for durations: a cached answer takes 50 ms, a long reasoning stream minutes."""
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Metrics:
-    """A sink of observations; `exposition` returns the text for a scrape."""
+    """A sink of observations; `registry` is read at a scrape."""
 
     def __init__(
         self,
@@ -56,7 +54,7 @@ class Metrics:
         known: Mapping[str, set[str]] | None = None,
     ) -> None:
         """`known`: label values that are in use already, by the label's name."""
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._in_use = {"provider": set[str](), "model": set[str](), "limit": set[str]()}
         self._in_use["cap"] = set()
         self._in_use |= known or {}
@@ -97,7 +95,7 @@ class Metrics:
         )
         self._duration = self._histogram("duration_seconds", "Request to settling")
         self._first_token = self._histogram("time_to_first_token_seconds", "Request to first token")
-        self._registry.register(HealthCollector(health, dropped_observations))
+        self.registry.register(HealthCollector(health, dropped_observations))
 
     def observe(self, one: Observed) -> None:
         """Count one exchange."""
@@ -154,12 +152,8 @@ class Metrics:
     def close(self, timeout_seconds: float) -> None:
         """Nothing to flush: a scrape reads the current values."""
 
-    def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
-
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(name, text, labels, namespace="tokentee", registry=self._registry)
+        return Counter(name, text, labels, namespace="tokentee", registry=self.registry)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         return Gauge(
@@ -167,7 +161,7 @@ class Metrics:
             text,
             labels,
             namespace="tokentee",
-            registry=self._registry,
+            registry=self.registry,
             multiprocess_mode="mostrecent",
         )
 
@@ -177,7 +171,7 @@ class Metrics:
             text,
             ("provider",),
             namespace="tokentee",
-            registry=self._registry,
+            registry=self.registry,
             buckets=SECONDS,
         )
 
@@ -278,9 +272,9 @@ def metrics_of_worker(
 
 def metrics_of_workers(
     folder: Path, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
-) -> Callable[[], bytes]:
-    """What returns the metrics of all workers, as the text for a scrape."""
+) -> CollectorRegistry:
+    """The metrics of all workers."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
     registry.register(HealthCollector(health, dropped_observations))
-    return lambda: generate_latest(registry)
+    return registry

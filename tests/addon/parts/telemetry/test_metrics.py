@@ -21,20 +21,21 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from addon.telemetry import metrics as module
-from addon.telemetry.health import Health
-from addon.telemetry.metrics import Metrics, metrics_of_workers
-from addon.telemetry.otlp import BROKEN, OPT_IN_VARIABLE, SCHEMA_URL, Otlp
+from addon.parts.telemetry import metrics as module
+from addon.parts.telemetry.metrics import Metrics, metrics_of_workers
+from addon.parts.telemetry.otlp import BROKEN, OPT_IN_VARIABLE, SCHEMA_URL, Otlp
+from addon.proxy.health import Health
 from ledger.model.exchange import Outcome, Quota, QuotaKind, UsageSource
-from tests.addon.telemetry.made import NOON, line, one, reading
+from tests.addon.parts.telemetry.made import NOON, line, one, reading
 
 FINE = Health(writer_alive=True, shipper_alive=True, waiting_to_ship=3, oldest_waiting_seconds=1.5)
 
 
 def samples(metrics):
-    text = metrics.exposition().decode()
+    text = generate_latest(metrics.registry).decode()
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -116,7 +117,7 @@ def test_promtool_takes_the_exposition(metrics):
     metrics.observe(one())
     checked = subprocess.run(
         ["promtool", "check", "metrics"],
-        input=metrics.exposition(),
+        input=generate_latest(metrics.registry),
         capture_output=True,
         check=False,
     )
@@ -149,10 +150,10 @@ def test_made_up_limits_are_bounded(metrics):
 COUNT = """
 import os, signal, sys
 from pathlib import Path
-from addon.telemetry import metrics as module
-from addon.telemetry.health import Health, MetricFiles
-from addon.telemetry.metrics import metrics_of_worker
-from tests.addon.telemetry.made import one
+from addon.parts.telemetry import metrics as module
+from addon.proxy.health import Health, MetricFiles
+from addon.parts.telemetry.metrics import metrics_of_worker
+from tests.addon.parts.telemetry.made import one
 module.MODEL_LABELS_MAX = 3
 files = MetricFiles(folder=Path(sys.argv[1]), index=int(sys.argv[2]))
 metrics = metrics_of_worker(files, lambda: Health(writer_alive=True), dropped_observations=lambda: 0)
@@ -176,7 +177,7 @@ def test_what_killed_workers_counted_stays_and_adds_up(tmp_path: Path):
     count(tmp_path, 0, "a", "c", "d")
     health = Health(writer_alive=True, workers=2, worker_restarts=3)
     metrics = metrics_of_workers(tmp_path, lambda: health, dropped_observations=lambda: 4)
-    text = metrics().decode()
+    text = generate_latest(metrics).decode()
     wanted = {"a": 3, "b": 1, "c": 1, "other": 1}
     for model, requests in wanted.items():
         labels = f'model="{model}",outcome="complete",provider="openai"'

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from addon.telemetry.observer import Observed, observed
+from addon.parts.telemetry.observer import Observed, observed
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage

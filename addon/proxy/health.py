@@ -1,13 +1,19 @@
-"""Pure. Whether this process is recording, for `/readyz`; the health of several workers is
-merged."""
+"""Pure. Whether this process is recording; the health of several workers is merged. Telemetry, a
+part, shows it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ledger.text.figures import seconds_text
+
+if TYPE_CHECKING:
+    from addon.recordings.capture import CaptureFiles
+    from ledger.store.writing.batches import Price
+    from ledger.store.writing.incoming import OnCommit
+    from ledger.store.writing.writer import Ledger
 
 SPOOL_AGE_SECONDS_MAX = 3600.0
 """An exchange that waits longer for the shared database makes the process not ready: nothing is
@@ -56,6 +62,36 @@ class MetricFiles:
 
     folder: Path
     index: int
+
+
+class Telemetry(Protocol):
+    """What watches a recording. Nothing of it runs on the event loop."""
+
+    def pricing(self, price: "Price") -> "Price":
+        """The writer's price function, watched."""
+
+    def on_commit(self, then: "OnCommit | None") -> "OnCommit":
+        """The writer's callback for commits: calls `then` first, for clients wait behind it."""
+
+    def start(
+        self,
+        ledger: "Ledger",
+        *,
+        open_exchanges: Callable[[], int],
+        captures: Callable[[], "CaptureFiles | None"],
+        cap_shares: Callable[[], tuple[tuple[str, float], ...]],
+    ) -> None:
+        """Watch this ledger from now on."""
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Export the remaining data within the timeout, and stop."""
+
+    def health(self) -> Health:
+        """The state of this process now."""
+
+    @property
+    def dropped(self) -> int:
+        """Exchanges that it could not count."""
 
 
 _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {

@@ -11,8 +11,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from addon.telemetry.health import Health, MetricFiles
-from addon.telemetry.observer import Observer, Sink
+from addon.parts.telemetry.observer import Observer, Sink
+from addon.proxy.health import Health, MetricFiles
 from ledger.model.errors import LedgerError
 from ledger.text.hints import needs
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from addon.parts.telemetry.endpoint import Endpoint
     from addon.recordings.capture import CaptureFiles
-    from addon.telemetry.endpoint import Endpoint
     from ledger.store.spool import SpoolStatus
     from ledger.store.writing.writer import Ledger
 
@@ -54,7 +54,7 @@ class Watching:
         sinks: list[Sink] = []
         self._endpoint: Endpoint | None = None
         if metrics is not None and metric_files is not None:
-            from addon.telemetry.metrics import metrics_of_worker
+            from addon.parts.telemetry.metrics import metrics_of_worker
 
             sinks.append(
                 metrics_of_worker(
@@ -64,15 +64,16 @@ class Watching:
                 )
             )
         elif metrics is not None:
-            from addon.telemetry.endpoint import Endpoint
-            from addon.telemetry.metrics import Metrics
+            from addon.parts.telemetry.endpoint import Endpoint
+            from addon.parts.telemetry.metrics import Metrics
 
             counted = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
             sinks.append(counted)
-            self._endpoint = Endpoint(*metrics, health=self.health, metrics=counted.exposition)
+            self._endpoint = Endpoint(*metrics, health=self.health, registry=counted.registry)
         if otlp is not None:
             sinks.append(_otlp(otlp))
         self.observer = Observer(sinks)
+        self.pricing, self.on_commit = self.observer.pricing, self.observer.on_commit
 
     def start(
         self,
@@ -91,6 +92,11 @@ class Watching:
         if self._endpoint is not None:
             self._endpoint.start()
             logger.info("tokentee: health and metrics on http://%s:%d", *self._endpoint.address)
+
+    @property
+    def dropped(self) -> int:
+        """Exchanges that could not be counted."""
+        return self.observer.dropped
 
     def stop(self, timeout_seconds: float) -> None:
         """Export the remaining data within the timeout, and close the port."""
@@ -150,9 +156,32 @@ class Watching:
         return self._spool[1]
 
 
+class WorkersEndpoint:
+    """Health and metrics of all workers, until it is stopped."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        folder: Path,
+        *,
+        health: Callable[[], Health],
+        dropped: Callable[[], int],
+    ) -> None:
+        """`folder`: where the workers count; `dropped`: exchanges that they could not count."""
+        from addon.parts.telemetry.endpoint import Endpoint
+        from addon.parts.telemetry.metrics import metrics_of_workers
+
+        registry = metrics_of_workers(folder, health, dropped_observations=dropped)
+        self._endpoint = Endpoint(*address, health=health, registry=registry)
+        self._endpoint.start()
+        where = "http://{}:{}".format(*self._endpoint.address)
+        logger.info("tokentee: health and metrics of all workers on %s", where)
+        self.stop = self._endpoint.stop
+
+
 def _otlp(endpoint: str) -> Sink:
     try:
-        from addon.telemetry.otlp import Otlp
+        from addon.parts.telemetry.otlp import Otlp
     except ModuleNotFoundError as error:
         raise LedgerError(f"tee_otlp: {needs('opentelemetry')}") from error
     return Otlp(endpoint)
