@@ -50,7 +50,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.reports": {
         *VALUES,
         *("ledger.figures", "ledger.maintenance", "ledger.pricing", "ledger.store"),
-        "ledger.store.schema",
+        *("ledger.settings", "ledger.store.schema"),
     },
     "ledger.caps": {
         *VALUES,
@@ -152,10 +152,10 @@ ARROWS: dict[str, set[str]] = {
 }
 """Room of the core -> the rooms that it may use."""
 
-ROWS = {part.package: part for part in PARTS}
+ROWS = {part.package: part for part in PARTS if ".parts." in part.package}
 """Package of a part -> its row."""
 
-DIFFERENT = {"PARTS", "POINTS", "logger", "OTHER", "SCRIPT"}
+DIFFERENT = {"HERE", "PARTS", "POINTS", "logger", "OTHER", "SCRIPT"}
 """Constants of one name and value that are no rule: labels, and the path of the script, which two
 rooms need that may not use each other."""
 

@@ -10,6 +10,9 @@ Uses: nothing of ours.
 from ledger.part import Part, commands_in
 
 POINTS = {
+    "section of a page": "a `PageSection`: a card of the page",
+    "problems of a page": "(engine, names, now, option that names the ledger) -> `Problem`s",
+    "levels of spending": "(engine, names, now) -> lines in the chart: name, pico-USD a day",
     "option of report": "(value, the command's options) answers in the command's place",
     "facts of a request": "(engine, its columns) -> rows of heading and text on the request's page",
     "shared ledger": "how to record into a ledger in PostgreSQL: the local file, and its shipper",
@@ -18,6 +21,24 @@ POINTS = {
 """Attach point -> what the core does with what is attached."""
 
 PARTS: tuple[Part, ...] = (
+    Part(
+        package="ledger.budgets",
+        about="limits of spending, and alerts",
+        attaches=(
+            ("problems of a page", "on_page:problems"),
+            ("levels of spending", "on_page:levels"),
+            ("section of a page", "on_page:BUDGETS"),
+            ("section of a page", "on_page:CAPS"),
+        ),
+    ),
+    Part(
+        package="ledger.reports",
+        about="limits of plans and keys, and what a percent of them bought",
+        attaches=(
+            ("section of a page", "limits_on_page:LIMITS"),
+            ("section of a page", "limits_on_page:VALUE"),
+        ),
+    ),
     Part(
         package="ledger.parts.pages",
         about="the ledger in a browser: live, or as one HTML file",
@@ -66,6 +87,9 @@ PARTS: tuple[Part, ...] = (
             "Operate",
             ("sync", "command", "sync", "Merge a ledger into another one"),
         ),
-        attaches=(("shared ledger", "shipper:open_spool"),),
+        attaches=(
+            ("shared ledger", "shipper:open_spool"),
+            ("problems of a page", "on_page:problems"),
+        ),
     ),
 )

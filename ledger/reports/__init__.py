@@ -7,5 +7,5 @@
     progress         the progress bar
 
 In: a ledger, figures. Out: tables, text.
-Uses: figures, maintenance, model, pricing, store, store.schema, text.
+Uses: figures, maintenance, model, pricing, settings, store, store.schema, text.
 """

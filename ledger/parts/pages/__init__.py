@@ -13,6 +13,6 @@
     live/       the live page: routes, access control, read-only access
 
 In: a ledger and a scope. Out: HTML. Nothing here writes to a ledger.
-Uses: budgets, commands, figures, model, parts.pages.live, pricing, reports, settings, store,
-store.engines, store.schema, text.
+Uses: commands, figures, model, parts.pages.live, pricing, reports, settings, store, store.engines,
+store.schema, text.
 """

@@ -5,12 +5,11 @@ every exact figure.
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from ledger.budgets.status import BudgetStatus
 from ledger.parts.pages.period import Period, bar_name
 from ledger.parts.pages.period_sums import Groups, ranked_names
 from ledger.text.printable import short_text
@@ -125,22 +124,11 @@ BARS_A_DAY = {
 }
 
 
-def levels(statuses: Sequence[BudgetStatus], bar: str) -> tuple[Level, ...]:
-    """What a bar may cost by each budget of everything, and what it costs at the present pace of
-    the budget's period."""
-    found = []
-    for each in statuses:
-        if each.budget.only():
-            continue
-        hours = round((each.span.end - each.span.start).total_seconds() / 3600)
-        bars = BARS_A_DAY[bar] * Fraction(hours, 24)
-        name = short_text(each.budget.name)
-        for text, picousd in (
-            (f"budget {name}", each.budget.limit_picousd),
-            (f"at this pace ({name})", each.forecast_picousd),
-        ):
-            if picousd is not None:
-                found.append(Level(name=text, microusd=int(picousd / bars) // 10**6))
+def levels(rates: Iterable[tuple[str, Fraction]], bar: str) -> tuple[Level, ...]:
+    """Pico-USD a day -> lines across the bars."""
+    found = [
+        Level(name=name, microusd=int(a_day / BARS_A_DAY[bar]) // 10**6) for name, a_day in rates
+    ]
     return tuple(found[:LEVELS_MAX])
 
 

@@ -45,10 +45,8 @@ def serve(
     import ipaddress
     import secrets
 
-    from ledger.budgets import budgets_file as budget_files
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
-    from ledger.parts.pages import sections
     from ledger.parts.pages.live import read_only, server
     from ledger.settings import names_file
     from ledger.store.engines import urls
@@ -81,8 +79,6 @@ def serve(
         ledger=urls.shown(url),
         option=urls.option(url),
         names=names_file.load(names),
-        budgets=budget_files.load(None),
-        shipping=lambda: sections.shipping_to(engine.url),
         now=lambda: datetime.now(zone),
     )
     app = server.application(pages, port=bound, is_loopback=address.is_loopback, token=token)
@@ -105,10 +101,9 @@ def html(
     given: Mapping[str, Any],
 ) -> None:
     """The option `--html` of `tokentee report`; `given`: the others."""
-    from ledger.budgets import budgets_file as budget_files
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
-    from ledger.parts.pages import html_file, sections
+    from ledger.parts.pages import html_file
 
     assert html is not None
     unused = [name for name in ("by", "top", "exact") if given[name]]
@@ -121,11 +116,5 @@ def html(
         )
     scope = scope_of(*(given[name] for name in ("since", "until", "only", "names", "timezone")))
     with existing_ledger(given["ledger"]) as engine:
-        text = html_file.page(
-            engine,
-            scope,
-            now=datetime.now(scope.zone or UTC),
-            shipping=sections.shipping_to(engine.url),
-            budgets=budget_files.load(None),
-        )
+        text = html_file.page(engine, scope, now=datetime.now(scope.zone or UTC))
         print_line(f"{html}: {html_file.write(text, html):,} bytes")

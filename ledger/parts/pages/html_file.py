@@ -2,20 +2,16 @@
 
 import os
 import stat
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy.engine import Engine
 
-from ledger.budgets import cap_status, status
-from ledger.budgets.budgets import NO_BUDGETS, Budgets
-from ledger.figures import limits
+from ledger.attach import attached
 from ledger.model.errors import LedgerError
 from ledger.parts.pages import rendering, sections
 from ledger.parts.pages.period import Period
-from ledger.parts.pages.problems import Shipping
 from ledger.parts.pages.sections import Question
 from ledger.store.engines import urls
 from ledger.store.scope import Scope, snapshot
@@ -36,22 +32,16 @@ def write(text: str, path: Path) -> int:
     return len(data)
 
 
-def page(
-    engine: Engine,
-    scope: Scope,
-    *,
-    now: datetime,
-    shipping: Sequence[Shipping] = (),
-    budgets: Budgets = NO_BUDGETS,
-) -> str:
+def page(engine: Engine, scope: Scope, *, now: datetime) -> str:
     """The page of a scope, without references to other files."""
     question = Question(
         period=Period(since=scope.since, until=scope.until, now=now),
         only=scope.only,
         names=scope.names,
     )
-    spent = status.statuses(engine, budgets.budgets, scope.names, now)
-    overview = sections.overview(engine, question, shipping, spent, urls.option(engine.url))
+    option = urls.option(engine.url)
+    known = sections.problems_of_parts(engine, question, option)
+    overview = sections.overview(engine, question, known, option)
     values: dict[str, object] = {
         **rendering.inlined(),
         "is_live": False,
@@ -80,9 +70,10 @@ def page(
             "sessions": rankings[-1],
             "few": few,
             "speed": sections.speed(engine, question),
-            "limits": limits.limits(engine, now),
-            "pictures": sections.percent_pictures(engine, now),
-            "budgets": spent,
-            "caps": cap_status.table(cap_status.statuses(engine, budgets.caps, scope.names, now)),
+            "of_parts": [
+                rendering.section(part, part.values(engine, scope.names, now))
+                for part in attached("section of a page")
+                if part.has_any(engine)
+            ],
         }
     return rendering.render("report.html", values)

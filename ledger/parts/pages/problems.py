@@ -2,82 +2,51 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import MappingProxyType
 
-from ledger.budgets.status import BudgetStatus
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.model.exchange import NO_MODEL
 from ledger.parts.pages.period import Period
 from ledger.parts.pages.period_sums import ProblemCounts
 from ledger.parts.pages.unusual import DAYS, UnusualDay
+from ledger.reports.page_parts import Problem
 from ledger.text import figures
 from ledger.text.figures import counted
 from ledger.text.printable import short_text
 
-LATE_AFTER = timedelta(minutes=5)
-"""Shipping takes seconds; an exchange that waits longer than this is late."""
 ERROR_RATE_PERCENT = 5
 """From this rate on, errors get a line of their own."""
 NAMES_IN_LINE_MAX = 4
 """Models named in one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One line at the top of the page."""
-
-    kind: str
-    level: str
-    """bad: something was lost or is late; look: a figure is incomplete; note: for information."""
-    count: int
-    headline: str
-    advice: str
-    """A sentence without its end; names from the wire stand in it as they are."""
-    command: str = ""
-    """What shows or mends it, to be run as it stands."""
-    listed: tuple[str, str] | None = None
-    """What an address of a list of requests says of them: `kind`, `errors`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shipping:
-    """The exchanges that a spool on this machine has not shipped to the shared ledger yet."""
-
-    waiting: int
-    oldest: datetime | None
-    refused: int
-    trouble: str | None
-
-
 def problems(
     total: Figures,
     by_model: Mapping[str | None, Figures],
     counts: ProblemCounts,
-    shipping: Sequence[Shipping],
+    more: Sequence[Problem] = (),
     *,
     period: Period,
     only: Sequence[tuple[str, str]] = (),
     unknown_fields: Sequence[str] = (),
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({}),
-    budgets: Sequence[BudgetStatus] = (),
     unusual: Sequence[UnusualDay] = (),
     error_kinds: Sequence[ErrorKind] = (),
     ledger: str = "",
 ) -> list[Problem]:
     """The problems of a period, the worst first. `only`: the conditions of the page, which `counts`
-    and `shipping` do not have. `unknown_fields`: billing fields whose value no
-    rule knows, as reasons. `other_models`: (asked for, answered) -> requests. `budgets`: in their
-    present periods. `ledger`: the option of a command that names the ledger, if it needs one."""
+    and `more` do not have. `more`: those that parts know. `unknown_fields`: billing fields whose
+    value no rule knows, as reasons. `other_models`: (asked for, answered) -> requests.
+    `ledger`: the option of a command that names the ledger, if it needs one."""
     order = {"bad": 0, "look": 1, "note": 2}
     narrowed = _only_options(only)
     of_period = period.options() + ledger
     everywhere = ", whatever this page selects" if only else ""
     found = [
-        *_of_budgets(budgets, period, ledger),
-        *_of_ledger(shipping, counts, period, everywhere, ledger),
+        *more,
+        *_of_ledger(counts, period, everywhere, ledger),
         *_of_unusual(unusual, narrowed + period.zone_option() + ledger),
         *_of_sums(total, by_model, unknown_fields, narrowed + of_period, narrowed + ledger),
     ]
@@ -118,26 +87,6 @@ def _only_options(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(f" --only {shlex.quote(f'{word}={value}')}" for word, value in pairs)
 
 
-def _of_budgets(statuses: Sequence[BudgetStatus], period: Period, ledger: str) -> Iterator[Problem]:
-    for each in statuses:
-        if each.state == "ok":
-            continue
-        forecast = each.forecast_picousd
-        soon = f", ~{figures.money(forecast)} at its end at this rate" if forecast else ""
-        narrowed = _only_options(each.budget.only())
-        zone = period.zone_option(each.budget.timezone)
-        yield Problem(
-            kind="budget",
-            level="bad" if each.is_over else "look",
-            count=1,
-            headline=f"Budget {short_text(each.budget.name)} is {each.state}: "
-            f"{figures.money(each.spent_picousd)} of {figures.money(each.budget.limit_picousd)}",
-            advice=f"{figures.percent(each.used_percent / 100)} of {each.period_text}{soon}",
-            command=f"tokentee report --by key,model --since {each.span.start:%Y-%m-%d}"
-            f"{narrowed}{zone}{ledger}",
-        )
-
-
 def _of_unusual(days: Sequence[UnusualDay], options: str) -> Iterator[Problem]:
     if not days:
         return
@@ -155,36 +104,12 @@ def _of_unusual(days: Sequence[UnusualDay], options: str) -> Iterator[Problem]:
 
 
 def _of_ledger(
-    shipping: Sequence[Shipping],
     counts: ProblemCounts,
     period: Period,
     everywhere: str,
     ledger: str,
 ) -> Iterator[Problem]:
     """Problems of the whole ledger, whatever the page selects."""
-    waiting = sum(each.waiting for each in shipping)
-    oldest = min((each.oldest for each in shipping if each.oldest), default=None)
-    if waiting and oldest is not None and period.now - oldest > LATE_AFTER:
-        troubles = "; ".join(each.trouble for each in shipping if each.trouble)
-        yield Problem(
-            kind="late shipping",
-            level="bad",
-            count=waiting,
-            headline=f"{figures.requests(waiting)} of this machine not shipped yet",
-            advice=f"The oldest is of {period.local(oldest):%Y-%m-%d %H:%M} {period.zone_name} "
-            "and stays in the spool until the shared database takes it"
-            f"{': ' + troubles if troubles else ''}",
-            command=f"tokentee db check{ledger}",
-        )
-    refused = sum(each.refused for each in shipping)
-    yield Problem(
-        kind="refused",
-        level="bad",
-        count=refused,
-        headline=f"{figures.requests(refused)} refused by the shared database",
-        advice="They are set aside in the spool, each with its reason",
-        command=f"tokentee db check{ledger}",
-    )
     options = period.options() + ledger
     yield Problem(
         kind="lost",

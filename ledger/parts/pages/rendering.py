@@ -19,12 +19,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from ledger.budgets import status
 from ledger.figures.figures import plus
 from ledger.figures.request_list import ChargeLine
 from ledger.model.money import usd_text
 from ledger.parts.pages.period import Period
-from ledger.reports import limits_text
+from ledger.reports.page_parts import PageSection
 from ledger.text import figures
 from ledger.text.figures import counted, until_text
 from ledger.text.period import zone_in
@@ -54,6 +53,13 @@ def macro(name: str, *arguments: Any) -> str:
     """A macro of `parts.html`, by its name."""
     module = _environment().get_template("parts.html").module
     return str(getattr(module, name)(*arguments))
+
+
+def section(part: PageSection, values: Mapping[str, Any]) -> Markup:
+    """The card that a part adds to a page."""
+    text = part.template.read_text("utf-8")
+    # The template escapes what comes from the ledger.
+    return Markup(_environment().from_string(text).render(values))  # noqa: S704
 
 
 def inlined() -> dict[str, object]:
@@ -138,11 +144,8 @@ def _environment() -> jinja2.Environment:
         "moment": _moment,
         "zone": lambda at: str(zone_in(at)),
         "usd": lambda amount: figures.money(None if amount is None else round(amount * 10**12)),
-        "limit_used": limits_text.used_share,
         "until": lambda moment, now: until_text(moment, now) or figures.NONE,
-        "budget_notes": lambda statuses: status.notes(list(statuses)),
     }
-    made.globals["limits_method"] = limits_text.FULL_AT_METHOD.capitalize()
     return made
 
 

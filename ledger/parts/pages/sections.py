@@ -8,30 +8,26 @@ ones at once and the slow ones when they are ready.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from types import MappingProxyType
 
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import Connection, Engine
 
-from ledger.budgets.status import BudgetStatus
+from ledger.attach import attached
 from ledger.figures import queries
 from ledger.figures.figures import Figures, Percentiles, percentiles, total_of
-from ledger.figures.limit_values import limit_values
 from ledger.figures.request_list import ListedRequest, error_kinds, latest
-from ledger.model.errors import LedgerError
 from ledger.parts.pages import charts, period_sums
-from ledger.parts.pages.percent_picture import Picture, pictures
 from ledger.parts.pages.period import Period
-from ledger.parts.pages.problems import Problem, Shipping, problems
+from ledger.parts.pages.problems import problems
 from ledger.parts.pages.unusual import HISTORY, UnusualDay, unusual_days
-from ledger.reports import limits_text
 from ledger.reports.layout import Amount, amount_places, amount_text
+from ledger.reports.page_parts import Problem
 from ledger.settings.names import NO_NAMES, Names
-from ledger.store import spool
-from ledger.store.engines import urls
 from ledger.store.scope import NO_VALUE, Scope, snapshot
 from ledger.text import figures
 from ledger.text.period import day_of
@@ -143,13 +139,10 @@ class Speed:
 
 
 def overview(
-    engine: Engine,
-    question: Question,
-    shipping: Iterable[Shipping] = (),
-    budgets: Sequence[BudgetStatus] = (),
-    ledger: str = "",
+    engine: Engine, question: Question, more: Sequence[Problem] = (), ledger: str = ""
 ) -> Overview:
-    """The parts of the first screen. `ledger`: the option that names it in commands."""
+    """The parts of the first screen. `more`: the problems that parts know; `ledger`: the option
+    that names it in commands."""
     with snapshot(engine) as connection:
         unusual = _unusual(connection, question)
         period = _begun(connection, question.period)
@@ -179,12 +172,11 @@ def overview(
                 total,
                 table.by_name("model"),
                 counts,
-                tuple(shipping),
+                more,
                 period=period,
                 only=question.only,
                 unknown_fields=unknown,
                 other_models=others,
-                budgets=budgets,
                 unusual=unusual,
                 error_kinds=kinds,
                 ledger=ledger,
@@ -194,7 +186,7 @@ def overview(
             charts.stack(word, TITLES[word], table.groups[word], period, labels.get(word, {}))
             for word in ("model", "provider", "key")
         ),
-        levels=() if question.only else charts.levels(budgets, period.bar),
+        levels=() if question.only else charts.levels(_rates(engine, question), period.bar),
         rankings=tuple(
             Ranking(
                 name=word,
@@ -369,6 +361,25 @@ def key_labels(
     return found
 
 
+def problems_of_parts(engine: Engine, question: Question, ledger: str) -> list[Problem]:
+    """What parts know to be wrong now, whatever the page selects. `ledger`: as in `overview`."""
+    now = question.period.now
+    return [
+        problem
+        for problems_now in attached("problems of a page")
+        for problem in problems_now(engine, question.names, now, ledger)
+    ]
+
+
+def _rates(engine: Engine, question: Question) -> list[tuple[str, Fraction]]:
+    now = question.period.now
+    return [
+        rate
+        for levels in attached("levels of spending")
+        for rate in levels(engine, question.names, now)
+    ]
+
+
 def _listed(
     word: str,
     costliest: period_sums.Costliest,
@@ -405,31 +416,3 @@ def _listed(
             )
         )
     return tuple(rows)
-
-
-def shipping_to(target: URL) -> tuple[Shipping, ...]:
-    """The spool of a shared ledger on this machine, if any; nothing for a SQLite ledger, which has
-    no spool."""
-    if urls.file_of(target) is not None:
-        return ()
-    path = spool.path_for(target)
-    if not path.is_file():
-        return ()
-    try:
-        found = spool.status_of(path)
-    except LedgerError as error:
-        return (Shipping(waiting=0, oldest=None, refused=0, trouble=str(error)),)
-    return (
-        Shipping(
-            waiting=found.waiting,
-            oldest=found.oldest,
-            refused=len(found.refused),
-            trouble=found.trouble,
-        ),
-    )
-
-
-def percent_pictures(engine: Engine, now: datetime) -> list[Picture]:
-    """What a percent bought, of each limit for which it is known."""
-    values = limit_values(engine, now)
-    return pictures(values, [[*limits_text.value_notes([each])] for each in values])

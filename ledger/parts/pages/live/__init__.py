@@ -6,6 +6,5 @@
     reading  a read-only connection to a ledger
 
 In: HTTP requests. Out: HTML and JSON. Nothing here writes to a ledger.
-Uses: budgets, figures, model, parts.pages, reports, settings, store, store.engines, store.schema,
-text.
+Uses: figures, model, parts.pages, reports, settings, store, store.engines, store.schema, text.
 """

@@ -28,9 +28,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ledger.attach import attached
-from ledger.budgets import cap_status, status
-from ledger.budgets.budgets import NO_BUDGETS, Budgets
-from ledger.figures import limits, queries
+from ledger.figures import queries
 from ledger.figures.request_filter import KINDS
 from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
@@ -38,7 +36,6 @@ from ledger.parts.pages import rendering, sections
 from ledger.parts.pages.live import address, read_only
 from ledger.parts.pages.live.address import PageQuestion
 from ledger.parts.pages.live.guard import Guard
-from ledger.parts.pages.problems import Shipping
 from ledger.reports import explain, render, report_tables, requests_text
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
@@ -67,7 +64,6 @@ MEDIA_TYPES = {
     "chart.js": "text/javascript; charset=utf-8",
 }
 
-type Shippings = Callable[[], tuple[Shipping, ...]]
 type Make = Callable[[Request, datetime], str]
 
 
@@ -115,8 +111,6 @@ class Pages:
     ledger: str = ""
     option: str = ""
     names: Names = NO_NAMES
-    shipping: Shippings = tuple
-    budgets: Budgets = NO_BUDGETS
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     kept: PageCache = field(default_factory=PageCache)
     turns: Semaphore = field(default_factory=lambda: Semaphore(QUESTIONS_MAX))
@@ -212,10 +206,8 @@ class Pages:
 
     def _report(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
-        spent = status.statuses(self.engine, self.budgets.budgets, self.names, now)
-        overview = sections.overview(
-            self.engine, wanted.question, self.shipping(), spent, self.option
-        )
+        known = sections.problems_of_parts(self.engine, wanted.question, self.option)
+        overview = sections.overview(self.engine, wanted.question, known, self.option)
         with snapshot(self.engine) as connection:
             few = sections.few(connection, wanted.question, overview.total)
         return self._page(
@@ -227,8 +219,9 @@ class Pages:
             few=few,
             open=_exchange_address,
             stacks=overview.stacks,
-            has_budgets=bool(self.budgets.budgets or self.budgets.caps),
-            has_limits=limits.has_any(self.engine),
+            sections_of_parts=[
+                part.name for part in attached("section of a page") if part.has_any(self.engine)
+            ],
             section=wanted.section,
             presets=list(wanted.presets()),
             removals=list(replace(wanted, narrowed=()).chosen("/")),
@@ -240,15 +233,6 @@ class Pages:
         wanted = self._asked(request, now)
         question, link = wanted.question, wanted.link
         name = request.path_params["name"]
-        if name == "budgets":
-            found = status.statuses(self.engine, self.budgets.budgets, self.names, now)
-            caps = cap_status.statuses(self.engine, self.budgets.caps, self.names, now)
-            return rendering.macro("budgets", found) + rendering.macro(
-                "caps", cap_status.table(caps)
-            )
-        if name in {"limits", "value"}:
-            of = limits.limits if name == "limits" else sections.percent_pictures
-            return rendering.macro(name, of(self.engine, now), now)
         if name == "speed":
             return rendering.macro("speed", sections.speed(self.engine, question))
         if name == "sessions":
@@ -259,6 +243,9 @@ class Pages:
             # At the end: the browser would parse a leading script into the document's head.
             table = rendering.macro("ranking", ranking, link, True)
             return table + rendering.macro("stack_data", stack)
+        for part in attached("section of a page"):
+            if part.name == name:
+                return str(rendering.section(part, part.values(self.engine, self.names, now)))
         raise LedgerError(f"no part of a page is called {name[:40]!r}")
 
     def _rows(self, request: Request, now: datetime) -> str:

@@ -1,5 +1,4 @@
-"""The page as a file: the figures of `report`, nothing from elsewhere, nothing that runs. Budgets on the
-page, as a file and live: the figures of `tokentee budget`."""
+"""The page as a file: the figures of `report`, nothing from elsewhere, nothing that runs."""
 
 import base64
 import hashlib
@@ -7,20 +6,14 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from html.parser import HTMLParser
 
 import pytest
 
-from ledger.budgets.budgets import read
-from ledger.budgets.status import statuses
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
-from ledger.parts.pages import html_file, rendering
-from ledger.parts.pages.period import last_days
-from ledger.parts.pages.problems import Shipping
-from ledger.parts.pages.sections import Question, overview
-from ledger.settings.names import NO_NAMES
+from ledger.parts.pages import html_file
 from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.text import figures
@@ -190,12 +183,6 @@ def test_a_sound_ledger_says_so(sqlite_engine):
     assert "nothing in the day before" in html_file.page(sqlite_engine, scope, now=NOW)
 
 
-def test_late_shipping_stands_first(weeks):
-    late = Shipping(waiting=40, oldest=NOW - timedelta(hours=1), refused=0, trouble="timeout")
-    text = html_file.page(weeks, Scope(since=NOW - timedelta(days=2)), now=NOW, shipping=[late])
-    assert text.index("40 requests of this machine not shipped") < text.index("without a price")
-
-
 def test_a_file_that_cannot_be_written_is_one_line(engine, tmp_path):
     with pytest.raises(LedgerError, match=r"cannot write .*: No such file"):
         html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "nowhere" / "x.html")
@@ -225,67 +212,3 @@ def test_a_page_goes_into_a_pipe(engine, tmp_path):
 def test_a_file_is_written_whole(engine, tmp_path):
     size = html_file.write(html_file.page(engine, Scope(), now=NOW), tmp_path / "x.html")
     assert (tmp_path / "x.html").stat().st_size == size
-
-
-TEXT = """
-    [[budget]]
-    name = "<b>all of it</b>"
-    usd = 1_000_000
-    period = "month"
-
-    [[budget]]
-    name = "tight"
-    usd = 0.01
-    period = "month"
-
-    [[cap]]
-    name = "nightly"
-    usd = 20_000
-    period = "month"
-"""
-BUDGETS, _ = read(TEXT)
-
-
-def test_each_budget_is_a_line_with_its_figures(weeks):
-    text = html_file.page(weeks, Scope(), now=NOW, budgets=BUDGETS)
-    assert 'data-part="budgets"' in text
-    for one in statuses(weeks, BUDGETS.budgets, NO_NAMES, NOW):
-        assert figures.exact_money(one.spent_picousd) in text
-        assert f">{one.state}<" in text
-    assert "<b>all of it" not in text
-    assert "&lt;b&gt;all of it" in text
-    assert "budgets are advisory: they never stop traffic" in text
-    assert '<td class="name">nightly</td>' in text
-    assert '<td class="n">$20,000.00</td>' in text
-
-
-def test_without_budgets_there_is_no_such_part(weeks):
-    text = html_file.page(weeks, Scope(), now=NOW)
-    assert 'data-part="budgets"' not in text
-    assert 'data-part="caps"' not in text
-
-
-def test_a_forecast_that_is_too_early_is_left_out(weeks):
-    early = datetime(2026, 11, 1, 1, tzinfo=UTC)
-    text = rendering.macro("budgets", statuses(weeks, BUDGETS.budgets, NO_NAMES, early))
-    assert '<td class="n wide">–</td>' in text
-
-
-def test_budgets_of_everything_are_lines_in_the_chart(weeks):
-    question = Question(period=last_days(10, NOW))
-    statuses_ = statuses(weeks, BUDGETS.budgets, NO_NAMES, NOW)
-    found = overview(weeks, question, (), statuses_).levels
-    limits = {one.name: one.microusd for one in found if one.name.startswith("budget")}
-    assert limits == {"budget <b>all of it</b>": 10**12 // 30, "budget tight": 10**4 // 30}
-    spent = statuses_[0].spent_picousd
-    (pace, _) = [one.microusd for one in found if one.name.startswith("at this pace")]
-    passed = (NOW - NOW.replace(day=1, hour=0, minute=0)).total_seconds() / 86_400
-    assert pace == pytest.approx(spent / passed / 10**6, rel=0.001)
-    only = Question(period=question.period, only=(("model", "gpt-5"),))
-    assert overview(weeks, only, (), statuses_).levels == ()
-    assert "<b>all" not in html_file.page(weeks, Scope(), now=NOW, budgets=BUDGETS)
-
-
-@pytest.mark.parametrize("arguments", [("limits", [], NOW), ("value", [], NOW), ("budgets", [])])
-def test_a_card_with_nothing_in_it_is_not_shown(arguments):
-    assert " hidden>" in rendering.macro(*arguments).splitlines()[0]

@@ -8,16 +8,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ledger.budgets.budgets import read
-from ledger.budgets.status import BudgetStatus
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.parts.pages.charts import Lines, colours_of, stack
 from ledger.parts.pages.period import Period, bar_name, last_days
 from ledger.parts.pages.period_sums import Groups, ProblemCounts
-from ledger.parts.pages.problems import Shipping, problems
+from ledger.parts.pages.problems import problems
 from ledger.parts.pages.unusual import UnusualDay, unusual_days
-from ledger.text.period import TimeSpan, moment
+from ledger.reports.page_parts import Problem
+from ledger.text.period import moment
 from tests.ledger.parts.pages.conftest import NOW
 from tests.named import for_each
 
@@ -25,27 +24,13 @@ USD = 10**12
 PERIOD = Period(since=None, until=None, now=NOW)
 
 
-def found(total=None, by_model=None, counts=None, shipping=(), *, period=PERIOD, **more):
+def found(total=None, by_model=None, counts=None, more=(), *, period=PERIOD, **other):
     total = total or Figures(requests=100)
-    return problems(
-        total, by_model or {}, counts or ProblemCounts(), shipping, period=period, **more
-    )
-
-
-def spent(budget, usd, start, days):
-    return BudgetStatus(
-        budget=budget,
-        span=TimeSpan(start=start, end=start + timedelta(days=days)),
-        now=NOW,
-        spent_picousd=int(usd * USD),
-        estimated_picousd=0,
-        requests_without_price=0,
-    )
+    return problems(total, by_model or {}, counts or ProblemCounts(), more, period=period, **other)
 
 
 def test_a_sound_period_has_none():
-    fresh = Shipping(waiting=3, oldest=NOW - timedelta(seconds=5), refused=0, trouble=None)
-    assert found(shipping=[fresh]) == []
+    assert found() == []
     # Requests that ended in an error report no usage; that is no finding of its own.
     (few,) = found(Figures(requests=100, errors=3, without_usage=3))
     assert (few.kind, few.level, few.headline) == (
@@ -56,7 +41,7 @@ def test_a_sound_period_has_none():
 
 
 def test_every_kind_is_counted_and_the_worst_comes_first():
-    late = Shipping(waiting=7, oldest=NOW - timedelta(hours=2), refused=2, trouble="no route")
+    known = Problem(kind="late", level="bad", count=7, headline="7 are late", advice="no route")
     shown = found(
         Figures(requests=100, errors=6, without_usage=9, complete_without_usage=3, unpriced=4),
         {
@@ -65,11 +50,10 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
             None: Figures(complete_without_usage=1),
         },
         ProblemCounts(lost=1, degraded=2, duplicates=1200, still_open=1),
-        [late],
+        [known],
     )
     assert [(one.kind, one.level, one.count) for one in shown] == [
-        ("late shipping", "bad", 7),
-        ("refused", "bad", 2),
+        ("late", "bad", 7),
         ("lost", "bad", 1),
         ("degraded", "bad", 2),
         ("unpriced", "look", 4),
@@ -79,7 +63,7 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
         ("open", "note", 1),
     ]
     texts = {one.kind: f"{one.headline}: {one.advice}" for one in shown}
-    assert "no route" in texts["late shipping"]
+    assert "no route" in texts["late"]
     assert "b (4)" in texts["unpriced"]
     assert "a (2), (no model) (1)" in texts["without usage"]
 
@@ -96,32 +80,6 @@ def test_many_models_are_cut():
     (one,) = found(Figures(requests=9, unpriced=9), models)
     assert "m3 (7), …" in one.advice
     assert "m4" not in one.advice
-
-
-TEXT = """
-[[budget]]
-name = "over"
-model = "a b; rm -rf ~"
-usd = 1
-period = "month"
-
-[[budget]]
-name = "fine"
-usd = 1_000
-period = "month"
-"""
-
-
-def test_a_budget_that_is_over_is_named_before_anything_else():
-    budgets, _ = read(TEXT)
-    start = NOW.replace(day=1, hour=0, minute=0)
-    statuses = [spent(budget, 1.21, start, 30) for budget in budgets.budgets]
-    first, second = found(Figures(requests=9, errors=1), budgets=statuses)
-    assert (first.kind, first.level) == ("budget", "bad")
-    assert first.headline == "Budget over is over: $1.21 of $1.00"
-    assert "121%" in first.advice
-    assert first.command.endswith("--only 'model=a b; rm -rf ~'")
-    assert second.kind == "errors"
 
 
 def test_dear_days_and_kinds_of_errors_are_named():
@@ -152,11 +110,7 @@ def test_commands_name_the_zone_whose_days_they_mean():
         until=None,
         now=NOW.astimezone(ZoneInfo("Pacific/Kiritimati")),
     )
-    text = '[[budget]]\nname = "a"\nusd = 1\nperiod = "day"\ntimezone = "Asia/Tokyo"\n'
-    (budget,) = read(text)[0].budgets
-    over, total = spent(budget, 2, NOW, 1), Figures(requests=100, errors=10)
-    budgets, errors = found(total, period=zone, budgets=[over])
-    assert budgets.command.endswith("--since 2026-11-21 --timezone Asia/Tokyo")
+    (errors,) = found(Figures(requests=100, errors=10), period=zone)
     # A day begins there at 10:00 of the day before in UTC.
     assert errors.command.endswith("--errors --since 2026-11-22 --timezone Pacific/Kiritimati")
 

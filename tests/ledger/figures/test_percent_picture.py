@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ledger.figures import percent_picture
 from ledger.figures.limit_values import LimitValue
 from ledger.figures.percent_value import WEEK, Figure, estimate
-from ledger.parts.pages import percent_picture, rendering, sections
-from ledger.reports import limits_text
+from ledger.parts.pages import rendering
+from ledger.reports import limits_on_page, limits_text
 from ledger.store import db
 from tests.ledger.figures.plan_accounts import Account
 from tests.ledger.figures.test_percent_value import steady, write
@@ -56,7 +57,7 @@ def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor, more):
     one = replace(one, observed_at=datetime.fromtimestamp(one.uses[-1].arrived_at, UTC))
     notes = [*limits_text.value_notes([one])]
     (picture,) = percent_picture.pictures([one], [notes])
-    html = rendering.macro("value", [picture], NOON)
+    html = rendering.section(limits_on_page.VALUE, {"pictures": [picture]})
     for points in re.findall(r'points="([^"]*)"', html):
         for point in points.split():
             x, y = map(float, point.split(","))
@@ -77,7 +78,7 @@ def test_no_picture_of_what_is_not_known():
     assert (
         percent_picture.pictures([replace(limit_value(1), estimate=estimate([], []))], [[]]) == []
     )
-    assert "<svg" not in rendering.macro("value", [], NOON)
+    assert "<svg" not in rendering.section(limits_on_page.VALUE, {"pictures": []})
 
 
 @pytest.mark.large
@@ -86,7 +87,7 @@ def test_the_live_page_loads_it(tmp_path):
     write(url, Account(1, days=4).entries("a"))
     now = NOON + timedelta(days=4)
     with db.disposing(db.ensure(url)) as engine:
-        assert sections.percent_pictures(engine, now)
+        assert limits_on_page.percent_pictures(engine, now)
         with pages(engine, now=lambda: now) as site:
             assert "/section/value" in site.get("/").text
             text = site.get("/section/value").text
