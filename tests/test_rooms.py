@@ -109,11 +109,11 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.store.processes", "ledger.store.writing"),
     },
     "addon.proxy": {
-        *("addon.caps", "ledger.budgets", "ledger.caps"),
+        *("addon", "addon.caps", "ledger.budgets", "ledger.caps"),
         *VALUES,
         "ledger.settings",
         *("addon.dialects", "addon.framing", "addon.metering", "addon.metering.answers"),
-        *("addon.metering.requests", "addon.proxy.display", "addon"),
+        *("addon.metering.requests", "addon.proxy.display"),
         *("addon.recordings", "addon.recordings.formats", "addon.usage_opt_in"),
         *("ledger", "ledger.pricing", "ledger.store.engines", "ledger.store.writing"),
     },
@@ -125,7 +125,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.run": {
         *VALUES,
         "ledger.settings",
-        *("addon", "addon.proxy", "addon.run.call", "addon.run.command"),
+        *("addon.proxy", "addon.run.call", "addon.run.command"),
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.engines"),
     },
     "addon.run.call": {*VALUES, "ledger.settings", "ledger.caps"},

@@ -11,9 +11,8 @@ Uses: nothing of ours.
 from ledger.part import Part, commands_in
 
 POINTS: dict[str, str] = {
-    "addon manager": "of our own master, in the place of mitmproxy's",
     "speed-ups": "called with the master and whether a flow's callable takes runs of chunks, where "
-    "the process is ours; what it gives says what it replaced, and puts it back",
+    "the process is ours; returns words for the start line, and what puts everything back",
     "telemetry": "makes what watches a recording (`proxy/health.py`): `tee_metrics`, `tee_otlp`",
     "endpoint of workers": "(address, folder, health, dropped) -> serves all workers until `stop`",
     "log format": "() -> the formatter of the log, for `tee_log_format=json`",
@@ -47,9 +46,6 @@ PARTS: tuple[Part, ...] = (
     Part(
         package="addon.parts.fast",
         about="methods of mitmproxy that are replaced where the process is ours, to save CPU",
-        attaches=(
-            ("addon manager", "hook_lists:HookLists"),
-            ("speed-ups", "mechanisms:install"),
-        ),
+        attaches=(("speed-ups", "mechanisms:install"),),
     ),
 )

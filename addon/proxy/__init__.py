@@ -8,16 +8,14 @@
     admission   asks the caps before a request goes upstream
     caps        keeps them
     answers     puts the tap into an answer's stream
-    stream_events  answers what `wrapped` asks
     opt_in      asks upstreams for usage
     capturing   what passes, for captures
     event_loop  guards, turns, waiting for the writer
     lifecycle   start, reload, removal, stop: the states of a recording
     options     mitmproxy's options -> settings
-    sources     which functions of mitmproxy ours were written for
-    chunk_run   several chunks in a row, as one piece
     display/    what people and monitors are shown of an exchange
     wrapped     what mitmproxy has no hook for
+    sources     which functions of mitmproxy ours were written for
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
 Uses: caps, dialects, framing, metering, metering.answers, metering.requests, proxy.display,

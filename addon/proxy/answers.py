@@ -13,7 +13,8 @@ A plain answer that another addon needs whole (`wanted_bodies.py`) is buffered b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Self
 
 from mitmproxy import http
 
@@ -22,7 +23,6 @@ from addon.metering.requests.messages import Response
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows
-from addon.proxy.chunk_run import ChunkRun, chunks_of
 from addon.proxy.live import Live, StreamCallable
 from addon.proxy.recording import Recording
 from addon.usage_opt_in import asking
@@ -32,6 +32,25 @@ HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
 committed; the client of a longer one, or of a stream, may see its end first."""
 NOT_HELD = "its end may have reached the client before it was on disk"
 """What the row of such an answer says."""
+
+
+class ChunkRun(bytes):
+    """Several chunks of a body in a row, as one piece that knows where they were cut. The part
+    `fast` makes them."""
+
+    chunks: Sequence[bytes]
+
+    @classmethod
+    def of(cls, chunks: Sequence[bytes]) -> Self:
+        """The run of these chunks, none of which is empty."""
+        run = cls(b"".join(chunks))
+        run.chunks = chunks
+        return run
+
+
+def chunks_of(data: bytes) -> Sequence[bytes]:
+    """The chunks of a piece of a body."""
+    return data.chunks if type(data) is ChunkRun else (data,)
 
 
 def begin(recording: Recording, live: Live, response: http.Response) -> None:

@@ -1,13 +1,12 @@
-"""Edge. What this process gets of ours: the one wrapped set, what parts replace to save CPU, and
-what gives mitmproxy back as it was.
+"""Edge. What is changed of mitmproxy in this process: the one wrapped set, and the speed-ups of a
+part where the process is ours; and what gives mitmproxy back as it was.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from mitmproxy import ctx, http
 
@@ -26,17 +25,6 @@ WITHOUT_WRAPPING = (
 """What is not kept where HttpStream is not wrapped."""
 
 
-class SpeedUps(Protocol):
-    """Methods of mitmproxy that a part has replaced."""
-
-    used: Sequence[str]
-    left_out: Sequence[str]
-    """Those that are not used, each with the reason."""
-
-    def remove(self) -> None:
-        """Put every method back."""
-
-
 class Process:
     """The process that the recording runs in."""
 
@@ -45,8 +33,8 @@ class Process:
         """As far as is known."""
         self.can_hold_end = False
         """The wrapper that sends a held last chunk is in place."""
-        self._speed_ups: list[SpeedUps] = []
-        """Those that are in, where the process is ours."""
+        self._undo_speed_ups: list[Callable[[], None]] = []
+        """What gives back what parts have put in, where the process is ours."""
         self._undo: list[Callable[[], None]] = []
         self.tasks: list[asyncio.Task[None]] = []
         """Those that watch the caps, and write down what is answered, for `tokentee top`."""
@@ -59,9 +47,9 @@ class Process:
         wrap: Callable[[], Callable[[], None]],
         takes_runs: Callable[[http.HTTPFlow], bool],
     ) -> None:
-        """Put in what this process gets of ours, once, and say so in one line. `wrap` puts the
-        wrapped set on, and returns what takes it off; it raises on a mitmproxy that it was not
-        written for. `takes_runs`: whether a flow's callable is ours (`parts.fast.Place`)."""
+        """Change mitmproxy as far as this process allows, once, and say so in one line. `wrap` puts
+        the wrapped set on, and returns what takes it off; it raises on a mitmproxy that it was not
+        written for. `takes_runs`: whether a flow's callable is ours."""
         if self._undo:
             return
         said = ["HttpStream stays as it is (tee_wrap=no)"]
@@ -82,12 +70,11 @@ class Process:
         owner = owner_of(ctx.master)
         self.is_ours = owner.is_us
         if owner.is_fast(settings.fast):
-            self._speed_ups = [make(ctx.master, takes_runs) for make in attached("speed-ups")]
-            self._undo += [made.remove for made in self._speed_ups]
-            said.append(f"{sum(len(made.used) for made in self._speed_ups)} speed-ups of mitmproxy")
-            said += [f"not used: {each}" for made in self._speed_ups for each in made.left_out]
-            said[-1] += " (off: tee_fast=no)"
-        else:
+            for put_in in attached("speed-ups"):
+                words, remove = put_in(ctx.master, takes_runs)
+                self._undo_speed_ups.append(remove)
+                said += [*words[:-1], f"{words[-1]} (off: tee_fast=no)"]
+        if not self._undo_speed_ups:
             said.append("changes nothing else")
         whose = "our own process" if owner.is_us else "a guest"
         level = logging.INFO if self.can_hold_end or not settings.wraps else logging.WARNING
@@ -97,10 +84,8 @@ class Process:
         """Take the speed-ups out where another script has come beside ours."""
         owner = owner_of(ctx.master)
         self.is_ours = owner.is_us
-        if self._speed_ups and not owner.is_fast(settings.fast):
-            for made in self._speed_ups:
-                made.remove()
-            self._speed_ups = []
+        if self._undo_speed_ups and not owner.is_fast(settings.fast):
+            self._take_out_speed_ups()
             logger.info(
                 "tokentee: speed-ups of mitmproxy are off: this is no longer our own process (%s)",
                 owner.reason,
@@ -110,5 +95,10 @@ class Process:
         """Leave mitmproxy as it was."""
         for task in self.tasks:
             task.cancel()
+        self._take_out_speed_ups()
         while self._undo:
             self._undo.pop()()
+
+    def _take_out_speed_ups(self) -> None:
+        while self._undo_speed_ups:
+            self._undo_speed_ups.pop()()

@@ -31,7 +31,6 @@ from addon.proxy.event_loop import guarded
 from addon.proxy.health import MetricFiles
 from addon.proxy.options import Settings
 from addon.proxy.recording import Recording
-from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
 from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
@@ -108,15 +107,14 @@ class Recorder(Traffic):
                 "tokentee: stream_large_bodies=%s: usage is not asked for in larger requests",
                 ctx.options.stream_large_bodies,
             )
-        settings = self._recording.settings
-        events = StreamEvents(self._recording)
+        recording, settings = self._recording, self._recording.settings
 
         def wrap() -> Callable[[], None]:
             from addon.proxy import wrapped  # imports private modules of mitmproxy
 
-            return wrapped.install(events)
+            return wrapped.install(wrapped.StreamEvents(recording))
 
-        self._recording.process.install(settings, wrap, events.takes_runs)
+        recording.process.install(settings, wrap, recording.takes_runs)
         logger.info(
             "tokentee: ledger %s, commit %s, inject %s",
             self._recording.ledger.shown_url,

@@ -142,6 +142,14 @@ class Recording:
         session = self.sessions.get(flow.id)
         return session.handshake.troubles if session is not None else Troubles()
 
+    def takes_runs(self, flow: http.HTTPFlow) -> bool:
+        """Whether the callable on a flow's response is ours, so that it takes several chunks at
+        once."""
+        live = self.live.get(flow.id)
+        return (
+            live is not None and flow.response is not None and flow.response.stream is live.stream
+        )
+
     # The request
 
     def begin(

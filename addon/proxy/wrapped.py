@@ -23,6 +23,7 @@ by what the last returns, in every process unless `tee_wrap=no`. Where a method 
 from collections.abc import Callable, Generator
 from typing import Any
 
+from mitmproxy import ctx, http
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import (
     ErrorCode,
@@ -39,28 +40,97 @@ from mitmproxy.proxy.layers.http import (
     SendHttp,
 )
 
-from addon.proxy import sources
-from addon.proxy.stream_events import StreamEvents
+from addon.proxy import answers, connections, opt_in, sources
+from addon.proxy.event_loop import guarded
+from addon.proxy.recording import Recording
+from addon.usage_opt_in import asking
 
 type Commands = Generator[commands.Command, Any, None]
 
-RELIES_ON = tuple(
-    f"mitmproxy.proxy.layers.http:HttpStream.{name}"
-    for name in (
-        "handle_protocol_error",
-        "send_response",
-        "start_response_stream",
-        "check_body_size",
-        "check_killed",
-        "make_server_connection",
-        "_handle_event",
-        "state_wait_for_response_headers",
-        "state_stream_response_body",
-        "state_consume_response_body",
-        "state_errored",
-    )
-)
+RELIES_ON = {
+    "mitmproxy.proxy.layers.http:HttpStream.handle_protocol_error": "59fc3b2eeeabf63a",
+    "mitmproxy.proxy.layers.http:HttpStream.send_response": "d581bc106152e369",
+    "mitmproxy.proxy.layers.http:HttpStream.start_response_stream": "b0de9e9a5ee27276",
+    "mitmproxy.proxy.layers.http:HttpStream.check_body_size": "236ca0a7b9fd4f69",
+    "mitmproxy.proxy.layers.http:HttpStream.check_killed": "368cad352d1e82b6",
+    "mitmproxy.proxy.layers.http:HttpStream.make_server_connection": "ddc7bc72f4d2fbc7",
+    "mitmproxy.proxy.layers.http:HttpStream._handle_event": "e3cbfef7310ae81f",
+    "mitmproxy.proxy.layers.http:HttpStream.state_wait_for_response_headers": "10e32e91b2948164",
+    "mitmproxy.proxy.layers.http:HttpStream.state_stream_response_body": "3fb6320300d3ddd5",
+    "mitmproxy.proxy.layers.http:HttpStream.state_consume_response_body": "5323db61dfc7e2e1",
+    "mitmproxy.proxy.layers.http:HttpStream.state_errored": "3e7a286f27b15880",
+}
 """Methods that are wrapped or called, or on whose order of commands the wrappers rely."""
+
+
+class StreamEvents:
+    """Answers the questions of the wrappers, from the exchanges under way of one recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def failed(self, flow: http.HTTPFlow, failure: Exception) -> None:
+        """One of these raised: note it for the flow's row."""
+        self._recording.troubles_of(flow).add_failure(failure, "the traffic goes on")
+
+    @guarded
+    def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
+        """Note which side broke the connection first."""
+        live = self._recording.live.get(flow.id)
+        if live is not None and live.broken_by_client is None:
+            live.broken_by_client = by_client
+
+    @guarded
+    def asks_again(self, flow: http.HTTPFlow) -> bool:
+        """Whether the request goes upstream again, without the usage that we asked for."""
+        live = self._recording.live.get(flow.id)
+        return (
+            live is not None
+            and live.original is not None
+            and opt_in.revert_if_refused(live, self._recording.seen.proven)
+        )
+
+    @guarded
+    def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
+        """Whether an answer is too long to be held as a refusal of our question."""
+        live = self._recording.live.get(flow.id)
+        return (
+            live is not None
+            and live.original is not None
+            and flow.response is not None
+            and asking.may_refuse(flow.response.status_code)
+            and held_bytes > asking.REFUSAL_BYTES_MAX
+        )
+
+    @guarded
+    def stream_begins(self, flow: http.HTTPFlow) -> None:
+        """Put the tap back where another addon replaced it by plain streaming."""
+        live = self._recording.live.get(flow.id)
+        if live is not None and flow.response is not None:
+            answers.restore(live, flow.response)
+
+    @guarded
+    def upstream_ended(self, flow: http.HTTPFlow) -> None:
+        """Note that a body which ends by closing was ended by a reset."""
+        live = self._recording.live.get(flow.id)
+        if live is None or flow.response is None or not answers.ends_by_closing(flow.response):
+            return
+        if connections.was_reset(ctx.master.addons, flow):
+            live.broken_by_client = False
+
+    @guarded
+    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
+        """Whether the client's body must end in an error."""
+        live = self._recording.live.get(flow.id)
+        return live is not None and answers.is_cut_short(live)
+
+    @guarded
+    def held_length(self, flow: http.HTTPFlow) -> int:
+        """The content-length of a body whose end waits for its commit; 0: it does not."""
+        live = self._recording.live.get(flow.id)
+        return answers.held_length(self._recording, live) if live is not None else 0
+
+
 _watchers: list[StreamEvents] = []
 """Of the recordings in this process: a program may run several masters."""
 _undo: list[Callable[[], None]] = []

@@ -32,7 +32,6 @@ from mitmproxy.addons import (
 from mitmproxy.proxy import server
 from mitmproxy.tools import cmdline, main
 
-from addon.attach import attached
 from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import set_options
 from ledger.model.errors import WrongCallError
@@ -107,8 +106,6 @@ class RecordingMaster(master.Master):
         super().__init__(opts, with_termlog=False)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             self.event_loop.add_signal_handler(signal.SIGHUP, self.shutdown)
-        for manager in attached("addon manager"):
-            self.addons = manager(self)
         self._named = set_options(words)
         self._termlog_addon = termlog.TermLog(sys.stderr)
         addons: list[object] = [

@@ -59,6 +59,7 @@ BOUNDS = {
     "parts/fast/hook_lists.py HookLists.hook_lists": "one for each hook; nothing of the wire",
     "parts/fast/websocket_parts.py _FrameBuffer.owner.__dict__": "one attribute",
     "proxy/process.py Process._undo": "one for each change; nothing of the wire",
+    "proxy/process.py Process._undo_speed_ups": "one for each part; nothing of the wire",
     "proxy/recorder.py Recorder.recording.own_headers": "requests whose body is being sent; own headers",
     "proxy/recording.py Recording.live": "flows under way",
     "proxy/recording.py Seen.unknown_keys": "UNKNOWN_KEYS_MAX",

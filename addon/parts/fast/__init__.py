@@ -1,4 +1,5 @@
-"""Fast: what is done to mitmproxy only where the process is ours, one file for each mechanism.
+"""Fast: methods of mitmproxy that are replaced where the process is ours, one file for each
+mechanism. Without them everything works, slower.
 
 Each file says why it is there, what it gained (measured), which functions of mitmproxy it relies
 on (`RELIES_ON`), and what happens without it. `mechanisms` puts all of them in by one call, and

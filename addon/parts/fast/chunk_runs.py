@@ -32,17 +32,17 @@ from mitmproxy.proxy.layers.http import (
 )
 
 from addon.parts.fast.mechanisms import Place
-from addon.proxy.chunk_run import ChunkRun
+from addon.proxy.answers import ChunkRun
 from addon.proxy.sources import UnknownSourceError, replace_methods
 
-RELIES_ON = (
-    "h11._readers:ChunkedReader",
-    "h11._receivebuffer:ReceiveBuffer",
-    "mitmproxy.proxy.layers.http._http1:Http1Connection.read_body",
-    "mitmproxy.proxy.layers.http._http1:Http1Client.send",
-    "mitmproxy.proxy.layers.http._http1:Http1Server.send",
-    "mitmproxy.proxy.layers.http:HttpStream.state_stream_response_body",
-)
+RELIES_ON = {
+    "h11._readers:ChunkedReader": "4d2629eeaaf366b6",
+    "h11._receivebuffer:ReceiveBuffer": "108c4355eb3b1717",
+    "mitmproxy.proxy.layers.http._http1:Http1Connection.read_body": "aece271029af36e4",
+    "mitmproxy.proxy.layers.http._http1:Http1Client.send": "35d961e20d481204",
+    "mitmproxy.proxy.layers.http._http1:Http1Server.send": "cc218a1337c0f5cf",
+    "mitmproxy.proxy.layers.http:HttpStream.state_stream_response_body": "3fb6320300d3ddd5",
+}
 """Functions that are replaced, or whose behaviour is taken over."""
 
 type Commands = Generator[commands.Command, Any, None]

@@ -22,22 +22,19 @@ from mitmproxy import addonmanager, exceptions, hooks
 from addon.parts.fast.mechanisms import Place
 from addon.proxy.sources import UnknownSourceError
 
-RELIES_ON = ("mitmproxy.addonmanager:AddonManager", "mitmproxy.addonmanager:safecall")
+RELIES_ON = {
+    "mitmproxy.addonmanager:AddonManager": "6be8dc580f5c66bf",
+    "mitmproxy.addonmanager:safecall": "f2052c18340e99b0",
+}
 """What the subclass overrides and calls."""
 
 
 class HookLists(addonmanager.AddonManager):
-    """An addon manager that `install` has taken over."""
+    """An addon manager that `install` has taken over: it changes the manager's class."""
 
     hook_lists: dict[str, list[list[Callable[..., Any]]] | None]
     """By event: for each addon of the chain that has any, its hooks and its children's. None: an
     addon is odd in this, and mitmproxy's own way is taken."""
-    is_on = False
-    """Whether lists are used; if not, everything goes mitmproxy's own way."""
-
-    def __init__(self, master: Any) -> None:
-        self.hook_lists = {}
-        super().__init__(master)  # type: ignore[no-untyped-call]
 
     def register(self, addon: Any) -> Any:
         """Drop the lists, because the chain changes; then register as mitmproxy does."""
@@ -56,9 +53,10 @@ class HookLists(addonmanager.AddonManager):
 
     async def trigger_event(self, event: hooks.Hook) -> None:
         """Call the event's hooks from its list."""
-        of_addons = self._hooks_of(event)
+        # A task may begin in a later turn: the manager may have been given back since.
+        of_addons = self._hooks_of(event) if type(self) is HookLists else None
         if of_addons is None:
-            await super().trigger_event(event)
+            await addonmanager.AddonManager.trigger_event(self, event)
             return
         for functions in of_addons:
             try:
@@ -90,8 +88,6 @@ class HookLists(addonmanager.AddonManager):
 
     def _hooks_of(self, event: hooks.Hook) -> list[list[Callable[..., Any]]] | None:
         """From the lists; looked up at the first event of its kind."""
-        if not self.is_on:
-            return None
         if event.name not in self.hook_lists:
             self.hook_lists[event.name] = self._look_up(event)
         return self.hook_lists[event.name]
@@ -107,21 +103,14 @@ class HookLists(addonmanager.AddonManager):
 def install(place: Place) -> Callable[[], None]:
     """Take the manager of a running master over; returns what gives it back."""
     manager = place.master.addons
-    if type(manager) is addonmanager.AddonManager:
-        manager.__class__ = HookLists  # a mitmdump made it; `tokentee run` makes its own
-        is_lent = True
-    elif type(manager) is HookLists and not manager.is_on:
-        is_lent = False
-    else:
+    if type(manager) is not addonmanager.AddonManager:
         raise UnknownSourceError(f"the addon manager is a {type(manager).__name__} in use")
+    manager.__class__ = HookLists
     assert isinstance(manager, HookLists)
     manager.hook_lists = {}
-    manager.is_on = True
 
     def uninstall() -> None:
-        del manager.is_on
-        if is_lent:
-            del manager.hook_lists
-            manager.__class__ = addonmanager.AddonManager  # type: ignore[assignment]  # as above
+        del manager.hook_lists
+        manager.__class__ = addonmanager.AddonManager  # type: ignore[assignment]  # as above
 
     return uninstall

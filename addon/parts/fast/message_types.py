@@ -22,10 +22,12 @@ KNOWN_MAX = 256
 """Combinations that are remembered; there are four in ordinary traffic."""
 
 
-RELIES_ON = tuple(
-    f"mitmproxy.http:{name}"
-    for name in ("MessageData.__post_init__", "MessageData", "RequestData", "ResponseData")
-)
+RELIES_ON = {
+    "mitmproxy.http:MessageData.__post_init__": "f65088e210cd9cc1",
+    "mitmproxy.http:MessageData": "bad2ea9a351a70d6",
+    "mitmproxy.http:RequestData": "4371ac6b2dfb38a1",
+    "mitmproxy.http:ResponseData": "d616b2451588a1c6",
+}
 """The function that is replaced, and the fields that it checks: of each only the type matters."""
 
 

@@ -39,11 +39,11 @@ TURN_SECONDS_LOW = 0.005
 """Two full reads that take less double the next ones: twice as long is still far from the limit."""
 
 
-RELIES_ON = (
-    "mitmproxy.proxy.server:ConnectionHandler.handle_connection",
-    "mitmproxy.proxy.server:ConnectionHandler.server_event",
-    "mitmproxy.proxy.server:ConnectionHandler.drain_writers",
-)
+RELIES_ON = {
+    "mitmproxy.proxy.server:ConnectionHandler.handle_connection": "95c3f93e9824e527",
+    "mitmproxy.proxy.server:ConnectionHandler.server_event": "a2b42657ebe8bf6d",
+    "mitmproxy.proxy.server:ConnectionHandler.drain_writers": "6b57434604561e3e",
+}
 """The functions that are replaced."""
 
 

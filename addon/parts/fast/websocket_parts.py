@@ -40,7 +40,9 @@ class _FrameBuffer:
         owner.__dict__["frame_buf"] = _Parts(parts)
 
 
-RELIES_ON = ("mitmproxy.proxy.layers.websocket:WebsocketConnection",)
+RELIES_ON = {
+    "mitmproxy.proxy.layers.websocket:WebsocketConnection": "9c6f5dd6ece0042e",
+}
 """The class whose attribute is replaced."""
 
 

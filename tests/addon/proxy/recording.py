@@ -12,7 +12,7 @@ from mitmproxy.test import taddons, tflow
 
 from addon.proxy.lifecycle import Leaving
 from addon.proxy.recorder import Recorder
-from addon.proxy.stream_events import StreamEvents
+from addon.proxy.wrapped import StreamEvents
 from ledger.store import db
 from tests.ledger.written import rows
 

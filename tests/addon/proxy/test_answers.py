@@ -25,7 +25,7 @@ from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.proxy import answers, opt_in
 from addon.proxy import recording as recording_module
-from addon.proxy.chunk_run import ChunkRun
+from addon.proxy.answers import ChunkRun
 from addon.proxy.live import Live
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording

@@ -5,7 +5,6 @@ thought of fails here too.
 """
 
 import asyncio
-import importlib
 import logging
 import socket
 import threading
@@ -22,8 +21,7 @@ from mitmproxy.options import Options
 from mitmproxy.test import taddons
 from mitmproxy.tools.dump import DumpMaster
 
-from addon.parts.fast import mechanisms
-from addon.proxy import owner, sources, wrapped
+from addon.proxy import owner
 from addon.proxy.options import Fast
 from addon.proxy.owner import owner_of
 from addon.proxy.recorder import Recorder
@@ -35,13 +33,6 @@ WRAPPED = {
     f"mitmproxy.proxy.layers.http:HttpStream.{name}"
     for name in ("handle_protocol_error", "send_response", "start_response_stream")
 } | {"mitmproxy.proxy.layers.http:HttpStream.check_body_size"}
-
-
-@pytest.fixture(autouse=True)
-def everything_is_imported() -> None:
-    """What is imported while the recorder works would be compared with nothing."""
-    for name in mechanisms.NAMES:
-        importlib.import_module(f"addon.parts.fast.{name}")
 
 
 def play(ledger: Path, **options: Any) -> tuple[set[str], set[str]]:
@@ -122,33 +113,6 @@ async def test_whatever_was_asked_for_nothing_stays(
             pass
 
 
-def test_a_mechanism_for_another_mitmproxy_is_left_out(
-    ledger: Path, monkeypatch: pytest.MonkeyPatch, caplog
-):
-    caplog.set_level(logging.INFO)
-    every, _ = play(ledger, tee_fast="yes")
-    for name in mechanisms.NAMES:
-        with monkeypatch.context() as patch:
-            for source in importlib.import_module(f"addon.parts.fast.{name}").RELIES_ON:
-                patch.setitem(sources.KNOWN, source, "0" * 16)
-            during, after = play(ledger, tee_fast="yes")
-        assert during <= every
-        assert after == set()
-        assert during < every or name == "hook_lists"  # which is in the master alone
-        assert any(f"not used: {name} (another " in each for each in caplog.messages)
-
-
-def test_a_mechanism_that_cannot_be_imported_is_left_out(
-    ledger: Path, monkeypatch: pytest.MonkeyPatch, caplog
-):
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(mechanisms, "NAMES", ("no_such_module", "message_types"))
-    during, after = play(ledger, tee_fast="yes")
-    assert "mitmproxy.http:MessageData.__post_init__" in during
-    assert after == set()
-    assert any("not used: no_such_module (No module named" in each for each in caplog.messages)
-
-
 class Other:
     """An addon of somebody else."""
 
@@ -187,14 +151,3 @@ def test_whose_process_it_is(
     assert found.is_fast(Fast.YES)
     assert not found.is_fast(Fast.NO)
     assert found.is_fast(Fast.AUTO) is is_us
-
-
-def test_every_known_source_is_relied_on_and_known_here():
-    """By something of ours; `.ci/against` runs this with other versions of mitmproxy."""
-    found = {
-        source
-        for name in mechanisms.NAMES
-        for source in importlib.import_module(f"addon.parts.fast.{name}").RELIES_ON
-    } | set(wrapped.RELIES_ON)
-    assert found == sources.KNOWN.keys()
-    sources.check(found)

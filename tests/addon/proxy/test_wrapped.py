@@ -11,7 +11,7 @@ from mitmproxy.proxy.layers.http import HttpStream
 from addon.proxy import sources
 from addon.proxy.sources import UnknownSourceError
 from addon.proxy.wrapped import RELIES_ON, install
-from tests.addon.parts.fast.layers import Nobody
+from tests.addon.proxy.layers import Nobody
 from tests.named import for_each
 
 WRAPPED = (
@@ -76,7 +76,12 @@ def test_what_somebody_has_wrapped_since_stays(name: str):
 @for_each("name", RELIES_ON)
 def test_with_another_source_nothing_is_wrapped(name: str, monkeypatch: pytest.MonkeyPatch):
     before = {each: getattr(HttpStream, each) for each in WRAPPED}
-    monkeypatch.setitem(sources.KNOWN, name, "0" * 16)
+    monkeypatch.setitem(RELIES_ON, name, "0" * 16)
     with pytest.raises(UnknownSourceError, match=name.rpartition(".")[2]):
         install(Nobody())
     assert {each: getattr(HttpStream, each) for each in WRAPPED} == before
+
+
+def test_what_is_relied_on_is_known_here():
+    """`.ci/against` runs this with other versions of mitmproxy."""
+    sources.check(RELIES_ON)

@@ -34,8 +34,8 @@ from addon.parts.fast.read_sizes import (
     TURN_SECONDS_LOW,
     TURN_SECONDS_MAX,
 )
-from addon.proxy.chunk_run import ChunkRun, chunks_of
-from tests.addon.parts.fast.layers import place
+from addon.proxy.answers import ChunkRun, chunks_of
+from tests.addon.parts.fast.place import place
 
 
 def pieces_of(reads: list[bytes], *, taken_together: bool) -> list[bytes | str]:

@@ -12,7 +12,7 @@ from mitmproxy.test import tflow
 
 from addon.parts.fast.hook_lists import HookLists, install
 from addon.proxy.sources import UnknownSourceError
-from tests.addon.parts.fast.layers import place
+from tests.addon.parts.fast.place import place
 
 
 class Noting:

@@ -16,20 +16,13 @@ from mitmproxy.proxy import commands, context, events
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.mode_specs import ProxyMode
 
-from addon.parts.fast import chunk_runs, message_types
-from addon.parts.fast.mechanisms import Place
+from addon.attach import attached
 from addon.proxy import wrapped as wrapping
-from addon.proxy.stream_events import StreamEvents
+from addon.proxy.wrapped import StreamEvents
 
 HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")
 OWN_FAILURES = (NotImplementedError, AssertionError, KeyError, ProtocolError)
 """Of mitmproxy itself, as for trailers over HTTP/1.1."""
-
-
-def place(addons: Any = None, *, takes_runs: Any = lambda _: False) -> Place:
-    """A place to install a mechanism in, without a whole master."""
-    master: Any = SimpleNamespace(addons=addons)
-    return Place(master=master, takes_runs=takes_runs)
 
 
 class Nobody(StreamEvents):
@@ -219,13 +212,12 @@ def in_a_row(asked: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 @contextlib.contextmanager
 def wrapped(watcher: Nobody | None = None) -> Iterator[None]:
-    uninstalls = [
-        wrapping.install(watcher or Nobody()),
-        chunk_runs.install(place()),
-        message_types.install(None),
-    ]
+    """With the wrapped set, and with what parts put in where the process is ours."""
+    master = SimpleNamespace(addons=None)
+    undo = [wrapping.install(watcher or Nobody())]
+    undo += [put_in(master, lambda _: False)[1] for put_in in attached("speed-ups")]
     try:
         yield
     finally:
-        for uninstall in reversed(uninstalls):
+        for uninstall in reversed(undo):
             uninstall()

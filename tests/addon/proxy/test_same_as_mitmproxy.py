@@ -32,7 +32,7 @@ from hyperframe.frame import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.addon.parts.fast.layers import HOOKS, Holding, Step, in_a_row, play, wrapped
+from tests.addon.proxy.layers import HOOKS, Holding, Step, in_a_row, play, wrapped
 
 pytestmark = pytest.mark.large
 
