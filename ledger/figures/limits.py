@@ -47,7 +47,6 @@ RECENT = 200
 """Figures from which it is told what a percent buys now: fifteen minutes of a busy window have 20,
 and more take more time than `tokentee limits` has."""
 PERCENT = PPM // 100
-NO_AMOUNTS = (0,) * len(percent_value.KINDS)
 
 
 class QuotaFigure(NamedTuple):
@@ -374,13 +373,10 @@ def requests_beside(connection: Connection, last: Any, since: datetime) -> list[
     r = requests.c
     arrived = sa.func.coalesce(r.first_byte_at, r.settled_at, r.opened_at)
     holder = sa.func.coalesce(r.account, r.key_fingerprint, "")
-    tokens = (r.input_tokens, r.cache_read_tokens, r.cache_write_tokens, r.output_tokens)
     rows = connection.execute(
         sa.select(
             arrived.label("arrived"),
-            sa.func.coalesce(r.settled_at, arrived).label("ended"),
             *(r.session_id, r.model, r.list_value_picousd, r.id, r.http_status, r.billing),
-            *tokens,
         )
         .where(
             r.provider == last.provider,
@@ -403,11 +399,8 @@ def requests_beside(connection: Connection, last: Any, since: datetime) -> list[
         found.append(
             Use(
                 arrived_at=row.arrived.timestamp(),
-                ended_at=row.ended.timestamp(),
                 model=row.model or "",
                 usd=int(value or 0) / PICOUSD_PER_USD if value is not None or not is_used else None,
-                usd_of_kind=NO_AMOUNTS,
-                tokens=tuple(row)[-len(tokens) :],
                 is_answered=is_answered,
                 exchange_id=row.id,
                 session=row.session_id,

@@ -1,5 +1,5 @@
-"""Pure. The picture of what a percent of a plan's window bought, week by week: points in a box that
-the page draws as SVG, without a script."""
+"""Pure. What a percent of a plan's window bought, and each change of it, as a picture: points in a
+box that the page draws as SVG, without a script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,6 @@ from ledger.figures.percent_value import Value
 WIDTH, HEIGHT, FOOT = 360, 120, 16
 """As wide as a card on the narrowest screen, so that its texts are not scaled there."""
 SECONDS_MIN = 86_400.0
-SPAN_MIN = 2.0
-"""Width of a span of unrecorded use, at least: a thinner one looks like a line of a grid."""
 PICTURES_MAX = 8
 """Limits with a picture."""
 
@@ -24,20 +22,18 @@ class Picture:
     title: str
     now: Value
     line: str
-    """The value, as points `x,y x,y`: two for each week, its begin and its end."""
+    """The value, as points `x,y x,y`: two for each level, its begin and its end."""
     band: str
     """Between its two ends."""
     changes: tuple[float, ...]
     """x of each change."""
-    unrecorded: tuple[tuple[float, float], ...]
-    """x and width of each span."""
     top_usd: float
     """The value at the upper edge; 0 is at the lower one."""
     first: str
     last: str
     """Days at the left and right edge."""
-    weeks: tuple[tuple[str, Value], ...]
-    """The same as text: the day of a week's begin, and its value."""
+    levels: tuple[tuple[str, Value], ...]
+    """The same as text: the day of a level's begin, and its value."""
     notes: tuple[str, ...]
     width: int = WIDTH
     height: int = HEIGHT
@@ -50,37 +46,31 @@ def pictures(values: Sequence[LimitValue], notes: Sequence[Sequence[str]]) -> li
     drawn: list[Picture] = []
     for limit, texts in zip(values, notes, strict=True):
         known = limit.estimate
-        if not known.weeks or len(drawn) == PICTURES_MAX:
+        if not known.levels or len(drawn) == PICTURES_MAX:
             continue
-        first, last = known.weeks[0][0], limit.observed_at.timestamp()
+        first, last = known.levels[0][0], limit.observed_at.timestamp()
         scale = WIDTH / max(last - first, SECONDS_MIN)
-        top = max(value.high or 0.0 for _, value in known.weeks) * 1.05
-        ends = [at for at, _ in known.weeks[1:]] + [last]
-        # A week is a level from its begin to its end: a change is a step at its moment.
-        sides = [pair for (at, _), end in zip(known.weeks, ends, strict=True) for pair in (at, end)]
+        top = max(value.high or 0.0 for _, value in known.levels) * 1.05
+        ends = [at for at, _ in known.levels[1:]] + [last]
+        # A change is a step at its moment.
+        sides = [
+            pair for (at, _), end in zip(known.levels, ends, strict=True) for pair in (at, end)
+        ]
         places = [(side - first) * scale for side in sides]
-        weeks = [value for _, value in known.weeks for _ in range(2)]
-        upper = _points([value.high for value in weeks], places, top)
-        lower = _points([value.low for value in weeks], places, top)
+        levels = [value for _, value in known.levels for _ in range(2)]
+        upper = _points([value.high for value in levels], places, top)
+        lower = _points([value.low for value in levels], places, top)
         drawn.append(
             Picture(
                 title=f"{limit.provider} {limit.window} {limit.holder[:8]}".rstrip(),
                 now=known.value,
-                line=" ".join(_points([value.usd for value in weeks], places, top)),
+                line=" ".join(_points([value.usd for value in levels], places, top)),
                 band=" ".join([*upper, *reversed(lower)]),
                 changes=tuple(round((each.at - first) * scale, 1) for each in known.changes),
-                unrecorded=tuple(
-                    (
-                        round(max(each.since - first, 0.0) * scale, 1),
-                        round(max((each.until - each.since) * scale, SPAN_MIN), 1),
-                    )
-                    for each in known.unrecorded
-                    if each.until >= first
-                ),
                 top_usd=top,
                 first=_day(first),
                 last=_day(last),
-                weeks=tuple((_day(at), value) for at, value in known.weeks),
+                levels=tuple((_day(at), value) for at, value in known.levels),
                 notes=tuple(texts),
             )
         )

@@ -23,8 +23,6 @@ NO_LIMITS = (
     f"of the last {duration_text(PLANS_SHOWN // MILLISECOND)} stated that of a plan"
 )
 SESSIONS_MAX = 3
-SPANS_SHOWN = 5
-"""Spans of unrecorded use that are named, of each limit."""
 LINE_MAX = 3
 """Windows of the one line."""
 
@@ -78,7 +76,7 @@ def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
 def value_table(values: Sequence[LimitValue]) -> Table:
     """What a percent buys, of each limit over all models and of each; `notes` has the rest."""
     headings = (
-        *("Provider", "Account", "Window", "Model", "1% buys", "From", "To", "Rises"),
+        *("Provider", "Account", "Window", "Model", "1% buys", "From", "To", "Windows"),
         *("Recorded", "Unrecorded"),
     )
     drops = (3, 5, 0, 0, 0, 1, 1, 4, 2, 2)
@@ -102,7 +100,7 @@ def value_table(values: Sequence[LimitValue]) -> Table:
                 None if model or unrecorded is None else f"{unrecorded:.0f}%",
             )
             for each in values
-            for unrecorded in [each.unrecorded_percent]
+            for unrecorded in [each.estimate.unrecorded]
             for model, value, percent in (
                 (None, each.estimate.value, each.estimate.recorded),
                 *(
@@ -116,8 +114,7 @@ def value_table(values: Sequence[LimitValue]) -> Table:
 
 
 def value_notes(values: Sequence[LimitValue]) -> Iterator[str]:
-    """What the table has no column for: why a value is not known, changes, unrecorded use, and how
-    the kinds of tokens count."""
+    """What the table has no column for: why a value is not known, and changes."""
     for each in values:
         known, name = each.estimate, f"{each.provider} {each.window}"
         if known.why:
@@ -127,17 +124,6 @@ def value_notes(values: Sequence[LimitValue]) -> Iterator[str]:
                 f"{name}: changed on {_day(change.at):%Y-%m-%d}: a percent bought "
                 f"${change.before:.4g} before and ${change.after:.4g} since"
             )
-        largest = sorted(known.unrecorded, key=lambda span: -span.percent)[:SPANS_SHOWN]
-        for span in sorted(largest):
-            yield (
-                f"{name}: {span.percent:.1f}% unrecorded between {_day(span.since):%Y-%m-%d %H:%M} "
-                f"and {_day(span.until):%Y-%m-%d %H:%M} UTC"
-            )
-        if (more := len(known.unrecorded) - len(largest)) > 0:
-            yield f"{name}: {more:,} smaller spans of unrecorded use"
-        for kind, (low, high) in known.kinds.items():
-            counts = f"counts {low:.2f} to {high:.2f} times its list price"
-            yield f"{name}: {kind.replace('_', ' ')} {counts}"
 
 
 def worths(values: Sequence[LimitValue]) -> Iterator[str]:

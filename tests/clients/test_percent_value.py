@@ -48,4 +48,4 @@ def test_the_value_of_a_percent_is_stated(tmp_path: Path):
     for row in stated:
         assert row["low"] <= TRUE_USD <= row["high"]
         assert row["usd_per_percent"] == pytest.approx(TRUE_USD, rel=0.1)
-        assert not row["unrecorded"]
+        assert not row["unrecorded_percent"]

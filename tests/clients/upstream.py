@@ -32,20 +32,23 @@ ACCOUNTS = {
 }
 """What Codex asks before its first call."""
 FIVE_HOURS_END, WEEK_END = int(time.time()) + 3_600, int(time.time()) + 86_400
-PERCENT_PICOUSD = 123_000_000_000
-"""What one percent of five hours buys, to clients that are LONG: $0.123."""
+PERCENT_PICOUSD = 41_000_000_000
+"""What one percent of five hours buys, to clients that are LONG: $0.041."""
+WINDOW_CALLS = 8
+"""Calls of such a client after which the provider begins another window."""
 PRICES = {"claude-sonnet-4-5": (3_000_000, 15_000_000), "gpt-5": (1_250_000, 10_000_000)}
 """Pico-USD for a token of input and of output, as published."""
 
 
-def limits_of(path: str, authorization: str, percent: int) -> Mapping[str, str]:
+def limits_of(path: str, authorization: str, percent: int, window: int) -> Mapping[str, str]:
     """What a plan's answers state: so much of five hours is used, and 40 % of a week."""
+    end = FIVE_HOURS_END + window * 5 * 3_600
     if authorization.startswith("Bearer sk-ant-oat"):
         unified = "anthropic-ratelimit-unified"
         return {
             f"{unified}-status": "allowed",
             f"{unified}-5h-utilization": str(percent / 100),
-            f"{unified}-5h-reset": str(FIVE_HOURS_END),
+            f"{unified}-5h-reset": str(end),
             f"{unified}-5h-status": "allowed",
             f"{unified}-7d-utilization": "0.4",
             f"{unified}-7d-reset": str(WEEK_END),
@@ -55,7 +58,7 @@ def limits_of(path: str, authorization: str, percent: int) -> Mapping[str, str]:
         return {
             "x-codex-primary-used-percent": str(percent),
             "x-codex-primary-window-minutes": "300",
-            "x-codex-primary-reset-at": str(FIVE_HOURS_END),
+            "x-codex-primary-reset-at": str(end),
             "x-codex-secondary-used-percent": "40",
             "x-codex-secondary-window-minutes": "10080",
             "x-codex-secondary-reset-at": str(WEEK_END),
@@ -70,7 +73,7 @@ class Kept:
         self.requests: list[dict[str, Any]] = []
         self.client = ""
         self._answered: dict[str, int] = {}
-        self._spent_picousd: dict[str, int] = {}
+        self._spent_picousd: dict[tuple[str, int], int] = {}
         self._lock = threading.Lock()
 
     def add(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -86,14 +89,17 @@ class Kept:
             self._answered[self.client] = self._answered.get(self.client, 0) + 1
             return self._answered[self.client]
 
-    def percent(self, model: str, tokens: tuple[int, int]) -> int:
-        """How much of its five hours the client has used, after an answer of these tokens."""
+    def percent(self, model: str, tokens: tuple[int, int]) -> tuple[int, int]:
+        """How much of its five hours the client has used, after an answer of these tokens, and in
+        which of its windows."""
         if not self.client.startswith(LONG):
-            return tokens[1]  # another figure with each answer
+            return tokens[1], 0  # another figure with each answer
         cost = sum(price * count for price, count in zip(PRICES[model], tokens, strict=True))
         with self._lock:
-            self._spent_picousd[self.client] = self._spent_picousd.get(self.client, 0) + cost
-            return self._spent_picousd[self.client] // PERCENT_PICOUSD
+            window = (self._answered[self.client] - 1) // WINDOW_CALLS
+            place = self.client, window
+            self._spent_picousd[place] = self._spent_picousd.get(place, 0) + cost
+            return self._spent_picousd[place] // PERCENT_PICOUSD, window
 
 
 def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
@@ -135,9 +141,9 @@ def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
                 self._send(404, "application/json", [b'{"error":{"message":"not here"}}'])
                 return
             request["answer"] = [answer.response_id, *answer.tokens]
-            percent = kept.percent(asked.get("model"), answer.tokens)
+            percent, window = kept.percent(asked.get("model"), answer.tokens)
             sent = self.headers.get("authorization", "")
-            limits = limits_of(path, sent, percent)
+            limits = limits_of(path, sent, percent, window)
             request["limits"] = [["5h", percent], ["7d", 40]] if limits else []
             self._send(200, answer.content_type, list(answer.pieces), limits)
 

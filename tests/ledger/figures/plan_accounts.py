@@ -126,14 +126,14 @@ class Account:
                     yield at, None, 0.0, share, (0, 0, 0)
                     at += chance.expovariate(1 / 60)
 
-    def true_value(self, model: str) -> float:
-        return self.value * self.weights[model]
-
     def value_over_all(self) -> float:
-        """At the mix since the last change."""
-        calls = [each for each in self.calls if not self.is_changed or each.at >= self.changed_at]
+        """At the mix since the last change that a call came after."""
+        changed_at = self.changed_at if self.is_changed else math.inf
+        is_after = self.calls[-1].at >= changed_at
+        calls = [each for each in self.calls if (each.at >= changed_at) == is_after]
+        value = self.value if is_after else self.before
         return sum(each.usd for each in calls) / sum(
-            each.usd / self.true_value(each.model) for each in calls
+            each.usd / (value * self.weights[each.model]) for each in calls
         )
 
     def figures(self) -> list[Figure]:
@@ -146,22 +146,7 @@ class Account:
 
     def uses(self) -> list[Use]:
         return [
-            Use(
-                each.at,
-                each.ended_at,
-                each.model,
-                each.usd,
-                tuple(
-                    n * price / 1e12
-                    for n, price in zip(
-                        (*each.tokens[:2], 0, each.tokens[2]),
-                        (3_000_000, 300_000, 0, 15_000_000),
-                        strict=True,
-                    )
-                ),
-                (each.tokens[0] + each.tokens[1], each.tokens[1], None, each.tokens[2]),
-                True,
-            )
+            Use(arrived_at=each.at, model=each.model, usd=each.usd, is_answered=True)
             for each in self.calls
         ]
 

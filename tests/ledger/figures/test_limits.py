@@ -279,7 +279,7 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets)
     window = limits.windows_of(figures)[-1]
     begin = len(figures) - len(window)
     uses = [
-        Use(0.0, 0.0, "m", None, (), (), n not in refused, str(n), session, value)
+        Use(0.0, "m", None, n not in refused, str(n), session, value)
         for n, (_, session, value) in enumerate(drawn)
         if n > begin
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.figures import percent_picture
 from ledger.figures.limit_values import LimitValue
-from ledger.figures.percent_value import WEEK, Figure, estimate
+from ledger.figures.percent_value import Figure, estimate
 from ledger.parts.pages import rendering
 from ledger.reports import limits_on_page, limits_text
 from ledger.store import db
@@ -18,15 +18,14 @@ from tests.ledger.parts.pages.serving import pages
 from tests.ledger.written import NOON
 
 
-def limit_value(windows: int, factor: float = 1.0, more: float = 0.0) -> LimitValue:
+def limit_value(windows: int, factor: float = 1.0) -> LimitValue:
     """An account whose windows bought `factor` times as many percent in their second half."""
     figures, uses = steady(windows=windows)
     middle = figures[len(figures) // 2].window_from
     stated = [
         Figure(
             each.at,
-            each.percent * (factor if each.window_from >= middle else 1.0)
-            + (more if each.at > each.window_from + 1_200 else 0.0),
+            each.percent * (factor if each.window_from >= middle else 1.0),
             each.window_from,
         )
         for each in figures
@@ -35,9 +34,8 @@ def limit_value(windows: int, factor: float = 1.0, more: float = 0.0) -> LimitVa
         provider="<b>",
         holder="a",
         window="5h",
-        observed_at=NOON,
+        observed_at=datetime.fromtimestamp(uses[-1].arrived_at, UTC),
         estimate=estimate(stated, uses),
-        uses=tuple(uses),
         full_at=None,
     )
 
@@ -45,16 +43,14 @@ def limit_value(windows: int, factor: float = 1.0, more: float = 0.0) -> LimitVa
 @pytest.mark.parametrize(
     "windows",
     [
-        6,
+        12,
         pytest.param(60, marks=pytest.mark.large),
         pytest.param(150, marks=[pytest.mark.large, pytest.mark.nightly]),
     ],
 )
 @pytest.mark.parametrize("factor", [1.0, 2.0])
-@pytest.mark.parametrize("more", [0.0, 10.0])
-def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor, more):
-    one = limit_value(windows, factor, more)
-    one = replace(one, observed_at=datetime.fromtimestamp(one.uses[-1].arrived_at, UTC))
+def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor):
+    one = limit_value(windows, factor)
     notes = [*limits_text.value_notes([one])]
     (picture,) = percent_picture.pictures([one], [notes])
     html = rendering.section(limits_on_page.VALUE, {"pictures": [picture]})
@@ -67,10 +63,8 @@ def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor, more):
     assert all(0 <= x <= percent_picture.WIDTH for x in picture.changes)
     sides = [point.split(",")[0] for point in picture.line.split()]
     assert all(sides.count(f"{x:.1f}") == 2 for x in picture.changes), "a change is a step"
-    assert bool(picture.unrecorded) == bool(more)
-    assert all(x >= 0 and width >= 2 for x, width in picture.unrecorded)
-    assert len(picture.weeks) >= windows * 6 * 3_600 // WEEK
-    assert html.count("<tr><td>") == len(picture.weeks), "each week as text"
+    assert len(picture.levels) == len(picture.changes) + 1
+    assert html.count("<tr><td>") == len(picture.levels), "each level as text"
     assert "<b>" not in html.replace("<b></b>", "")
 
 
@@ -84,8 +78,8 @@ def test_no_picture_of_what_is_not_known():
 @pytest.mark.large
 def test_the_live_page_loads_it(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    write(url, Account(1, days=4).entries("a"))
-    now = NOON + timedelta(days=4)
+    write(url, Account(1, days=6).entries("a"))
+    now = NOON + timedelta(days=6)
     with db.disposing(db.ensure(url)) as engine:
         assert limits_on_page.percent_pictures(engine, now)
         with pages(engine, now=lambda: now) as site:
