@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, template_of
-from addon.metering.answers import estimate
+from addon.metering import estimate
 from ledger.model import providers
 from ledger.settings import names
 
@@ -42,10 +42,10 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
         for row in (*ROWS, *WEBSOCKET_ROWS)
         if (pattern := template_of(row.path).pattern) is not None
     ),
-    ("addon/metering/answers/estimate.py", "_texts"): (
+    ("addon/metering/estimate.py", "_texts"): (
         estimate._texts((b'"content"', b'"text"', b'"arguments"')),
     ),
-    ("addon/metering/requests/attribution.py", "looks_like_key"): (re.compile(r"[^A-Za-z0-9]+"),),
+    ("addon/metering/attribution.py", "looks_like_key"): (re.compile(r"[^A-Za-z0-9]+"),),
     ("ledger/model/providers.py", "__init__"): tuple(
         pattern for pattern, _ in providers.TABLE._globs
     ),

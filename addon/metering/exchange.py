@@ -28,12 +28,11 @@ from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing.choice import is_stream_type
 from addon.framing.sse import SSE
-from addon.metering import opening
-from addon.metering.answers import estimate
-from addon.metering.answers.decoding import decoder_of
-from addon.metering.answers.meter import Meter
+from addon.metering import estimate, opening
+from addon.metering.decoding import decoder_of
+from addon.metering.messages import TRANSPORT, End, RecordedTimes, Request, Response
+from addon.metering.meter import Meter
 from addon.metering.opening import Routes, RunRules
-from addon.metering.requests.messages import TRANSPORT, End, RecordedTimes, Request, Response
 from addon.metering.settlement import (
     NOTHING_PASSED,
     Settled,

@@ -20,11 +20,10 @@ from addon.dialects.facts import AnswerContext, text_of
 from addon.dialects.request import PARSED_BYTES_MAX, RequestFacts, read_request
 from addon.dialects.routes import Route
 from addon.framing import json_values
-from addon.metering.answers import estimate
-from addon.metering.answers.decoding import decoder_of
+from addon.metering import attribution, estimate
+from addon.metering.decoding import decoder_of
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests import attribution
-from addon.metering.requests.messages import METHODS_WITHOUT_BODY, NOT_KNOWN, Body, Request
+from addon.metering.messages import METHODS_WITHOUT_BODY, NOT_KNOWN, Body, Request
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles

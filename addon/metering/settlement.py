@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from addon.dialects.agents import refused_status_of
 from addon.dialects.facts import AnswerError, Ending, Facts
 from addon.framing import json_values
-from addon.metering.answers.meter import Meter
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
+from addon.metering.meter import Meter
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import (
     CAP_ERROR,

@@ -24,10 +24,10 @@ from addon.framing import json_values
 from addon.framing.choice import framing_of
 from addon.framing.document import Opaque
 from addon.framing.sse import SSE
-from addon.metering.answers.backlog import Backlog
-from addon.metering.answers.decoding import Decoder
-from addon.metering.answers.meter import Meter
+from addon.metering.backlog import Backlog
+from addon.metering.decoding import Decoder
 from addon.metering.memory_budget import FREE_BYTES, MemoryBudget, Share
+from addon.metering.meter import Meter
 from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in import stripping

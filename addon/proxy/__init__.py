@@ -18,7 +18,7 @@
     sources     which functions of mitmproxy ours were written for
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
-Uses: caps, dialects, framing, metering, metering.answers, metering.requests, proxy.display,
+Uses: caps, dialects, framing, metering, proxy.display,
 recordings, recordings.formats, usage_opt_in; of the ledger: budgets, caps, model, pricing,
 settings, store.engines, store.writing, text.
 """

@@ -19,7 +19,7 @@ from typing import Self
 from mitmproxy import http
 
 from addon.metering.exchange import is_stream
-from addon.metering.requests.messages import Response
+from addon.metering.messages import Response
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.proxy.live import Live
 from addon.recordings.capture import Capture, CapturedExchange, CaptureFiles
 from addon.recordings.formats.recorded import RequestEdit

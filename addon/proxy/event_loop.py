@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from mitmproxy import http
 
-from addon.metering.answers.backlog import TURN_SECONDS
+from addon.metering.backlog import TURN_SECONDS
 from ledger.store.writing.incoming import Receipt
 from ledger.text.figures import seconds_text
 

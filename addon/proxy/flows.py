@@ -17,8 +17,8 @@ from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from addon.framing import json_values
-from addon.metering.requests import attribution
-from addon.metering.requests.messages import (
+from addon.metering import attribution
+from addon.metering.messages import (
     NOT_KNOWN,
     Body,
     End,

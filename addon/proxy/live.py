@@ -13,7 +13,7 @@ from typing import Any
 from mitmproxy import http
 
 from addon.metering.exchange import MeteredExchange
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.recordings.capture import Capture
 
 type StreamCallable = Callable[[bytes], bytes | list[bytes]]

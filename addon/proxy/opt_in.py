@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from addon.framing.long_json import without_pauses
+from addon.metering import attribution
+from addon.metering.messages import header_map
 from addon.metering.opening import decoded_body_in_steps
-from addon.metering.requests import attribution
-from addon.metering.requests.messages import header_map
 from addon.proxy import capturing, flows
 from addon.proxy.live import Live, OriginalRequest
 from addon.usage_opt_in import asking

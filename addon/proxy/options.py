@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from mitmproxy.addonmanager import Loader
 
+from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import RunRules, Upstream
-from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange
 from ledger.settings.small_files import expanded

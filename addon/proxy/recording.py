@@ -24,8 +24,8 @@ from addon.dialects.dialect import Asking
 from addon.dialects.facts import Ending
 from addon.framing.long_json import without_pauses
 from addon.metering.exchange import Event, Stage, exchange_of
+from addon.metering.messages import End, Request
 from addon.metering.opening import RunRules, is_read_in_steps
-from addon.metering.requests.messages import End, Request
 from addon.metering.settlement import Settled, result_unread
 from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows, opt_in

@@ -11,10 +11,9 @@ from addon.caps.limits import read_limits, response_asked
 from addon.dialects.facts import text_of
 from addon.dialects.request import read_request
 from addon.framing import json_values
-from addon.metering.requests.messages import End
-from addon.metering.session import MeteredSession
+from addon.metering.messages import End
 from addon.metering.settlement import Settled, refused
-from addon.metering.websocket import OPEN_MAX
+from addon.metering.websocket import OPEN_MAX, MeteredSession
 from addon.proxy import capturing, flows
 from addon.proxy.caps import Gate, with_hold
 from addon.proxy.live import Live

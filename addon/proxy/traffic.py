@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from mitmproxy import ctx, http
 
 from addon.metering.exchange import Event, Stage
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.metering.troubles import Troubles
 from addon.proxy import admission, answers, capturing, flows
 from addon.proxy.caps import OURS

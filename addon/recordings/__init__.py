@@ -2,6 +2,6 @@
 
 In: files, or live exchanges. Out: recorded exchanges, capture files, an upstream that answers from
 recordings.
-Uses: dialects, framing, metering, metering.requests, recordings.formats, usage_opt_in; of the
+Uses: dialects, framing, metering, recordings.formats, usage_opt_in; of the
 ledger: maintenance, model, pricing, reports, settings, store.processes, store.writing, text.
 """

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 from addon.dialects.limits import is_quota_header
-from addon.metering.requests.attribution import REDACTED, looks_like_key, redacted_path
+from addon.metering.attribution import REDACTED, looks_like_key, redacted_path
 
 URL_LENGTH_MAX = 8 * 1024
 """Characters of a URL that are read; the rest is cut off. Servers refuse longer ones."""

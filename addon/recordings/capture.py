@@ -34,7 +34,7 @@ from queue import SimpleQueue
 import orjson
 
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
 from addon.recordings.formats.recorded import Message, RequestEdit
 from ledger.store.processes.supervision import (

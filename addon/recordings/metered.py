@@ -19,10 +19,9 @@ from msgspec.structs import replace
 
 from addon.dialects.billing import SENT_KEY
 from addon.framing.long_json import without_pauses
+from addon.metering import attribution
 from addon.metering.exchange import MeteredExchange, exchange_of
-from addon.metering.opening import RunRules, Upstream
-from addon.metering.requests import attribution
-from addon.metering.requests.messages import (
+from addon.metering.messages import (
     TRANSPORT,
     End,
     RecordedTimes,
@@ -31,8 +30,9 @@ from addon.metering.requests.messages import (
     header_map,
     recorded_body,
 )
-from addon.metering.session import MeteredSession
+from addon.metering.opening import RunRules, Upstream
 from addon.metering.settlement import Settled
+from addon.metering.websocket import MeteredSession
 from addon.recordings.formats.recorded import Recorded
 from addon.usage_opt_in import asking
 from ledger.model.door import admitted

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import h11
 
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.recordings.formats.recorded import Fields, Recorded
 from addon.recordings.metered import client_body
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from addon.dialects.dialect import Dialect
 from addon.dialects.facts import AnswerContext
 from addon.framing.frame import Frame, Framing
-from addon.metering.answers.decoding import decoder_of
-from addon.metering.answers.meter import Meter
+from addon.metering.decoding import decoder_of
+from addon.metering.meter import Meter
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 

@@ -41,9 +41,9 @@ KINDS = ("list", "dict", "set", "deque", "bytearray", "bytes", "Counter", "Queue
 
 BOUNDS = {
     "dialects/counts.py Counts._remarks": "_REMARKS_MAX",
-    "metering/answers/backlog.py Backlog._runs": "BACKLOG_BYTES_MAX with RUN_BYTES each, short ones joined",
-    "metering/answers/passed_text.py PassedText._unmeasured": "LAST_BYTES_MAX with RUN_BYTES each",
-    "metering/session.py MeteredSession._open": "OPEN_MAX responses of a session",
+    "metering/backlog.py Backlog._runs": "BACKLOG_BYTES_MAX with RUN_BYTES each, short ones joined",
+    "metering/estimate.py PassedText._unmeasured": "LAST_BYTES_MAX with RUN_BYTES each",
+    "metering/websocket.py MeteredSession._open": "OPEN_MAX responses of a session",
     "metering/tap.py Tap.edit.kept": "what BATCH_BYTES of pending events become",
     "metering/tap.py Tap.edit.removed": "the same",
     "metering/tap.py Tap._pending": "BATCH_BYTES with CHUNK_BYTES each",
@@ -102,8 +102,8 @@ BOUNDS = {
 CACHES = {
     "dialects/routes.py answer_keys": "no argument",
     "dialects/routes.py self._match": "MATCHES_MAX of PATH_LENGTH_MAX",
-    "metering/answers/estimate.py _texts": "marks of our own tables",
-    "metering/answers/templates.py _parts": "marks of our own tables",
+    "metering/estimate.py _texts": "marks of our own tables",
+    "metering/templates.py _parts": "marks of our own tables",
     "metering/opening.py attribution.redacted_path": "PATHS_MAX of PATH_LENGTH_MAX",
     "metering/segments.py _identifier": "256 of NAME_MAX",
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",

@@ -23,7 +23,7 @@ import zstandard
 
 from addon.dialects import routes
 from addon.dialects.facts import AnswerContext, token_of
-from addon.metering.answers.meter import Meter
+from addon.metering.meter import Meter
 from ledger.model import providers
 from ledger.model.usage import BESIDE, Usage
 from tests.addon.feeding import Answer, pieces

@@ -15,7 +15,7 @@ import pytest
 
 from addon.framing.document import NDJSON
 from addon.framing.sse import SSE
-from addon.metering.answers.estimate import text_bytes_of
+from addon.metering.estimate import text_bytes_of
 from tests.addon.feeding import Answer
 from tests.addon.test_corpus import CORPUS, exchanges, expectations, metered
 

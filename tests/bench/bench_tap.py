@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.answers.meter import Meter
+from addon.metering.meter import Meter
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from tests.bench import upstream

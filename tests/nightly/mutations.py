@@ -23,7 +23,7 @@ from addon.dialects.request import read_request
 from addon.framing import json_values, long_json
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.frame import Frame
-from addon.metering.answers.decoding import FREE_BYTES, RATIO_MAX, Decoder
+from addon.metering.decoding import FREE_BYTES, RATIO_MAX, Decoder
 from addon.usage_opt_in.asking import inject_usage_option, is_refusal
 from tests.addon.feeding import Answer, pieces
 from tests.addon.test_corpus import picture

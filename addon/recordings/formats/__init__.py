@@ -6,5 +6,5 @@ A damaged entry is one `Unreadable` with its place; the entries beside it are re
 recorded        the values, their validation, and the id of an exchange recorded without one
 lines           one exchange a line: captures of every version, and test corpora
 saved_flows     flow files and HAR, by mitmproxy's own reader
-Uses: framing, metering.requests; of the ledger: model.
+Uses: framing, metering; of the ledger: model.
 """

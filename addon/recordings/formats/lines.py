@@ -28,8 +28,8 @@ from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
-from addon.metering.requests.attribution import REDACTED
-from addon.metering.requests.messages import End
+from addon.metering.attribution import REDACTED
+from addon.metering.messages import End
 from addon.recordings.formats.recorded import (
     Fields,
     Message,

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from msgspec import MsgspecError, Struct
 
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from ledger.model.door import YEAR_MIN
 from ledger.model.exchange import DEFAULT_PORTS
 

@@ -29,7 +29,7 @@ from mitmproxy.exceptions import FlowReadException
 from mitmproxy.io import FlowReader
 
 from addon.framing import json_values
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import (
     Item,

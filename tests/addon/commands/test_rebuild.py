@@ -403,7 +403,7 @@ def test_what_was_given_up_on_has_no_digests_to_hold_anything_to(book, verify, t
     unknown: dict[str, Any] = dict.fromkeys(
         ("response_bytes", "client_bytes", "removed_bytes", "upstream_digest", "client_digest")
     )
-    book(exchange("degraded", degraded="KeyError in addon.metering.answers.meter:1", **unknown))
+    book(exchange("degraded", degraded="KeyError in addon.metering.meter:1", **unknown))
     done = verify(captures(tmp_path / "captures", recording("degraded")))
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
 

@@ -7,7 +7,7 @@ from addon.dialects.clouds import flat
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat, responses
 from addon.dialects.vendors import bedrock, cohere, mistral
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.metering.settlement import outcome_of
 from ledger.model.exchange import Outcome
 from tests.addon.feeding import metered

@@ -16,7 +16,7 @@ from addon.dialects import routes
 from addon.dialects.dialect import Dialect
 from addon.dialects.openai import chat as openai_chat
 from addon.metering.exchange import MeteredExchange
-from addon.metering.requests.messages import Body, End
+from addon.metering.messages import Body, End
 from ledger.model import providers
 from ledger.model.exchange import Outcome
 from ledger.model.providers import PROVIDERS, Provider, ProviderTable

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.metering.settlement import HIDDEN_OUTPUT, Settled, result_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from tests.addon.feeding import JSON, SSE, metered

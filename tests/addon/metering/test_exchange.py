@@ -13,7 +13,6 @@ from addon.dialects.routes import DIALECTS
 from addon.framing.long_json import without_pauses
 from addon.metering import exchange as exchange_module
 from addon.metering import opening
-from addon.metering.answers.meter import Meter
 from addon.metering.exchange import (
     TRANSITIONS,
     Event,
@@ -21,7 +20,8 @@ from addon.metering.exchange import (
     Stage,
     is_stream,
 )
-from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
+from addon.metering.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
+from addon.metering.meter import Meter
 from addon.metering.settlement import outcome_of, result_of, result_unread
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource

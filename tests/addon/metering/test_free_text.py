@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from addon.metering.requests.messages import Body, End
+from addon.metering.messages import Body, End
 from tests.addon.dialects.test_cases import CASES, load, named
 from tests.addon.metering.opened import REQUEST, opened, tapped
 

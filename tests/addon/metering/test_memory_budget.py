@@ -8,9 +8,9 @@ import pytest
 import zstandard
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.answers.decoding import decoder_of
-from addon.metering.answers.meter import Meter
+from addon.metering.decoding import decoder_of
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, MemoryBudget, Share
+from addon.metering.meter import Meter
 from addon.metering.tap import Tap
 from addon.metering.troubles import REASON_LENGTH_MAX, REASONS_MAX, Troubles
 from ledger.model.errors import named

@@ -15,13 +15,13 @@ from msgspec import structs
 from addon.framing.long_json import without_pauses
 from addon.metering.exchange import MeteredExchange
 from addon.metering.exchange import exchange_of as maybe_exchange
+from addon.metering.messages import NOT_KNOWN, Body, End, Request
 from addon.metering.opening import (
     RunRules,
     Upstream,
     decoded_body_in_steps,
     is_read_in_steps,
 )
-from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 from tests.addon.metering.opened import BODY, REQUEST, RULES, maybe_opened, opened, tapped

@@ -9,8 +9,8 @@ from typing import Any
 
 from addon.dialects import routes
 from addon.dialects.facts import AnswerContext
-from addon.metering.answers.meter import Meter
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
+from addon.metering.meter import Meter
 from addon.metering.settlement import result_of
 from ledger.pricing.prices import PriceBook
 from tests.ledger.written import opened

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from addon.dialects.routes import DIALECTS
 from addon.metering import segments
+from addon.metering.messages import Body
 from addon.metering.opening import RunRules
-from addon.metering.requests.messages import Body
 from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, read_in_steps
 from ledger.model.segments import (
     DAY_ASKED,

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from addon.dialects.routes import DIALECTS
 from addon.framing.sse import SSE
-from addon.metering.answers import backlog
-from addon.metering.answers.decoding import Decoder
-from addon.metering.answers.meter import Meter
+from addon.metering import backlog
+from addon.metering.decoding import Decoder
 from addon.metering.memory_budget import FREE_BYTES, MemoryBudget
+from addon.metering.meter import Meter
 from addon.metering.tap import BATCH_BYTES, BURST_BATCH_BYTES, STEP_BYTES_MAX, STEP_BYTES_MIN, Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in import stripping

@@ -19,7 +19,7 @@ from mitmproxy import http
 from msgspec.structs import replace
 
 from addon.dialects.dialect import Asking
-from addon.metering.answers.meter import Meter
+from addon.metering.meter import Meter
 from addon.metering.settlement import Settled
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from addon.metering.exchange import Stage
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.metering.tap import Tap
 from addon.proxy import event_loop, lifecycle
 from addon.proxy import recording as recording_module

@@ -13,8 +13,8 @@ from mitmproxy.addons.savehar import SaveHar
 from mitmproxy.test import taddons
 from msgspec import structs
 
+from addon.metering.attribution import TAGS_MAX
 from addon.metering.opening import Upstream
-from addon.metering.requests.attribution import TAGS_MAX
 from addon.proxy import wanted_bodies as bodies
 from addon.proxy.connections import connect_per_request
 from addon.proxy.options import Inject, Log, parse, unknown_options

@@ -17,7 +17,7 @@ from mitmproxy.io import FlowWriter
 from wsproto.frame_protocol import Opcode
 
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.recordings.capture import Capture, CapturedExchange, line_of
 
 AT = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=UTC)

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects.routes import DIALECTS
+from addon.metering.attribution import REDACTED
 from addon.metering.memory_budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, MemoryBudget
-from addon.metering.requests.attribution import REDACTED
-from addon.metering.requests.messages import End
+from addon.metering.messages import End
 from addon.recordings import capture as module
 from addon.recordings.allow_list import KEPT_HEADERS, redacted_headers, redacted_url, redacted_value
 from addon.recordings.capture import (

@@ -183,7 +183,7 @@ def _row(chance: random.Random, number: int, at: datetime, *, strange: bool, den
         "usage_injected": model.provider == "openai",
         "usage_stripped": model.provider == "openai",
         "resent": False,
-        "degraded": "KeyError in addon/metering/answers/meter.py:88" if fate > 0.99985 else None,
+        "degraded": "KeyError in addon/metering/meter.py:88" if fate > 0.99985 else None,
         "key_fingerprint": f"{place:x}" * 32,
         "key_hint": hint,
         "user_agent": "OpenAI/Python 2.1.0",

@@ -11,8 +11,9 @@ from addon.dialects.openai import chat, responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import anthropic
 from addon.framing.long_json import LONG_BYTES
-from addon.metering.answers import estimate, verbatim
-from addon.metering.answers.passed_text import PassedText
+from addon.metering import estimate
+from addon.metering.estimate import PassedText
+from addon.metering.meter import key_of, usage_text
 from tests.addon.feeding import JSON as JSON_TYPE
 from tests.addon.feeding import SSE, metered
 from tests.named import for_each
@@ -66,25 +67,25 @@ def test_an_escaped_key_falls_back_to_compact_json() -> None:
 
 def test_bytes_that_are_no_text_fall_back() -> None:
     usage = {"a": 1}
-    assert verbatim.usage_text(b'{"usage":{"a":1}}', "usage", usage) == '{"a":1}'
-    assert verbatim.usage_text(b'{"usage":{"a":1', "usage", usage) is None
-    assert verbatim.usage_text(b'{"usage":{"a":NaN}}', "usage", {"a": "NaN"}) is None
-    assert verbatim.usage_text(b'{"usage":7}', "usage", usage) is None
-    assert verbatim.usage_text(b'{"usage":', "usage", usage) is None
-    assert verbatim.usage_text(b'{"usage":{"a":2}}' * 9, "usage", usage) is None
+    assert usage_text(b'{"usage":{"a":1}}', "usage", usage) == '{"a":1}'
+    assert usage_text(b'{"usage":{"a":1', "usage", usage) is None
+    assert usage_text(b'{"usage":{"a":NaN}}', "usage", {"a": "NaN"}) is None
+    assert usage_text(b'{"usage":7}', "usage", usage) is None
+    assert usage_text(b'{"usage":', "usage", usage) is None
+    assert usage_text(b'{"usage":{"a":2}}' * 9, "usage", usage) is None
 
 
 def test_it_is_looked_for_in_few_places_only() -> None:
     """A frame of many `usage` keys costs a few scans, not one for each."""
     usage = {"a": 1}
     deep = {"choices": [[], {"x": 1}, 5, {}, {"usage": usage}]}
-    assert verbatim.key_of(deep, usage) is None
+    assert key_of(deep, usage) is None
     nested: dict[str, object] = {"usage": usage}
     for _ in range(6):
         nested = {"in": nested}
-    assert verbatim.key_of(nested, usage) is None
+    assert key_of(nested, usage) is None
     data = json.dumps({"usage": usage, **{f"k{n}": {"usage": {}} for n in range(9)}}).encode()
-    assert verbatim.usage_text(data, "usage", usage) is None
+    assert usage_text(data, "usage", usage) is None
 
 
 @for_each(
@@ -98,7 +99,7 @@ def test_it_is_looked_for_in_few_places_only() -> None:
 def test_an_object_of_any_form_is_found_whole(usage: dict[str, object]) -> None:
     text = json.dumps(usage, indent=1)
     data = f'{{"usage" : {text}, "x": {{}}}}'.encode()
-    assert verbatim.usage_text(data, "usage", usage) == text
+    assert usage_text(data, "usage", usage) == text
 
 
 MARKS = (b'"content"', b'"arguments"')

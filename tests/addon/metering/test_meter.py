@@ -18,8 +18,8 @@ from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_endpoints
 from addon.dialects.vendors import bedrock, gemini
 from addon.framing import document, json_values, long_json
-from addon.metering.answers import meter as meter_module
-from addon.metering.answers.passed_text import UNMEASURED_BYTES_MAX
+from addon.metering import meter as meter_module
+from addon.metering.estimate import UNMEASURED_BYTES_MAX
 from ledger.model.usage import NO_USAGE
 from tests.addon.feeding import SSE, Answer, cuts_of, metered, pieces
 from tests.named import for_each

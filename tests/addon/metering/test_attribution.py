@@ -20,8 +20,7 @@ from addon.dialects.agents import (
     shape_of,
 )
 from addon.dialects.billing import SENT_KEY, of_answer, of_request
-from addon.metering.opening import RunRules
-from addon.metering.requests.attribution import (
+from addon.metering.attribution import (
     REDACTED,
     TAG_LENGTH_MAX,
     TAGS_MAX,
@@ -32,7 +31,8 @@ from addon.metering.requests.attribution import (
     redacted_path,
     tags_of_headers,
 )
-from addon.metering.requests.messages import NOT_KNOWN, Body, header_map, recorded_body
+from addon.metering.messages import NOT_KNOWN, Body, header_map, recorded_body
+from addon.metering.opening import RunRules
 from ledger.model.exchange import Billing
 from tests.addon.metering.opened import REQUEST, opened
 from tests.named import for_each

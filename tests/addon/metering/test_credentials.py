@@ -2,7 +2,7 @@
 
 import base64
 
-from addon.metering.requests.attribution import credentials_of
+from addon.metering.attribution import credentials_of
 from tests.named import for_each
 
 PASSWORD = "a-long-password-0123456789"

@@ -19,7 +19,6 @@ from functools import cache
 from typing import NamedTuple
 
 from addon.dialects.dialect import Mark
-from addon.framing import json_values
 
 FRAME_BYTES_MAX = 8 * 1024
 """Longest frame to learn from. Frames of text are shorter. A longer frame gains nothing, because
@@ -94,12 +93,15 @@ def learn(
 ) -> Ordinary | None:
     """The template of two consecutive frames; None if it would be unsafe or useless.
 
-    Neither frame may hold a mark. Every frame has to repeat `must` (the id), which may be b"".
-    Without `measures_text`, `PassedFrames.text_bytes` has no meaning.
+    Neither frame may hold a mark, or an escaped key, which a byte search would miss. Every frame
+    has to repeat `must` (the id), which may be b"". Without `measures_text`,
+    `PassedFrames.text_bytes` has no meaning.
     """
+    if max(len(one), len(other)) > FRAME_BYTES_MAX:
+        return None
     tokens = _without_escaped_quotes(one).split(_QUOTE)
     others = _without_escaped_quotes(other).split(_QUOTE)
-    if len(tokens) != len(others) or not (_is_plain(one) and _is_plain(other)):
+    if len(tokens) != len(others):
         return None
     text_keys = {mark.strip(_QUOTE) for mark in text_marks}
     texts = [at for at in range(3, len(tokens), 2) if _is_value_of(text_keys, tokens, at)]
@@ -133,11 +135,6 @@ def learn(
         openings=tuple(openings) if measures_text and len(gaps) > 1 else (),
         has_loose_gap=has_loose_gap,
     )
-
-
-def _is_plain(frame: bytes) -> bool:
-    """Whether a frame is short and has no escaped keys, which a byte search would miss."""
-    return len(frame) <= FRAME_BYTES_MAX and not json_values.has_escaped_key(frame)
 
 
 def _without_escaped_quotes(run: bytes) -> bytes:

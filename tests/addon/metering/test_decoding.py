@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.metering.answers import decoding
-from addon.metering.answers.decoding import PIECE_BYTES_MAX, Decoder
+from addon.metering import decoding
+from addon.metering.decoding import PIECE_BYTES_MAX, Decoder
 from tests.addon.feeding import cuts_of, pieces
 from tests.addon.linear import assert_linear
 from tests.named import for_each

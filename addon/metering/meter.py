@@ -22,9 +22,9 @@ from addon.framing.document import BLANKS, GAP, Document
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
-from addon.metering.answers import estimate, verbatim
-from addon.metering.answers.passed_text import PassedText
-from addon.metering.answers.templates import Ordinary, learn
+from addon.metering import estimate
+from addon.metering.estimate import PassedText
+from addon.metering.templates import Ordinary, learn
 from ledger.model.exchange import ERROR_STATUS_MIN
 from ledger.model.usage import BESIDE, SERVICE_TIER, Usage
 
@@ -42,6 +42,12 @@ LESSONS_MAX = 32
 A stream that never repeats itself then costs no more learning, 6 µs each."""
 ID_READS_MAX = 64
 """Frames to parse because they lack the id; then a wire that sends it once costs no more parses."""
+CANDIDATES_MAX = 4
+"""Places with the right key to try, the last one first: parsers take the last of duplicate keys.
+Each costs a parse of the object at that place."""
+_DEPTH_MAX = 4
+_ITEMS_MAX = 4
+"""Usage is in `response.usage` or `choices[0].usage`, and never deeper."""
 
 
 class Meter:
@@ -203,8 +209,15 @@ class Meter:
 
     @property
     def usage_json(self) -> str | None:
-        """The provider's usage object: its own text if it is one object of the answer, compact
-        JSON if the dialect assembles it (`verbatim`). With the billing fields that it lacks."""
+        """The provider's usage object as upstream wrote it: spacing, escapes, spelling of numbers
+        and duplicate keys included, which do not survive a JSON round trip. With the billing
+        fields that it lacks.
+
+        It is compact JSON where it is not one object of the answer: collected figures (Ollama's
+        line, llama.cpp's, response headers), an Anthropic stream's usage, which merges
+        `message_start` and `message_delta` key by key, usage in base64 (InvokeModel streams), and
+        values that databases refuse as JSON (NaN).
+        """
         usage = self.facts.usage
         if self.facts.rare.is_counted:
             usage = {} if self.facts.rare.beside else None
@@ -213,8 +226,8 @@ class Meter:
         text = None
         if self._usage_frame is not None and not self.facts.rare.is_counted:
             data, body = self._usage_frame
-            key = verbatim.key_of(body, usage)
-            text = verbatim.usage_text(data, key, usage) if key is not None else None
+            key = key_of(body, usage)
+            text = usage_text(data, key, usage) if key is not None else None
             text = text if text is not None and self.facts.is_plain(text) else None
         text = text or json_values.dumps(usage)
         lacking = {
@@ -370,3 +383,37 @@ def _is_cut(data: bytes) -> bool:
     if not data.startswith((b"{", b"[")) or len(data) > long_json.LONG_BYTES:
         return data.startswith(b"{") and not data.rstrip().endswith(b"}")
     return json_values.loads(data) is None and json_values.is_cut(data)
+
+
+def key_of(body: dict[str, Any], usage: dict[str, Any], depth: int = _DEPTH_MAX) -> str | None:
+    """The key of this object (by identity) in a frame; None if the frame does not have it."""
+    for key, value in body.items():
+        if value is usage:
+            return key
+        if depth:
+            inner = value[:_ITEMS_MAX] if type(value) is list else (value,)
+            for one in inner:
+                if type(one) is dict and (found := key_of(one, usage, depth - 1)) is not None:
+                    return found
+    return None
+
+
+def usage_text(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
+    """The text of the object under a key in a frame; None if no text parses to the same value."""
+    needle = b'"' + key.encode("utf-8", "replace") + b'"'
+    end = len(data)
+    for _ in range(CANDIDATES_MAX):
+        at = data.rfind(needle, 0, end)
+        if at < 0:
+            return None
+        end = at
+        try:
+            rest = data[at + len(needle) :].decode("utf-8", "surrogatepass").lstrip(" \t\r\n:")
+            value, length = json_values.LENIENT.raw_decode(rest)
+        except (ValueError, RecursionError):
+            continue
+        if value == usage:
+            text = rest[:length]
+            is_json = json_values.strict_loads(text.encode("utf-8", "surrogatepass")) is not None
+            return text if is_json else None
+    return None

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from addon.metering.answers import backlog as module
-from addon.metering.answers.backlog import REST_SECONDS, RUN_BYTES, TURN_SECONDS, Backlog
+from addon.metering import backlog as module
+from addon.metering.backlog import REST_SECONDS, RUN_BYTES, TURN_SECONDS, Backlog
 
 TEXT = b"x" * 80_000
 END = b"end"
