@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from addon import attach
 from addon.cli import COMMANDS
 from addon.dialects import routes
 from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, RouteRow
@@ -27,6 +28,22 @@ def commands() -> str:
     """A row for each command; `tokentee COMMAND --help` has the rest."""
     rows = [f"| `tokentee {each.name}` | {_cell(each.summary)} |" for each in COMMANDS]
     return "\n".join(["| command | |", "|---|---|", *rows])
+
+
+def parts() -> str:
+    """A row for each part, with its commands and what else it attaches."""
+    rows = [
+        f"| `{part.package.replace('.', '/')}` | {_cell(part.about)} | "
+        + ", ".join(
+            (
+                *(f"`{command.name}`" for command in part.commands),
+                *dict.fromkeys(point for point, _ in part.attaches),
+            )
+        )
+        + " |"
+        for part in attach.PARTS
+    ]
+    return "\n".join(["| part | what it is | attaches |", "|---|---|---|", *rows])
 
 
 def options() -> str:
@@ -95,6 +112,7 @@ def _hosts(row: Provider) -> str:
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
+    "parts": parts,
     "options": options,
     "columns": columns,
     "endpoints": endpoints,

@@ -7,6 +7,7 @@ report has it.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,14 @@ import pytest
 
 from addon.attach import PARTS
 from ledger.part import Part
+from tests.ledger.priced import exchange as exchange_of
+from tests.ledger.priced import fill, reading, settled
 from tests.proxy import mitmdump
 from tests.proxy.pair import OPENAI, exchange, speak
 from tests.proxy.upstream import Upstream
 
 ROOT = Path(__file__).parents[1]
+GUIDE = (ROOT / "docs" / "adding.md").read_text()
 ROWS = [part for part in PARTS if ".parts." in part.package]
 IMPORT_ALL = """
 import importlib, pathlib, sys
@@ -85,6 +89,35 @@ def test_all_else_imports_and_the_overview_is_shorter(copy: Path, part: Part) ->
         expected = f"{name} belongs to a part that is missing here: {', '.join(lacking)}"
         assert called.stderr == f"tokentee: {expected}\n"
     assert done.stdout.count("\n  ") > 10
+
+
+@pytest.mark.process
+def test_the_part_that_the_guide_shows(copy: Path, tmp_path: Path) -> None:
+    module, row = re.findall(r"```python\n(.*?)```", GUIDE.split("## A part\n")[1], re.DOTALL)
+    folder = copy / "ledger" / "parts" / "dearest"
+    folder.mkdir()
+    (folder / "__init__.py").write_text('"""Dearest: the request that cost most."""\n')
+    (folder / "command.py").write_text(module)
+    table = copy / "ledger" / "parts" / "__init__.py"
+    before = table.read_text()
+    begin = "PARTS: tuple[Part, ...] = ("
+    assert before.count(begin) == 1
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    fill(url, [(settled(exchange_of("gpt-4.1")), reading(input_tokens=10, output_tokens=5))])
+    main = "from addon.cli import main; main()"
+    page = tmp_path / "page.html"
+    try:
+        table.write_text(before.replace(begin, f"{begin}\n{row}"))
+        assert "\n  dearest " in run(copy, main, "--help").stdout
+        named = run(copy, main, "dearest", "--ledger", url)
+        assert (named.returncode, named.stdout) == (0, ""), named.stderr
+        text = named.stderr.removeprefix("tokentee: ").strip()
+        assert text.endswith(": $0.000060")
+        assert run(copy, main, "report", "--html", str(page), "--ledger", url).returncode == 0
+        assert text in page.read_text()
+    finally:
+        table.write_text(before)
+        shutil.rmtree(folder)
 
 
 @pytest.mark.proxy

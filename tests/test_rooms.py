@@ -462,6 +462,22 @@ def test_a_part_names_the_parts_that_it_uses_and_theirs_without_circles():
         assert name not in named, f"{name} uses itself by way of another"
 
 
+def test_a_part_uses_the_public_modules_of_the_core_alone():
+    """ARCHITECTURE.md lists them; a package stands for its modules."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    listed = page.partition("<!-- public modules -->")[2].partition("<!-- /public modules -->")[0]
+    public = set(re.findall(r"`((?:addon|ledger)\.[a-z_.]+)`", listed))
+    used: set[str] = set()
+    for path in MODULES:
+        for name, line in imports_of(path) if part_of(room_of(name_of(path))) else ():
+            if is_ours(name) and part_of(room_of(name)) is None:
+                words = name.split(".")
+                above = {".".join(words[:end]) for end in range(2, len(words) + 1)}
+                assert above & public, f"{ids(path)}:{line} uses {name}"
+                used |= above & public
+    assert used == public, "listed, and used by no part"
+
+
 def test_what_a_part_attaches_is_there_and_its_point_is_asked_for():
     sources = "".join(path.read_text() for path in MODULES)
     for point in {*LEDGER_POINTS, *ADDON_POINTS}:
