@@ -30,12 +30,16 @@ from ledger.model.exchange import (
     State,
     UsageSource,
 )
-from ledger.model.usage import NO_USAGE
+from ledger.model.usage import NO_USAGE, Usage
 
-METER_VERSION = "5"
+METER_VERSION = "6"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
 raises it, so that `tokentee rebuild` finds the readings to redo."""
 
+ZEROS = "zeros for an answer with text"
+"""The remark on usage that is no figure: it counts as not reported, and is asked for next time."""
+ESTIMATE_KEYS = ("estimated", "is_estimated", "is_estimate")
+"""Members by which a usage object calls itself an estimate (9router's is `estimated`)."""
 HIDDEN_OUTPUT = "output that cannot be read is not in the estimate"
 """The remark on a stream that ended early behind encrypted reasoning, pictures or sound."""
 
@@ -138,13 +142,17 @@ def result_of(
     usage, source, estimated = NO_USAGE, UsageSource.NONE, None
     if meter is not None:
         usage = meter.usage()
+        has_usage = facts.usage is not None
+        if has_usage and facts.token_seen and _is_without_figures(usage):
+            has_usage, usage = False, replace(NO_USAGE, remarks=(*usage.remarks, ZEROS))
         is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
         is_final = facts.usage_final and not is_unsure
-        if facts.usage is not None and (outcome is Outcome.COMPLETE or is_final):
-            source = UsageSource.REPORTED
+        if has_usage and (outcome is Outcome.COMPLETE or is_final):
+            calls_itself_one = any((facts.usage or {}).get(key) is True for key in ESTIMATE_KEYS)
+            source = UsageSource.ESTIMATED if calls_itself_one else UsageSource.REPORTED
         else:
             estimated = meter.estimated_output_tokens() if opened.streamed else None
-            if facts.usage is not None:
+            if has_usage:
                 source = UsageSource.PARTIAL
             elif outcome is Outcome.COMPLETE and request_units:
                 source, usage = UsageSource.ESTIMATED, replace(usage, tool_units=request_units)
@@ -164,6 +172,13 @@ def result_of(
         estimated_output_tokens=estimated,
     )
     return Settled(exchange, reading)
+
+
+def _is_without_figures(usage: Usage) -> bool:
+    """Whether a usage object states zeros alone: gateways write them, also for long answers."""
+    counts = (usage.input_tokens, usage.output_tokens, *usage.tool_units.values())
+    costs = (usage.reported_cost_picousd, usage.reported_upstream_cost_picousd)
+    return 0 in counts and not any(counts) and not any(costs) and not usage.further
 
 
 def refused(opened: Exchange, cap: str, *, now: datetime) -> Settled:

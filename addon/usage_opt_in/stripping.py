@@ -1,9 +1,10 @@
 """Pure. What of an event is usage that we asked for: the bytes to cut, frame by frame.
 
 The answer to a request with the option differs from one without it in three ways (OpenAI,
-"Streaming responses", `stream_options.include_usage`): an extra event whose `choices` is empty and
-which carries the usage; or the usage as a key of an event that carries more; and a `"usage":null`
-on every other event. The first is dropped whole, the other two lose that key and nothing else.
+"Streaming responses", `stream_options.include_usage`): an extra event without a choice that holds
+anything, which carries the usage; or the usage as a key of an event that carries more; and a
+`"usage":null` on every other event. The first is dropped whole, the other two lose that key and
+nothing else.
 
 The work is linear: an event is parsed at most once, and edited in one pass. Only the end of a large
 event is parsed.
@@ -12,6 +13,7 @@ event is parsed.
 import itertools
 import re
 from collections.abc import Callable
+from typing import Any
 
 from addon.framing import json_values
 from addon.framing.frame import Frame
@@ -20,12 +22,6 @@ from addon.usage_opt_in.json_members import members, spans_of
 PARSED_BYTES_MAX = 64 * 1024
 """Of one event. In a larger one (a picture in base64) usage is searched only in this many last
 bytes."""
-_ENVELOPE = frozenset(
-    {"id", "object", "created", "model", "choices", "usage", "service_tier", "system_fingerprint"}
-    | {"obfuscation", "provider", "p"}
-)
-"""Keys that every chunk of a stream has, padding keys included: a usage-only event has no
-others."""
 USAGE = b'"usage"'
 """Stands in every event that may have something to cut, unless its keys are escaped."""
 _NULL_USAGE = b',"usage":null'
@@ -77,12 +73,7 @@ def cuts_of(block: bytes, parse: Callable[[bytes], Frame | None]) -> Spans:
     if payload is None or "usage" not in payload:
         is_unread = payload is None and frame.data.lstrip().startswith(b"{")
         return LEFT_IN if is_unread and first >= 0 else NOTHING
-    is_usage_only = (
-        not payload.get("choices")
-        and isinstance(payload.get("usage"), dict)
-        and all(key in _ENVELOPE or value is None for key, value in payload.items())
-    )
-    if is_usage_only:
+    if isinstance(payload["usage"], dict) and _is_extra(payload):
         # Comment and retry lines before its first field, where servers put keep-alives, belong to
         # the connection, not to the event. They dispatch none and need no blank line.
         lines = block.splitlines(keepends=True)
@@ -91,6 +82,28 @@ def cuts_of(block: bytes, parse: Callable[[bytes], Frame | None]) -> Spans:
     if is_damaged:
         return LEFT_IN
     return tuple(spans_of(b"usage", members(block, block.find(b"{"))))
+
+
+def _is_extra(payload: dict[str, Any]) -> bool:
+    """Whether an event with usage is there only because we asked: it has no choice, or choices in
+    which nothing stands (LiteLLM's), and tells no error.
+
+    Whatever else stands in it came with it: llama.cpp moves `timings` there, others add `time_info`
+    or `cost`. A client that did not ask would fail over a chunk without choices. Azure's chunk with
+    the filter's results has no choice either, and comes unasked.
+    """
+    choices = payload.get("choices")
+    if payload.get("error") or "prompt_filter_results" in payload:
+        return False
+    if not isinstance(choices, list | None):
+        return False
+    return all(
+        isinstance(choice, dict)
+        and not any(value for name, value in choice.items() if name not in ("index", "delta"))
+        and isinstance(delta := choice.get("delta"), dict)
+        and all(value is None for value in delta.values())
+        for choice in choices or ()
+    )
 
 
 def _cuts_at_the_end(block: bytes) -> Spans:

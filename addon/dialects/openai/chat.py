@@ -59,6 +59,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     elif "extra_properties" in usage:
         # Vertex, whose own format has it in `trafficType` (its models are named `google/…`).
         facts.record_tier(lookup(usage, "extra_properties.google.traffic_type"))
+    if usage is None and "timings" in body:
+        usage = openai_usage.counts_in_timings(body["timings"])
     if usage is None and "bot_usage" in body:
         # Volcengine's bots have an object for each model that ran, with the names of a chat's usage
         # and the model beside them: https://www.volcengine.com/docs/82379/1526787
@@ -139,6 +141,7 @@ CHAT = Dialect(
         Mark(b'"error"', (b'"error":null', b'"error": null')),
         Mark(b'"executed_tools"'),
         Mark(b'"cost"'),
+        Mark(b'"timings"'),
     ),
     text_marks=(b'"content"', b'"reasoning_content"', b'"reasoning"', b'"arguments"', b'"text"'),
     call_marks=(Mark(b'"name"', (b'"name":null', b'"name": null', b'"name":""')),),

@@ -18,6 +18,8 @@ GigaChat        prompt leaves cached tokens out, which are not billed: 1 + 4 and
                 a total of 5 (https://developers.sber.ru/docs/ru/gigachat/guides/counting-tokens);
                 its v2 does so too, with the names of Responses
 Azure grok      prompt leaves cached tokens out if they are more than it
+llama.cpp       unasked, the finish chunk has `timings` alone; `prompt_n` leaves out the `cache_n`
+                from the cache (https://github.com/ggml-org/llama.cpp, tools/server/README.md)
 
 If the total replaces a part, or none of these rules explains a total, a remark records it.
 """
@@ -58,6 +60,7 @@ _CACHE_READ = (
     "num_cached_tokens",  # Mistral
     "cached_tokens",  # Moonshot, Together
     "cached_input_tokens",  # Inception
+    "timings.cache_n",
     "precached_prompt_tokens",  # GigaChat
 )
 _CACHE_WRITE = (
@@ -67,6 +70,7 @@ _CACHE_WRITE = (
     *_inside(_INPUT_DETAILS, "cache_creation_input_tokens"),
     "x_details.0.prompt_tokens_details.cache_creation_input_tokens",
     "cache_creation_input_tokens",
+    *_inside(_INPUT_DETAILS, "created_cache_tokens"),  # vLLM
 )
 _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
 _WRITES_12H = _inside(_INPUT_DETAILS, "cache_write_tokens_details.ttl_12h_tokens")
@@ -127,8 +131,8 @@ _CACHE_WRITE_5M, _CACHE_WRITE_1H = (
     for lifetime in _CACHE_LIFETIMES
 )
 _PATHS = {
-    "input_tokens": ("prompt_tokens", "input_tokens"),
-    "output_tokens": ("completion_tokens", "output_tokens"),
+    "input_tokens": ("prompt_tokens", "input_tokens", "timings.prompt_n"),
+    "output_tokens": ("completion_tokens", "output_tokens", "timings.predicted_n"),
     "total": ("total_tokens",),
     "cache_read_tokens": _CACHE_READ,
     "reasoning_tokens": _REASONING,
@@ -153,6 +157,7 @@ KNOWN_KEYS = frozenset(
     | {f"cache_creation.{lifetime}" for lifetime in _CACHE_LIFETIMES}
     | {"server_tool_use.*", "server_tool_use_details.*", "server_side_tool_usage_details.*"}
     | {"prompt_cache_miss_tokens", "cached_tokens_details.cached_text_tokens"}
+    | {"timings.prompt_n", "timings.cache_n", "timings.predicted_n"}
     | {"prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
     | {"cost", "cost.*", "cost_details", "cost_details.*", "is_byok", "estimated_cost"}
     | {f"cost_usd_{part}" for part in ("total", "input", "output", "cached_input", "request")}
@@ -207,6 +212,9 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         if total != prompt + completion:
             remark = f"total_tokens {total} is not {prompt} + {completion}"
             is_right = sum_of(total_input, total_output) == total
+            if not is_right and columns["cache_read_tokens"] and total > prompt + completion:
+                # Portkey before Anthropic: 100 + 50 beside 800 cached and a total of 1 050.
+                total_input, is_right = total - completion, True
             why = "the total is right, and the rest of it is in the columns"
             remarks.append(f"{remark}: {why if is_right else 'the parts are kept'}")
     units = {**facts.rare.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
@@ -275,6 +283,17 @@ def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
     )
 
 
+def counts_in_timings(timings: object) -> dict[str, Any] | None:
+    """llama.cpp's figures of an answer that was not asked for usage; None if it has none."""
+    names = ("prompt_n", "cache_n", "predicted_n")
+    counts = (
+        {name: timings[name] for name in names if name in timings}
+        if isinstance(timings, dict)
+        else {}
+    )
+    return {"timings": counts} if "predicted_n" in counts else None
+
+
 def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """The sum of two usage objects of one answer, count by count; other values are the later."""
     total = {**before, **after}
@@ -308,6 +327,8 @@ def _all_input(
     cached, audio = columns["cache_read_tokens"], columns["input_audio_tokens"]
     if prompt is None:
         return None
+    if counts.has("timings.prompt_n"):
+        return sum_of(prompt, cached)
     if counts.has("precached_prompt_tokens") or facts.of.provider == "gigachat":
         return sum_of(prompt, cached)
     if cached is not None and cached > prompt:

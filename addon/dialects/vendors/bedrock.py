@@ -196,8 +196,12 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         for ttl, tokens in written.items()
         if ttl not in ("5m", "1h") and (count := sum_of(*tokens))
     }
+    # A stream of OpenAI's models states all input in `inputTokens`, with what is read from the
+    # cache and written into it beside it once more; a document states the rest alone
+    # (maximhq/bifrost#6942: the same prompt gives 2 + 4 993, and 4 995 streamed).
+    has_all = not facts.is_document and "openai." in (facts.response_model or "")
     return Usage(
-        input_tokens=sum_of(uncached, cache_read, cache_write),
+        input_tokens=uncached if has_all else sum_of(uncached, cache_read, cache_write),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
         cache_write_5m_tokens=sum_of(*written.get("5m", ())),

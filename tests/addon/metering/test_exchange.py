@@ -2,6 +2,7 @@
 which outcome, and what the ledger is told."""
 
 import gzip
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +23,7 @@ from addon.metering.exchange import (
 )
 from addon.metering.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
 from addon.metering.meter import Meter
-from addon.metering.settlement import outcome_of, result_of, result_unread
+from addon.metering.settlement import ZEROS, outcome_of, result_of, result_unread
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
@@ -357,6 +358,63 @@ WORD = b'data: {"id":"c1","model":"m","created":5,"choices":[{"delta":{"content"
 STOP = b'data: {"id":"c1","choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
 USAGE = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
 DONE = b"data: [DONE]\n\n"
+
+
+ZERO = {"prompt_tokens": 0, "completion_tokens": 0}
+
+
+def usage_chunk(**usage: object) -> bytes:
+    frame = {"id": "c1", "choices": [], "usage": usage}
+    return b"data: " + json.dumps(frame).encode() + b"\n\n"
+
+
+@for_each(
+    "usage, end, source",
+    [
+        pytest.param(ZERO, End.FINISHED, UsageSource.NONE, id="whole"),
+        pytest.param(
+            {**ZERO, "total_tokens": 0}, End.FINISHED, UsageSource.NONE, id="with-a-total"
+        ),
+        pytest.param({"completion_tokens": 0}, End.FINISHED, UsageSource.NONE, id="one-alone"),
+        pytest.param(ZERO, End.CLIENT_LEFT, UsageSource.ESTIMATED, id="left"),
+    ],
+)
+def test_zeros_for_an_answer_with_text_are_no_figures(usage, end, source):
+    body = WORD + STOP + usage_chunk(**usage) + DONE
+    if end is End.CLIENT_LEFT:
+        body = usage_chunk(**usage) + WORD
+    _, reading = settled(body, end)
+    assert reading.usage_source is source
+    assert ZEROS in reading.usage.remarks
+    figures = (reading.usage.input_tokens, reading.usage.output_tokens)
+    assert figures == ((None, None) if source is UsageSource.NONE else (11, 4))
+
+
+@for_each(
+    "body",
+    [
+        pytest.param(STOP + usage_chunk(**ZERO) + DONE, id="without-text"),
+        pytest.param(
+            WORD + STOP + usage_chunk(prompt_tokens=0, completion_tokens=2) + DONE, id="one"
+        ),
+        pytest.param(WORD + STOP + usage_chunk(**ZERO, cost=0.5) + DONE, id="with-a-cost"),
+    ],
+)
+def test_a_zero_beside_a_figure_is_one(body):
+    _, reading = settled(body, End.FINISHED)
+    assert reading.usage_source is UsageSource.REPORTED
+    assert reading.usage.input_tokens == 0
+
+
+def test_a_figure_that_calls_itself_an_estimate_is_one():
+    usage = {"prompt_tokens": 2_000, "completion_tokens": 9, "estimated": True}
+    _, reading = settled(WORD + STOP + usage_chunk(**usage) + DONE, End.FINISHED)
+    assert reading.usage_source is UsageSource.ESTIMATED
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (2_000, 9)
+    _, reading = settled(
+        WORD + STOP + usage_chunk(**usage | {"estimated": False}) + DONE, End.FINISHED
+    )
+    assert reading.usage_source is UsageSource.REPORTED
 
 
 def test_a_complete_exchange_is_reported():

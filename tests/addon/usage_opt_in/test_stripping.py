@@ -43,9 +43,33 @@ PAIRS = named(
             chunk(b"[]", b',"usage":null,"prompt_filter_results":[{"prompt_index":0}]'),
             chunk(b"[]", b',"prompt_filter_results":[{"prompt_index":0}]'),
         ),
-        "empty-choices-that-carry-more": (
+        "filter-results-that-come-unasked": (
             chunk(b"[]", b',"usage":' + USAGE + b',"prompt_filter_results":[{"prompt_index":0}]'),
             chunk(b"[]", b',"prompt_filter_results":[{"prompt_index":0}]'),
+        ),
+        "llama-cpp-moves-its-timings": (
+            chunk(STOP) + chunk(b"[]", b',"usage":' + USAGE + b',"timings":{"prompt_n":9}') + DONE,
+            chunk(STOP) + DONE,
+        ),
+        "anything-beside-usage-came-with-it": (
+            chunk(b"[]", b',"cost":0.5,"usage":' + USAGE + b',"time_info":{"queue_time":0.1}'),
+            b"",
+        ),
+        "a-choice-that-holds-nothing": (
+            chunk(b'[{"index":0,"delta":{}}]', b',"usage":' + USAGE)
+            + chunk(
+                b'[{"index":0,"delta":{"content":null},"finish_reason":null}]', b',"usage":' + USAGE
+            ),
+            b"",
+        ),
+        "no-choices-at-all": (
+            b'data: {"id":"x","usage":' + USAGE + b"}\n\n" + chunk(b"null", b',"usage":' + USAGE),
+            b"",
+        ),
+        "a-first-chunk-with-a-running-usage": (
+            chunk(ROLE, b',"usage":' + USAGE)
+            + chunk(b'[{"index":0,"delta":{"content":""}}]', b',"usage":' + USAGE),
+            chunk(ROLE) + chunk(b'[{"index":0,"delta":{"content":""}}]'),
         ),
         "first-key-spaced-crlf": (
             b'data: {"usage": null, "id": "x", "choices": [ ]}\r\n\r\n',
