@@ -111,13 +111,8 @@ ARROWS: dict[str, set[str]] = {
         *VALUES,
         "ledger.settings",
         *("addon.dialects", "addon.framing", "addon.metering"),
-        "addon.proxy.display",
         *("addon.recordings", "addon.recordings.formats", "addon.usage_opt_in"),
         *("ledger", "ledger.pricing", "ledger.store.engines", "ledger.store.writing"),
-    },
-    "addon.proxy.display": {
-        *VALUES,
-        *("ledger.settings", "addon.metering", "ledger.store.writing"),
     },
     "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},
     "addon.run": {
@@ -159,7 +154,6 @@ rooms need that may not use each other."""
 
 IMPORT_MITMPROXY = {
     "addon.proxy",
-    "addon.proxy.display",
     "addon.parts.fast",
     "addon.recordings.formats",
     "addon.run",
@@ -565,7 +559,6 @@ TESTED_BY = {
     # Through the recorder, or through a proxy.
     "addon/proxy/admission.py": "tests/addon/proxy/test_caps.py",
     "addon/proxy/capturing.py": "tests/addon/recordings/test_as_booked.py",
-    "addon/proxy/display/first_lines.py": "tests/proxy/test_start.py",
     "addon/proxy/traffic.py": "tests/addon/proxy/test_recorder.py",
     "addon/run/command/connection_policy.py": "tests/proxy/test_run.py",
     "addon/run/proxied_command.py": "tests/proxy/test_run.py",

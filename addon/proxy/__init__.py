@@ -13,12 +13,13 @@
     event_loop  guards, turns, waiting for the writer
     lifecycle   start, reload, removal, stop: the states of a recording
     options     mitmproxy's options -> settings
-    display/    what people and monitors are shown of an exchange
+    process     whose process it is, and what is changed of mitmproxy in it
+    shown       the log line of an exchange, its comment, what to type next
     wrapped     what mitmproxy has no hook for
     sources     which functions of mitmproxy ours were written for
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
-Uses: caps, dialects, framing, metering, proxy.display,
+Uses: caps, dialects, framing, metering,
 recordings, recordings.formats, usage_opt_in; of the ledger: budgets, caps, model, pricing,
 settings, store.engines, store.writing, text.
 """

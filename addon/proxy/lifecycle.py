@@ -37,11 +37,11 @@ from addon.attach import required
 from addon.caps.limits import read_limits
 from addon.proxy import options
 from addon.proxy.caps import gate_of
-from addon.proxy.display.flow_comment import FlowComments, comments_if_viewed
 from addon.proxy.event_loop import notifier
 from addon.proxy.health import MetricFiles, Telemetry
 from addon.proxy.options import Settings
 from addon.proxy.recording import Recording
+from addon.proxy.shown import FlowComments, comments_if_viewed
 from addon.proxy.traffic import Traffic
 from addon.recordings.capture import CaptureFiles
 from ledger.caps.caps import Cap

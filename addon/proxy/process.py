@@ -1,19 +1,32 @@
-"""Edge. What is changed of mitmproxy in this process: the one wrapped set, and the speed-ups of a
-part where the process is ours; and what gives mitmproxy back as it was.
+"""Edge. The process that a recording runs in: whose it is, what is changed of mitmproxy in it and
+given back, and whether an addon beside us needs bodies whole.
+
+Ours is a process that `tokentee run` made, and a mitmdump whose only script is ours. Every other is
+somebody else's: mitmweb, mitmproxy, other scripts or addons beside ours, a program that embeds
+mitmproxy. There we are a guest, and change nothing that can be left alone.
+
+mitmproxy buffers a plain answer: `-w` and `hardump` save its body, `flow_detail=3` prints it, and
+the `response` hooks of other addons can read and change it. A streamed body reaches none of them.
+So plain answers stream only if no addon needs them whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from mitmproxy import ctx, http
+from mitmproxy import ctx, hooks, http, optmanager
+from mitmproxy.master import Master
+from mitmproxy.options import Options
+from mitmproxy.tools.dump import DumpMaster
 
 from addon.attach import attached
-from addon.proxy import connections
-from addon.proxy.options import Settings
-from addon.proxy.owner import owner_of
+from addon.proxy.options import Fast, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +36,13 @@ WITHOUT_WRAPPING = (
     "wait for its commit; whether client or upstream broke a stream is a guess"
 )
 """What is not kept where HttpStream is not wrapped."""
+_OWN_PACKAGE = __name__.rpartition(".proxy.")[0]
+"""`addon`, or `tokentee.addon` in a wheel."""
+_OPTION = "connection_strategy"
+_SAVING_OPTIONS = ("save_stream_file", "hardump", "modify_body", "store_streamed_bodies")
+"""Options of mitmproxy's own addons that save or change a body; not set in most proxies."""
+FLOW_DETAIL_OF_BODIES = 3
+"""From here on mitmdump prints bodies."""
 
 
 class Process:
@@ -64,7 +84,7 @@ class Process:
                 ]
         if not self.can_hold_end:
             said.append(WITHOUT_WRAPPING)
-        changed, restore = connections.connect_per_request(ctx.options)
+        changed, restore = connect_per_request(ctx.options)
         self._undo.append(restore)
         said += [changed] if changed else []
         owner = owner_of(ctx.master)
@@ -102,3 +122,130 @@ class Process:
     def _take_out_speed_ups(self) -> None:
         while self._undo_speed_ups:
             self._undo_speed_ups.pop()()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who owns the process, and why."""
+
+    is_us: bool
+    reason: str
+
+    def is_fast(self, fast: Fast) -> bool:
+        """Whether the mechanisms of the host go in."""
+        return self.is_us if fast is Fast.AUTO else fast is Fast.YES
+
+
+def owner_of(master: Master) -> Owner:
+    """The owner of the process that a master runs in."""
+    if type(master).__module__.startswith(f"{_OWN_PACKAGE}."):
+        return Owner(is_us=True, reason="tokentee run")
+    if type(master) is not DumpMaster:
+        kind = type(master).__module__.split(".")[-2:]
+        return Owner(is_us=False, reason=f"runs in {'.'.join(kind)}")
+    if is_embedded():
+        return Owner(is_us=False, reason="a program embeds mitmproxy")
+    if len(master.options.scripts) > 1 or any(
+        not is_known(addon) for addon in with_children(master.addons.chain)
+    ):
+        return Owner(is_us=False, reason="other scripts or addons are loaded")
+    return Owner(is_us=True, reason="mitmdump with this script alone")
+
+
+def is_embedded() -> bool:
+    """Whether a program of its own runs mitmproxy, and not one of its tools."""
+    return Path(sys.argv[0]).stem not in ("mitmdump", "mitmweb", "mitmproxy")
+
+
+def with_children(addons: Any) -> Iterator[Any]:
+    """Addons, and those that they hold: a script holds its own."""
+    for addon in addons:
+        yield addon
+        yield from with_children(getattr(addon, "addons", ()))
+
+
+def is_known(addon: Any) -> bool:
+    """Whether an addon is mitmproxy's or ours. A script is a module; its addons are asked instead,
+    unless it is an addon itself."""
+    module = type(addon).__module__
+    if module == "builtins":  # the module of a script
+        return not _has_hooks(addon)
+    return module.startswith(("mitmproxy.", f"{_OWN_PACKAGE}."))
+
+
+def _has_hooks(script: Any) -> bool:
+    return any(callable(getattr(script, name, None)) for name in hooks.all_hooks)
+
+
+def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
+    """Connect upstream per request, unless the operator chose otherwise.
+
+    mitmproxy's default `eager` connects before any request is read, and closes the client's
+    connection when upstream refuses: nothing could be recorded of it. Returns words for the start
+    line that say what was changed (empty: nothing), and what changes it back.
+    """
+    modes = options.mode
+    if not modes or not all(mode.startswith("reverse:") for mode in modes):
+        return "", lambda: None
+    if options.connection_strategy == "lazy":
+        return "", lambda: None
+    # Whether the option was given, even if as its default. On any doubt it was.
+    given = getattr(options, "_options", {}).get(_OPTION)
+    unset = getattr(optmanager, "unset", None)
+    if given is None or unset is None or given.value is not unset:
+        logger.warning(
+            "tokentee: %s=%s: a request is not recorded if upstream refuses the connection",
+            _OPTION,
+            options.connection_strategy,
+        )
+        return "", lambda: None
+    options.update(connection_strategy="lazy")
+
+    def restore() -> None:
+        if options.connection_strategy == "lazy":
+            options.update(connection_strategy="eager")
+            # Not set by anybody again, or the next start takes it for the operator's choice.
+            option = getattr(options, "_options", {}).get(_OPTION)
+            if option is not None:
+                option.reset()
+
+    return f"{_OPTION} lazy (default: eager)", restore
+
+
+@dataclass(slots=True)
+class Bodies:
+    """Whether other addons or mitmproxy's options need them, determined once for the same addons.
+    mitmproxy tells nobody that one was added, or another script loaded again."""
+
+    _are_wanted: bool | None = field(default=None)
+    _addons: list[Any] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Forget the result, after a change of options; the next answer determines it."""
+        self._are_wanted = None
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether a plain answer must be buffered for another addon or an option."""
+        addons = list(ctx.master.addons.lookup.values())
+        if self._are_wanted is None or addons != self._addons:
+            self._addons = addons
+            self._are_wanted = options_want_bodies() or has_foreign_hook(ctx.master.addons.chain)
+        return self._are_wanted
+
+
+def options_want_bodies() -> bool:
+    """Whether an option saves, changes or prints the bodies of plain answers."""
+    options = ctx.options
+    return (
+        any(getattr(options, name, None) for name in _SAVING_OPTIONS)
+        or getattr(options, "flow_detail", 0) >= FLOW_DETAIL_OF_BODIES
+    )
+
+
+def has_foreign_hook(addons: Iterable[Any]) -> bool:
+    """Whether one of some addons, or of their children, is foreign and has a `response` hook."""
+    return any(
+        callable(getattr(addon, "response", None)) and not is_known(addon)
+        for addon in with_children(addons)
+    )

@@ -26,11 +26,11 @@ from mitmproxy.flow import Error
 
 from addon.metering.opening import routes_of
 from addon.proxy import admission, flows, lifecycle, options
-from addon.proxy.display.first_lines import say_what_is_next
 from addon.proxy.event_loop import guarded
 from addon.proxy.health import MetricFiles
 from addon.proxy.options import Settings
 from addon.proxy.recording import Recording
+from addon.proxy.shown import say_what_is_next
 from addon.proxy.traffic import Traffic
 from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError

@@ -30,15 +30,13 @@ from addon.metering.settlement import Settled, result_unread
 from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows, opt_in
 from addon.proxy.caps import Gate
-from addon.proxy.display import exchange_log
-from addon.proxy.display.flow_comment import FlowComments
 from addon.proxy.event_loop import in_turns
 from addon.proxy.health import Telemetry
 from addon.proxy.live import Live
 from addon.proxy.options import Inject, Log, Settings
-from addon.proxy.process import Process
+from addon.proxy.process import Bodies, Process
 from addon.proxy.sessions import LiveSession
-from addon.proxy.wanted_bodies import Bodies
+from addon.proxy.shown import FlowComments, line_of
 from addon.recordings.capture import CaptureFiles
 from addon.recordings.metered import without_upstream_bytes
 from addon.usage_opt_in import policy
@@ -252,7 +250,7 @@ class Recording:
             if live.tap is not None and logger.isEnabledFor(logging.DEBUG):
                 self.seen.log_unknown_keys(live.tap.meter.unknown_keys)
             if self.settings.log is Log.EXCHANGES:
-                logger.info("tokentee: %s", exchange_log.line_of(live.noted(settled), self.price))
+                logger.info("tokentee: %s", line_of(live.noted(settled), self.price))
         except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
             live.troubles.add_failure(failure, "the traffic goes on")
         if not has_row:

@@ -20,10 +20,11 @@ by what the last returns, in every process unless `tee_wrap=no`. Where a method 
 `install` raises and nothing is wrapped: `process.WITHOUT_WRAPPING` says what is not kept then.
 """
 
+import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
-from mitmproxy import ctx, http
+from mitmproxy import addonmanager, ctx, http
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import (
     ErrorCode,
@@ -40,7 +41,7 @@ from mitmproxy.proxy.layers.http import (
     SendHttp,
 )
 
-from addon.proxy import answers, connections, opt_in, sources
+from addon.proxy import answers, opt_in, sources
 from addon.proxy.event_loop import guarded
 from addon.proxy.recording import Recording
 from addon.usage_opt_in import asking
@@ -115,7 +116,7 @@ class StreamEvents:
         live = self._recording.live.get(flow.id)
         if live is None or flow.response is None or not answers.ends_by_closing(flow.response):
             return
-        if connections.was_reset(ctx.master.addons, flow):
+        if _was_reset(ctx.master.addons, flow):
             live.broken_by_client = False
 
     @guarded
@@ -294,3 +295,16 @@ def _send_again(stream: HttpStream) -> Commands:
     if content:
         yield SendHttp(RequestData(stream.stream_id, content), server)
     yield SendHttp(RequestEndOfMessage(stream.stream_id), server)
+
+
+def _was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
+    """Whether a flow's upstream connection broke, where mitmproxy takes that for its end.
+
+    To be asked when the end of the body has come and nothing was closed yet. mitmproxy reads a
+    connection to its end and forgets the error that was the end; the reader still has it. Without
+    a reader of this kind the answer is no, as in mitmproxy.
+    """
+    connections = getattr(addons.get("proxyserver"), "connections", {})
+    transports = getattr(connections.get(flow.client_conn.id), "transports", {})
+    reader = getattr(transports.get(flow.server_conn), "reader", None)
+    return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)

@@ -10,7 +10,7 @@ from mitmproxy import connection, ctx, http, tls
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from addon.proxy.event_loop import guarded
-from addon.proxy.owner import is_embedded
+from addon.proxy.process import is_embedded
 from ledger.text import first_minute
 from ledger.text.hints import as_typed
 

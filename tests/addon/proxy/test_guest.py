@@ -21,9 +21,9 @@ from mitmproxy.options import Options
 from mitmproxy.test import taddons
 from mitmproxy.tools.dump import DumpMaster
 
-from addon.proxy import owner
+from addon.proxy import process
 from addon.proxy.options import Fast
-from addon.proxy.owner import owner_of
+from addon.proxy.process import owner_of
 from addon.proxy.recorder import Recorder
 from tests.addon.proxy.recording import answered, flow_of, recording
 from tests.addon.proxy.snapshots import changes, snapshot
@@ -134,7 +134,7 @@ def test_whose_process_it_is(
     is_us: bool,
     why: str,
 ):
-    async def ask() -> owner.Owner:
+    async def ask() -> process.Owner:
         master = DumpMaster(Options(), with_termlog=False, with_dumper=False)
         # Not loaded: that the option names them is enough.
         master.options._options["scripts"].value = scripts

@@ -15,9 +15,9 @@ from msgspec import structs
 
 from addon.metering.attribution import TAGS_MAX
 from addon.metering.opening import Upstream
-from addon.proxy import wanted_bodies as bodies
-from addon.proxy.connections import connect_per_request
+from addon.proxy import process as bodies
 from addon.proxy.options import Inject, Log, parse, unknown_options
+from addon.proxy.process import connect_per_request
 from addon.proxy.recorder import Recorder
 from tests.addon.metering.opened import REQUEST
 from tests.named import for_each

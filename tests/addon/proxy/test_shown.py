@@ -13,15 +13,9 @@ from addon.metering.memory_budget import MemoryBudget
 from addon.metering.settlement import Settled
 from addon.parts.telemetry.observer import Observer
 from addon.parts.telemetry.watching import Watching
-from addon.proxy.display import flow_comment
-from addon.proxy.display.exchange_log import line_of
-from addon.proxy.display.flow_comment import (
-    BookedFlow,
-    FlowComments,
-    comment_of,
-    comments_if_viewed,
-)
+from addon.proxy import shown
 from addon.proxy.health import problems
+from addon.proxy.shown import BookedFlow, FlowComments, comment_of, comments_if_viewed, line_of
 from addon.recordings.capture import CaptureFiles
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.usage import Usage
@@ -131,8 +125,8 @@ async def test_a_client_that_left_after_the_end_makes_no_red_mark(outcome, is_ma
 
 
 async def test_what_is_kept_of_flows_is_bounded(monkeypatch):
-    monkeypatch.setattr(flow_comment, "FLOWS_MAX", 2)
-    monkeypatch.setattr(flow_comment, "HELD_MAX", 2)
+    monkeypatch.setattr(shown, "FLOWS_MAX", 2)
+    monkeypatch.setattr(shown, "HELD_MAX", 2)
 
     async with viewing() as (comments, view):
         flows = [view.add() for _ in range(3)]

@@ -1,23 +1,34 @@
-"""Edge. The comment that mitmweb and mitmproxy show in their list: tokens and cost of a flow.
+"""Edge. What people are shown while the proxy runs: what to type next, the log line of an exchange
+(`tee_log=exchanges`), and the comment that mitmweb and mitmproxy show in their list.
 
-This happens only where mitmproxy has its `view` addon; mitmdump has none and pays nothing. What the
-writer prices is held until its commit is reported, and then the event loop writes the comment. A
-comment that a person wrote is never overwritten.
+Comments are made only where mitmproxy has its `view` addon; mitmdump has none and pays nothing.
+What the writer prices is held until its commit is reported, and then the event loop writes the
+comment. A comment that a person wrote is never overwritten.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy import hooks, http
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.master import Master
 
+from addon.metering.settlement import Settled
 from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from ledger.model.money import money_text, sum_of_known
+from ledger.settings.small_files import expanded
+from ledger.text import first_minute
+from ledger.text.figures import until_text
+from ledger.text.hints import as_typed
+from ledger.text.printable import printable
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,12 +36,68 @@ if TYPE_CHECKING:
     from ledger.store.writing.batches import Price
     from ledger.store.writing.incoming import OnCommit, Receipt
 
+logger = logging.getLogger(__name__)
+
 FLOWS_MAX = 5_000
 """Flows whose figures are kept; some 10 MB. mitmweb itself is slow long before."""
 RESPONSES_MAX = 200
 """Of one WebSocket; a longer session shows its latest ones."""
 HELD_MAX = 10_000
 """Priced exchanges whose commit is not reported yet."""
+
+
+def say_what_is_next(master: Master) -> None:
+    """Log the first minute's lines for the servers of this process; none without a server."""
+    server = master.addons.get("proxyserver")
+    options = master.options
+    if not isinstance(server, Proxyserver):
+        return
+    listeners = [
+        (each.mode.full_spec, str(address[0]), int(address[1]))
+        for each in server.servers
+        for address in each.listen_addrs
+    ]
+    authority = str(expanded(options.confdir) / "mitmproxy-ca-cert.pem")
+    asks_password = bool(getattr(options, "proxyauth", None))
+    for line in first_minute.lines_at_start(
+        listeners, authority=authority, asks_password=asks_password
+    ):
+        logger.info("tokentee: %s", as_typed(line, os.environ))
+    if getattr(options, "save_stream_file", None) and not options.store_streamed_bodies:
+        logger.warning("tokentee: %s", first_minute.SAVED_WITHOUT_BODIES)
+
+
+def line_of(settled: Settled, price: Price) -> str:
+    """Model, tokens, cost or what a plan covers, outcome and duration. A dash: not reported, or
+    not known."""
+    exchange, reading = settled
+    usage = reading.usage
+    model = exchange.model or exchange.dialect
+    cached = f" ({usage.cache_read_tokens} cached)" if usage.cache_read_tokens else ""
+    took = until_text(exchange.settled_at, exchange.opened_at) or "-"
+    return (
+        f"{printable(model)} in {_shown(usage.input_tokens)}{cached} "
+        f"out {_shown(usage.output_tokens)} {_cost_logged(reading, price(exchange, reading))} "
+        f"{exchange.outcome} {took}"
+    )
+
+
+def _cost_logged(reading: Reading, charges: tuple[Charge, ...]) -> str:
+    found = amounts_of(
+        reading.usage_source,
+        reading.billing,
+        ((charge.amount_picousd, charge.price_source) for charge in charges),
+    )
+    amount = found.shown_picousd
+    plan = f"{reading.billing} " if found.is_covered else ""
+    if amount is None:
+        return plan.strip() or ("unpriced" if charges else "-")
+    more = "" if found.is_complete else ">= "
+    return f"{plan}{more}{money_text(amount)}"
+
+
+def _shown(figure: int | None) -> str:
+    return "-" if figure is None else str(figure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
