@@ -1,6 +1,7 @@
 """The documentation says what is there: every command, option and column, calls that parse, queries
 that run, links that lead somewhere."""
 
+import os
 import re
 import shlex
 import sqlite3
@@ -152,3 +153,18 @@ def test_every_example_in_python_is_an_addon_or_a_dialect():
 def test_there_are_queries_and_calls_to_check():
     assert len(shown()) >= 10
     assert len(QUERIES) >= 1
+
+
+FINDINGS = reference.ROOT / "findings"
+
+
+@for_each("script", sorted(FINDINGS.glob("*.sh")), ids=lambda script: script.stem)
+def test_every_finding_says_what_it_is(script: Path):
+    text = script.read_text()
+    assert os.access(script, os.X_OK)
+    assert f"]({script.name})" in (FINDINGS / "README.md").read_text()
+    for part in ("# Guess:", "# Seen:", "# Why it matters to a meter:", "# Versions:"):
+        assert part in text
+    assert re.search(r"[\w\]]==\d|\w@\d", text), "it pins what it installs"
+    assert "trap 'rm -rf" in text
+    assert "tokentee" not in text
