@@ -8,16 +8,22 @@ imported when the command is called: importing SQLAlchemy alone takes longer tha
 may.
 """
 
+import errno
+import io
 import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from typing import BinaryIO, TextIO, cast
 
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.part import commands_in
 from ledger.text.hints import as_typed, missing_extra
 from ledger.text.printable import printable, without_passwords
 
+UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)
+"""Where a result goes nowhere: a pipe without a reader, a full disk, a closed stream."""
 COMMANDS = (
     *commands_in(
         "ledger.commands",
@@ -48,9 +54,26 @@ COMMANDS = (
 def run(app: Callable[[], None]) -> None:
     """Run a command. An error that the operator can fix prints one line and exits with 1, or with 2
     for a wrong call.
+
+    A result that cannot be written is such an error: the last of it is flushed here. What stands
+    beside a result is best effort: a stderr that is closed or full changes no exit code.
     """
+    stdout, stderr = sys.stdout, sys.stderr
+    if stdout is None:
+        sys.stdout = cast(TextIO, _Stream(None, is_needed=True))
+    sys.stderr = cast(TextIO, _Stream(stderr, is_needed=False))
     try:
-        app()
+        _run(app)
+    finally:
+        sys.stdout, sys.stderr = stdout, stderr
+
+
+def _run(app: Callable[[], None]) -> None:
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except WrongCallError as error:
         fail(str(error), 2)
     except LedgerError as error:
@@ -65,6 +88,9 @@ def run(app: Callable[[], None]) -> None:
     except OSError as error:
         if error.filename is None and isinstance(error, FileNotFoundError):
             fail("the current folder was removed: go to another one", 1)  # what getcwd raises
+        if error.filename is None and error.errno in UNWRITABLE:
+            _leave_stdout()
+            fail(f"the result could not be written: {error.strerror}", 1)
         if error.filename is None or error.strerror is None:
             raise
         fail(f"{error.filename}: {error.strerror}", 1)
@@ -80,6 +106,51 @@ def run(app: Callable[[], None]) -> None:
         if (text := urls.failed(error)) is None:
             raise
         fail(text, 1)
+
+
+class _Stream(io.TextIOBase):
+    """A standard stream that may be closed or full. `is_needed`: to write to it fails then."""
+
+    def __init__(self, stream: TextIO | None, *, is_needed: bool) -> None:
+        self._stream = stream
+        self._is_needed = is_needed
+
+    def write(self, text: str) -> int:
+        if self._is_needed:
+            raise OSError(errno.EBADF, "standard output is closed")
+        with suppress(OSError, ValueError):
+            if self._stream is not None:
+                return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            if self._stream is not None:
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise OSError(errno.EBADF, "the stream is closed")
+        return self._stream.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # as of the stream, which has one
+        return "utf-8" if self._stream is None else self._stream.encoding
+
+    @property
+    def buffer(self) -> BinaryIO:
+        if self._stream is None:
+            raise OSError(errno.EBADF, "the stream is closed")
+        return self._stream.buffer
+
+
+def _leave_stdout() -> None:
+    """What is still buffered goes nowhere, or Python would fail over it once more at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(text: str, exit_code: int) -> None:

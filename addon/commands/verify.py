@@ -102,8 +102,8 @@ def verify_command(
     compared with the digest of the upstream bytes, stripped again if usage had been asked for, and
     metered again; a meter that reads it differently now is no breach (`tokentee rebuild`).
 
-    Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
-    any.
+    Each breach is a line on stdout: the promise, the row, what was found; the last line is the
+    verdict. Exit code 1 if there is any.
     """
     begin = scope_of(since, None, None, timezone=timezone).since
     files = files_of(paths or [], bodies_too=url is not None)
@@ -142,7 +142,8 @@ def verify_command(
             for text in found.lines():
                 console.print(escape(text))
             broken += counts[CAPTURED] + (not found.is_whole)
-    console.print("everything holds" if not broken else f"{broken} breaches")
+    counted_breaches = "1 breach" if broken == 1 else f"{broken} breaches"
+    typer.echo(counted_breaches if broken else "everything holds")
     raise typer.Exit(1 if broken else 0)
 
 

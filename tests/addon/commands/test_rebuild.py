@@ -306,19 +306,21 @@ def test_what_answers_stated_of_limits_is_added_once(engine, book, rebuild, tmp_
     assert len(rows(engine, kept)) == 2
 
 
+HOLDS = "everything holds\n"
+
+
 @pytest.fixture
 def verify(engine):
     return lambda *words, ledger=engine.url: invoked("verify", *words, "--ledger", ledger)
 
 
-def test_all_that_holds_is_said_and_nothing_printed(book, verify, tmp_path):
+def test_all_that_holds_is_said_and_the_verdict_printed(book, verify, tmp_path):
     book(exchange("passed"), exchange("asked", **STRIPPED))
     done = verify()
-    assert (done.exit_code, done.stdout) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, HOLDS)
     assert done.stderr.count("holds   ") == len(PROMISES) + len(["file", "digests"])
-    assert done.stderr.splitlines()[-1] == "everything holds"
     done = verify(captures(tmp_path / "captures", recording("passed"), recording("asked")))
-    assert (done.exit_code, done.stdout) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, HOLDS)
     assert "digests and lengths are those of the 2 recorded answers" in done.stderr
 
 
@@ -330,12 +332,12 @@ def test_every_breach_is_a_line_and_counted(book, verify):
     )
     done = verify()
     assert done.exit_code == 1
-    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    *lines, verdict = [line.split("\t") for line in done.stdout.splitlines()]
     found = f"upstream sent {len(SENT)}, the client was handed 1, taken out were 0"
     assert lines[0] == ["bytes", "a\\x09b", found]
     assert lines[-1] == ["bytes", "", "… and 1 more"]
     assert len(lines) == FAULTS_SHOWN_MAX + 1
-    assert f"{FAULTS_SHOWN_MAX + 1} breaches" in done.stderr
+    assert verdict == [f"{FAULTS_SHOWN_MAX + 1} breaches"]
     done = verify("--since", "2026-11-03")
     assert done.exit_code == 0
     assert "skipped the SQLite file is sound" in done.stderr
@@ -346,7 +348,7 @@ def test_a_remark_breaks_nothing(book, verify):
     usage = Usage(input_tokens=12, output_tokens=3, reasoning_tokens=4)
     book(exchange("odd"), read=lambda of: reading(of, usage=usage))
     done = verify()
-    assert (done.exit_code, done.stdout) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, HOLDS)
     assert "remark  what a provider reports as parts does not exceed its totals" in done.stderr
 
 
@@ -396,7 +398,7 @@ def test_an_answer_that_was_cut_off_may_have_held_an_event_back(book, verify, tm
     book(exchange("ended", body, **facts))
     folder = captures(tmp_path / "captures", recording("held", body), recording("ended", body))
     done = verify(folder)
-    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    assert (done.exit_code, done.stdout) == (0, HOLDS), done.stderr
 
 
 def test_what_was_given_up_on_has_no_digests_to_hold_anything_to(book, verify, tmp_path):
@@ -405,13 +407,13 @@ def test_what_was_given_up_on_has_no_digests_to_hold_anything_to(book, verify, t
     )
     book(exchange("degraded", degraded="KeyError in addon.metering.meter:1", **unknown))
     done = verify(captures(tmp_path / "captures", recording("degraded")))
-    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    assert (done.exit_code, done.stdout) == (0, HOLDS), done.stderr
 
 
 def test_another_reading_is_a_remark(book, verify, tmp_path):
     book(exchange("a"), read=misread)
     done = verify(captures(tmp_path / "captures", recording("a")))
-    assert (done.exit_code, done.stdout) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, HOLDS)
     assert "remark  1 are read differently by this version: `tokentee rebuild`" in done.stderr
 
 
@@ -447,7 +449,7 @@ def test_what_a_proxy_recorded_holds(verify, tmp_path):
         assert any(row["usage_stripped"] for row in rows_outside.exchanges(ledger))
     url = f"sqlite:///{ledger}"
     done = verify(folder, ledger=url)
-    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    assert (done.exit_code, done.stdout) == (0, HOLDS), done.stderr
     assert "those of the 2 recorded answers" in done.stderr
     assert "read differently" not in done.stderr
     done = CliRunner().invoke(APP, ["rebuild", str(folder), "--ledger", url])

@@ -1,0 +1,50 @@
+"""What a command does where its streams are closed, full, or have no reader: a result that cannot be written is
+one line and exit code 1; what stands beside a result changes no exit code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+CODE = "from addon.cli import main; main()"
+NOTHING, FULL = "/dev/null", "/dev/full"
+COMMANDS = [
+    ["verify"], ["db", "describe"], ["limits"], ["report", "--format", "json"], ["requests", "-f", "csv"],
+    ["prices", "show", "gpt-4o"], ["path"],
+]  # fmt: skip
+
+
+def played(words: list[str], url: str, redirected: str) -> tuple[int, str]:
+    """Exit code and stderr of a command whose streams a shell has redirected."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, "-c", CODE, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"TOKENTEE_LEDGER": url},
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_result_that_goes_nowhere_is_an_error(words: list[str], url: str):
+    assert Path(FULL).exists()
+    assert played(words, url, f"> {NOTHING}")[0] == 0
+    for redirected, why in ((f"> {FULL}", "No space left on device"), (">&-", "is closed")):
+        code, said = played(words, url, redirected)
+        last = said.splitlines()[-1]
+        assert code == 1
+        assert last.startswith("tokentee: the result could not be written: ")
+        assert why in last
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_what_stands_beside_a_result_changes_no_exit_code(words: list[str], url: str):
+    for redirected in ("2>&-", f"2> {FULL}"):
+        assert played(words, url, f"> {NOTHING} {redirected}")[0] == 0
