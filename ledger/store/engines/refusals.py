@@ -11,13 +11,18 @@ _REFUSING_CLASSES = ("21", "22", "23", "2F", "38", "39", "44", "54", "P0")
 """Classes of SQLSTATE that the row causes: values, constraints, checks, limits of the server, and
 exceptions raised by a trigger."""
 
+_REFUSING_TEXTS = ("JSON cannot hold BLOB values", "malformed JSON")
+"""What SQLite says, without a class of its own, of a value that no row of the recorder's has."""
+
 
 def is_refusal(error: Exception) -> bool:
     """Whether the row causes the error; False: the database does, and a retry may succeed."""
     if isinstance(error, REFUSALS):
         return True
     if isinstance(error, sa.exc.DBAPIError):
-        return str(getattr(error.orig, "sqlstate", None) or "")[:2] in _REFUSING_CLASSES
+        if str(getattr(error.orig, "sqlstate", None) or "")[:2] in _REFUSING_CLASSES:
+            return True
+        return any(text in str(error.orig) for text in _REFUSING_TEXTS)
     return not isinstance(error, sa.exc.SQLAlchemyError | LedgerError | OSError | MemoryError)
 
 

@@ -475,6 +475,27 @@ def test_engines_are_opened_when_they_are_asked_for(path) -> None:
     one.close()
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "exchange"),
+    [("exchanges", "user_agent", "id"), ("readings", "reason", "exchange_id")],
+)
+def test_bytes_in_a_row_of_the_source_cost_this_row_alone(new_sqlite, table, column, exchange):
+    """SQLite takes bytes in any column, and JSON holds none: the other exchanges arrive."""
+    source, target = new_sqlite("source"), new_sqlite("target")
+    put(source, *(whole(settled(name)) for name in "abcde"))
+    with sqlite3.connect(source.removeprefix("sqlite:///")) as connection:
+        for (trigger,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall():
+            connection.execute(f"DROP TRIGGER {trigger}")
+        connection.execute(f"UPDATE {table} SET {column} = x'00ff' WHERE {exchange} = 'c'")
+    merged = merging.sync(source, target)
+    assert [refused.key[1] for refused in merged.refused] == ["c"]
+    assert "BLOB" in merged.refused[0].error
+    with on(target) as engine:
+        assert [row.id for row in rows(engine, "SELECT id FROM exchanges ORDER BY id")] == [*"abde"]
+
+
 def test_what_is_no_ledger_is_refused_as_by_every_command(tmp_path, path) -> None:
     missing, empty, text = (tmp_path / name for name in ("missing.db", "empty.db", "text.db"))
     sqlite3.connect(empty).close()
