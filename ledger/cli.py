@@ -33,7 +33,6 @@ COMMANDS = (
         ("show", "requests", "show", "Explain one request line by line"),
         ("top", "now", "top", "Running requests and today's cost, live"),
         ("statusline", "now", "statusline", "One line for Claude Code, tmux and prompts"),
-        ("limits", "now", "limits", "Limits of plans and keys, and who used them"),
     ),
     *commands_in(
         "ledger.commands",

@@ -57,12 +57,14 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.settings", "ledger.store", "ledger.store.engines", "ledger.store.processes"),
     },
     "ledger.budgets": {
+        "ledger",
         "ledger.caps",
         *VALUES,
         "ledger.settings",
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.processes"),
     },
     "ledger.commands": {
+        "ledger",
         *VALUES,
         "ledger.settings",
         *("ledger.budgets", "ledger.figures", "ledger.maintenance"),
@@ -175,6 +177,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.parts.exports",
     "ledger.parts.pages",
     "ledger.parts.pages.live",
+    "ledger.parts.plans",
     "ledger.parts.reconcile",
     "ledger.caps",
     "ledger.budgets",
@@ -549,6 +552,7 @@ TESTED_BY = {
     "ledger/parts/exports/command.py": "tests/ledger/parts/exports/test_day_files.py",
     "ledger/parts/reconcile/command.py": "tests/ledger/parts/reconcile/test_comparison.py",
     "ledger/parts/sync/command.py": "tests/ledger/commands/test_db.py",
+    "ledger/parts/plans/command.py": "tests/ledger/parts/plans/test_limits.py",
     "ledger/reports/name_suggestions.py": "tests/ledger/commands/test_report.py",
     "ledger/reports/progress.py": "tests/ledger/commands/test_report.py",
     # By data: logs, answers, price files and statements.

@@ -14,16 +14,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.attach import attached
 from ledger.budgets import cap_status
 from ledger.budgets.budgets import Budgets, QuotaRule
 from ledger.budgets.status import BudgetStatus, document, statuses
 from ledger.caps.caps import Cap
-from ledger.figures.limits import RESET_TOLERANCE, Limit, limits
-from ledger.reports.limits_text import used_share
+from ledger.model.exchange import RESET_TOLERANCE
 from ledger.settings.names import Names
 from ledger.store import db
 from ledger.store.tables import alerts
-from ledger.text.figures import counted, money, percent
+from ledger.text.figures import counted, money, percent, used_share
 from ledger.text.printable import printable
 
 CLAIM_SECONDS = 600
@@ -125,7 +125,7 @@ def _of_caps(
 
 def _of_limits(engine: Engine, rules: Sequence[QuotaRule], now: datetime) -> Iterator[list[Alert]]:
     """The same for each limit, in its present window."""
-    for limit in limits(engine, now):
+    for limit in (limit for limits in attached("limits") for limit in limits(engine, now)):
         shares = {
             share
             for rule in rules
@@ -153,21 +153,23 @@ def _of_limits(engine: Engine, rules: Sequence[QuotaRule], now: datetime) -> Ite
         ]
 
 
-def _window_of(engine: Engine, name: str, limit: Limit) -> datetime:
+def _window_of(engine: Engine, name: str, limit: Any) -> datetime:
     """What tells this window from the one before: its reset, as the first alert had it, since some
     providers state it as a wait and it moves by seconds; without a reset, the day."""
     if limit.resets_at is None:
-        return limit.observed_at.replace(hour=0, minute=0, second=0, microsecond=0)
+        day: datetime = limit.observed_at.replace(hour=0, minute=0, second=0, microsecond=0)
+        return day
+    reset: datetime = limit.resets_at
     near = max(RESET_TOLERANCE, timedelta(minutes=limit.window_minutes or 0) / 2)
     with engine.connect() as connection:
         known = connection.scalar(
             sa.select(sa.func.max(alerts.c.period_start)).where(
                 alerts.c.budget == name,
-                alerts.c.period_start > limit.resets_at - near,
-                alerts.c.period_start < limit.resets_at + near,
+                alerts.c.period_start > reset - near,
+                alerts.c.period_start < reset + near,
             )
         )
-    return known or limit.resets_at
+    return known or reset
 
 
 def _claim(engine: Engine, alert: Alert, now: datetime) -> bool:

@@ -54,7 +54,7 @@ def report(
     ledger: LedgerOption = None,
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
-    from ledger.figures import plans, queries
+    from ledger.figures import blocks, queries
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.reports import report_tables
@@ -63,10 +63,10 @@ def report(
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
-        if plans.BLOCK_WORD in words:
+        if blocks.BLOCK_WORD in words:
             if len(words) > 1 or top is not None:
                 raise WrongCallError("--by block stands alone: no other word, no --top")
-            found = plans.report_by_block(engine, scope)
+            found = blocks.report_by_block(engine, scope)
         else:
             found = queries.report(engine, words, scope, top=top, is_exact=exact)
         table = report_tables.flat(found) if format == "csv" else report_tables.screen(found)

@@ -4,8 +4,7 @@
     sum_query    sums of a period, from stored sums where there are some
     figures      the values, and percentiles of histograms
     activity     running requests, and today's cost
-    limits       limits as answers stated them
-    plans        what flat plans covered, by month and by block of five hours
+    blocks       requests by blocks of five hours, in which plans count use
 
 In: a ledger, a scope, the words to group by. Out: figures as values.
 Uses: model, pricing, settings, store, store.engines, store.processes, store.schema, text.

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import Figures, Key
-from ledger.figures.limits import Limit, limits
 from ledger.figures.queries import groups_of, opened, totals
 from ledger.store.engines.urls import file_of
 from ledger.store.processes import nodes
@@ -51,8 +50,6 @@ class Activity:
     today: Figures
     sessions: Mapping[Key, Figures]
     models: Mapping[Key, Figures]
-    limits: tuple[Limit, ...] = ()
-    """Of plans."""
 
 
 def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
@@ -83,7 +80,6 @@ def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
         today=sum(found.values(), Figures()),
         sessions=_by(found, 0),
         models=_by(found, 1),
-        limits=tuple(each for each in limits(engine, now) if each.kind == "plan"),
     )
 
 
@@ -101,8 +97,6 @@ class Status:
     """Of the session's last answer."""
     context_tokens: int | None
     """What its next request sends at least: the input and the output of that answer."""
-    limits: tuple[Limit, ...]
-    """Of plans, without `full_at`."""
 
 
 def status(engine: Engine, scope: Scope, session: str | None, now: datetime) -> Status:
@@ -129,7 +123,6 @@ def status(engine: Engine, scope: Scope, session: str | None, now: datetime) -> 
         last_hour=hour,
         model=last.model if last else None,
         context_tokens=last.input_tokens + (last.output_tokens or 0) if last else None,
-        limits=tuple(each for each in limits(engine, now, are_shared=False) if each.kind == "plan"),
     )
 
 

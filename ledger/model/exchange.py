@@ -5,7 +5,7 @@ An exchange is written twice: when its request goes upstream (`state=OPEN`), and
 any reason and is settled.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
@@ -44,6 +44,8 @@ class Quota(Struct, frozen=True, kw_only=True):
     resets_at: datetime | None = None
 
 
+RESET_TOLERANCE = timedelta(seconds=5)
+"""A reset of a window that moves by less is the same: answers round it."""
 _UNITS = (("d", 1440), ("h", 60))
 _NEAR = 50
 """A window that a fiftieth of its length makes whole hours or days: 299 minutes are five hours."""

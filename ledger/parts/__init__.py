@@ -10,6 +10,9 @@ Uses: nothing of ours.
 from ledger.part import Part, commands_in
 
 POINTS = {
+    "limits": "(engine, now) -> limits that answers stated, and how much of them is used",
+    "lines of top": "(engine, now) -> lines of the screen of `top`",
+    "words of statusline": "(engine, now) -> texts of the status line",
     "section of a page": "a `PageSection`: a card of the page",
     "problems of a page": "(engine, names, now, option that names the ledger) -> `Problem`s",
     "levels of spending": "(engine, names, now) -> lines in the chart: name, pico-USD a day",
@@ -32,11 +35,19 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Part(
-        package="ledger.reports",
-        about="limits of plans and keys, and what a percent of them bought",
+        package="ledger.parts.plans",
+        about="limits of plans and keys, what plans covered, and what a percent of them buys",
+        commands=commands_in(
+            "ledger.parts.plans",
+            "Look",
+            ("limits", "command", "limits", "Limits of plans and keys, and who used them"),
+        ),
         attaches=(
-            ("section of a page", "limits_on_page:LIMITS"),
-            ("section of a page", "limits_on_page:VALUE"),
+            ("limits", "limits:limits"),
+            ("lines of top", "shown:lines_of_top"),
+            ("words of statusline", "shown:words_of_statusline"),
+            ("section of a page", "shown:LIMITS"),
+            ("section of a page", "shown:VALUE"),
         ),
     ),
     Part(

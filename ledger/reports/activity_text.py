@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ledger.figures.activity import SPEED_SECONDS, Activity, Status
 from ledger.figures.figures import Figures, Key, by_cost
-from ledger.reports import limits_text
 from ledger.reports.layout import Layout, Table, TableColumn, layout, wrapped
 from ledger.reports.report_tables import cost_cell, covered_cell
 from ledger.store.scope import NO_VALUE
@@ -26,9 +25,14 @@ STYLES = (
 
 
 def lines(
-    activity: Activity, width: int, height: int | None = None, caps: Sequence[str] = ()
+    activity: Activity,
+    width: int,
+    height: int | None = None,
+    caps: Sequence[str] = (),
+    further: Sequence[str] = (),
 ) -> list[str]:
-    """The screen: a summary, running requests, today's sessions and models. `caps`: a text each."""
+    """The screen: a summary, running requests, today's sessions and models. `caps`: a text each;
+    `further`: lines below the summary."""
     running = Table(
         columns=(
             TableColumn(name="model", heading="Model", is_number=False),
@@ -50,9 +54,8 @@ def lines(
     )
     screen = [f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} {zone_in(activity.now)}"]
     screen += _broken(one_line(activity), width)
-    if activity.limits:
-        limits = limits_text.one_line(activity.limits, activity.now)
-        screen += _broken(f"limits: {limits}", width)
+    for line in further:
+        screen += _broken(line, width)
     screen += _broken(" · ".join(caps), width)
     screen += ["", *_table(running, width, "Running now", "nothing is running")]
     more = activity.running_count - min(len(activity.running), ROWS_RUNNING_MAX)
@@ -82,11 +85,12 @@ def one_line(activity: Activity) -> str:
     return " · ".join(filter(None, parts))
 
 
-def status_line(status: Status, context_size: int | None = None, caps: Sequence[str] = ()) -> str:
+def status_line(status: Status, context_size: int | None = None, words: Sequence[str] = ()) -> str:
     """For an agent's status line, the most urgent first, as narrow terminals cut its end:
     `$1.20/h · 5h 42% (1 h 10 min left) · ctx 31% · session $0.42 · today $3.10 · claude-opus-5`.
 
-    `context_size`: tokens of the model's context window; None: not known. `caps`: a text each."""
+    `context_size`: tokens of the model's context window; None: not known. `words`: of plan windows
+    and caps."""
     parts = []
     if status.last_hour is not None and status.session is not None:
         hour = status.last_hour
@@ -94,13 +98,7 @@ def status_line(status: Status, context_size: int | None = None, caps: Sequence[
         worth = sum(filter(None, (hour.cost_picousd, hour.covered_value_picousd)))
         is_part = hour.without_price > 0 or hour.unlisted > 0
         parts.append(f"{money(worth, is_lower_bound=is_part)}/h")
-    limits = sorted(status.limits, key=lambda each: each.window_minutes or 0)
-    for each in limits[: limits_text.LINE_MAX]:
-        if each.used_ppm is not None:
-            left = until_text(each.resets_at, status.now)
-            used = f"{printable(each.window)} {limits_text.used_share(each.used_ppm)}"
-            parts.append(f"{used} ({left} left)" if left else used)
-    parts += caps
+    parts += words
     if status.context_tokens is not None:
         share = percent(ratio(status.context_tokens, context_size))
         parts.append(f"ctx {share if context_size else short(status.context_tokens)}")

@@ -14,8 +14,7 @@ from ledger.model.money import usd, usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import Rate, Sheet, is_token_line
 from ledger.reports.layout import Cell, Table, TableColumn, amount_of, key_text, without_empty
-from ledger.reports.limits_text import used_share
-from ledger.text.figures import MILLISECOND, count, exact_duration_text
+from ledger.text.figures import MILLISECOND, count, exact_duration_text, used_share
 from ledger.text.origins import shown_origin
 from ledger.text.printable import printable
 

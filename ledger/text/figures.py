@@ -63,6 +63,11 @@ def percent(part: Decimal | None, *, in_column: bool = False) -> str:
     return f"{scaled:.{0 if abs(scaled) >= 100 else 1}f}".removesuffix(".0") + "%"
 
 
+def used_share(ppm: int | None) -> str:
+    """The used share of a limit, in millionths: `42%`, `3.5%`; a dash if it is not known."""
+    return percent(None if ppm is None else Decimal(ppm) / 10**6)
+
+
 def ratio(part: int | None, whole: int | None) -> Decimal | None:
     """A part divided by its whole; None if either is unknown or the whole is 0."""
     return Decimal(part) / whole if part is not None and whole else None

@@ -6,7 +6,6 @@
     problems    the problems of a period, and what to do about them            pure
     unusual     days that cost far more than the days before them              pure
     sections    the parts of a page, each queried separately                   database
-    percent_picture  what a percent of a plan bought, as SVG                   pure
     charts      data for the script that draws charts                          pure
     rendering   parts -> HTML, with Jinja2
     html_file   the whole page as one file

@@ -28,8 +28,8 @@ from ledger.settings.names import read as read_names
 from ledger.store.engines import urls
 from ledger.store.tables import alerts as table
 from ledger.text.period import SPANS
-from tests.ledger.figures.test_limits import answered, play, stated
 from tests.ledger.priced import BOTH, exchange, fill, filled, reading, settled
+from tests.ledger.stated_limits import answered, play, stated
 from tests.ledger.written import NOON
 from tests.named import for_each
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from ledger.commands import now
 from tests.app import APP
-from tests.ledger.figures.test_limits import answered, play, stated
+from tests.ledger.stated_limits import answered, play, stated
 from tests.ledger.written import NOON
 
 

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ledger.figures import limit_values, limits, percent_value
-from ledger.figures.percent_value import Figure, Use, estimate
-from ledger.reports import limits_text
+from ledger.parts.plans import limit_values, limits, limits_text, percent_value
+from ledger.parts.plans.percent_value import Figure, Use, estimate
 from ledger.store import db
 from tests.app import APP
-from tests.ledger.figures.plan_accounts import HOUR, WINDOW, Account, at_prices
+from tests.ledger.parts.plans.plan_accounts import HOUR, WINDOW, Account, at_prices
 from tests.ledger.priced import BOTH, filled
 from tests.ledger.written import NOON, writing
 from tests.named import for_each

@@ -3,14 +3,13 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 
-from ledger.figures.limit_values import LimitValue
-from ledger.figures.limits import PLANS_SHOWN, RATES_SHOWN, Limit
-from ledger.figures.plans import PlanMonth
 from ledger.model.money import PICOUSD_PER_USD
+from ledger.parts.plans.limit_values import LimitValue
+from ledger.parts.plans.limits import PLANS_SHOWN, RATES_SHOWN, Limit
+from ledger.parts.plans.plans import PlanMonth
 from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
-from ledger.text.figures import MILLISECOND, duration_text, money, percent, until_text
+from ledger.text.figures import MILLISECOND, duration_text, money, until_text, used_share
 from ledger.text.printable import printable
 
 FULL_AT_METHOD = "full at: at the average pace of this window so far; empty if it resets before"
@@ -167,7 +166,7 @@ def plan_table(months: Sequence[PlanMonth]) -> Table:
 
 
 def one_line(found: Sequence[Limit], now: datetime) -> str:
-    """For a status bar: `5h 42% (resets in 2 h 10 min) · 7d 81% (full in 9 h)`."""
+    """For `top`: `5h 42% (resets in 2 h 10 min) · 7d 81% (full in 9 h)`."""
     plans = [each for each in found if each.kind == "plan" and each.used_ppm is not None]
     plans.sort(key=lambda each: -(each.used_ppm or 0))
     texts = []
@@ -181,6 +180,15 @@ def one_line(found: Sequence[Limit], now: datetime) -> str:
     return " · ".join(texts) or "no limits known"
 
 
-def used_share(ppm: int | None) -> str:
-    """A used share: `42%`, `3.5%`; a dash if it is not known."""
-    return percent(None if ppm is None else Decimal(ppm) / 10**6)
+def windows_left(found: Sequence[Limit], now: datetime) -> list[str]:
+    """Of plans, for a status line: `5h 42% (1 h 10 min left)`, the shortest first."""
+    plans = sorted(
+        (each for each in found if each.kind == "plan"), key=lambda each: each.window_minutes or 0
+    )
+    texts = []
+    for each in plans[:LINE_MAX]:
+        if each.used_ppm is not None:
+            left = until_text(each.resets_at, now)
+            used = f"{printable(each.window)} {used_share(each.used_ppm)}"
+            texts.append(f"{used} ({left} left)" if left else used)
+    return texts

@@ -23,15 +23,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.figures import percent_value
-from ledger.figures.percent_value import Use
-from ledger.model.exchange import ERROR_STATUS_MIN, PPM, window_label
+from ledger.model.exchange import ERROR_STATUS_MIN, PPM, RESET_TOLERANCE, window_label
 from ledger.model.money import PICOUSD_PER_USD
+from ledger.parts.plans import percent_value
+from ledger.parts.plans.percent_value import Use
 from ledger.store.scope import requests, snapshot
 from ledger.store.tables import exchanges, quotas
 
-RESET_TOLERANCE = timedelta(seconds=5)
-"""A reset that moves by less is the same."""
 RATES_SHOWN = timedelta(hours=1)
 PLANS_SHOWN = timedelta(days=31)
 """A limit whose last answer is older is not shown."""

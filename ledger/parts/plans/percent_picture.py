@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ledger.figures.limit_values import LimitValue
-from ledger.figures.percent_value import Value
+from ledger.parts.plans.limit_values import LimitValue
+from ledger.parts.plans.percent_value import Value
 
 WIDTH, HEIGHT, FOOT = 360, 120, 16
 """As wide as a card on the narrowest screen, so that its texts are not scaled there."""

@@ -6,15 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ledger.figures import percent_picture
-from ledger.figures.limit_values import LimitValue
-from ledger.figures.percent_value import Figure, estimate
 from ledger.parts.pages import rendering
-from ledger.reports import limits_on_page, limits_text
+from ledger.parts.plans import limits_text, percent_picture, shown
+from ledger.parts.plans.limit_values import LimitValue
+from ledger.parts.plans.percent_value import Figure, estimate
 from ledger.store import db
-from tests.ledger.figures.plan_accounts import Account
-from tests.ledger.figures.test_percent_value import steady, write
 from tests.ledger.parts.pages.serving import pages
+from tests.ledger.parts.plans.plan_accounts import Account
+from tests.ledger.parts.plans.test_percent_value import steady, write
 from tests.ledger.written import NOON
 
 
@@ -53,7 +52,7 @@ def test_all_of_it_is_in_the_box_and_in_the_text(windows, factor):
     one = limit_value(windows, factor)
     notes = [*limits_text.value_notes([one])]
     (picture,) = percent_picture.pictures([one], [notes])
-    html = rendering.section(limits_on_page.VALUE, {"pictures": [picture]})
+    html = rendering.section(shown.VALUE, {"pictures": [picture]})
     for points in re.findall(r'points="([^"]*)"', html):
         for point in points.split():
             x, y = map(float, point.split(","))
@@ -72,7 +71,7 @@ def test_no_picture_of_what_is_not_known():
     assert (
         percent_picture.pictures([replace(limit_value(1), estimate=estimate([], []))], [[]]) == []
     )
-    assert "<svg" not in rendering.section(limits_on_page.VALUE, {"pictures": []})
+    assert "<svg" not in rendering.section(shown.VALUE, {"pictures": []})
 
 
 @pytest.mark.large
@@ -81,7 +80,7 @@ def test_the_live_page_loads_it(tmp_path):
     write(url, Account(1, days=6).entries("a"))
     now = NOON + timedelta(days=6)
     with db.disposing(db.ensure(url)) as engine:
-        assert limits_on_page.percent_pictures(engine, now)
+        assert shown.percent_pictures(engine, now)
         with pages(engine, now=lambda: now) as site:
             assert "/section/value" in site.get("/").text
             text = site.get("/section/value").text

@@ -3,8 +3,8 @@
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from ledger.figures.limits import Limit
-from ledger.reports.limits_text import lines, one_line
+from ledger.parts.plans.limits import Limit
+from ledger.parts.plans.limits_text import lines, one_line
 from tests.named import for_each
 
 NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)

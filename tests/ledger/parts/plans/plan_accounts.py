@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
-from ledger.figures.percent_value import Figure, Use
 from ledger.model.exchange import Exchange, Quota, QuotaKind, Reading, UsageSource
 from ledger.model.usage import Usage
+from ledger.parts.plans.percent_value import Figure, Use
 from tests.ledger.written import NOON, charge, reading, settled
 
 HOUR = 3_600.0

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.figures import limits, percent_value
-from ledger.figures.percent_value import Estimate, Value
+from ledger.parts.plans import limits, percent_value
+from ledger.parts.plans.percent_value import Estimate, Value
 from ledger.store.scope import snapshot
 from ledger.store.tables import quotas
 

@@ -2,53 +2,27 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ledger.figures import activity, limits
-from ledger.figures.limits import QuotaFigure
-from ledger.figures.percent_value import Use
-from ledger.model.exchange import PPM, Quota, QuotaKind, UsageSource, window_label
-from ledger.model.usage import Usage
+from ledger.model.exchange import PPM, window_label
 from ledger.parts.pages import html_file
-from ledger.reports import activity_text, limits_text
+from ledger.parts.plans import limits, limits_text, shown
+from ledger.parts.plans.limits import QuotaFigure
+from ledger.parts.plans.percent_value import Use
 from ledger.store.scope import Scope
 from tests.app import APP
 from tests.ledger.parts.pages.serving import pages
 from tests.ledger.priced import BOTH, filled
-from tests.ledger.written import NOON, opened, reading, row, rows, settled, writing
+from tests.ledger.stated_limits import HOUR, answered, play, rate_of, stated
+from tests.ledger.written import NOON, opened, row, rows, writing
 from tests.named import for_each
 
-HOUR = timedelta(hours=1)
 FIRST_RESET = NOON + 5 * HOUR
 SECOND_RESET = FIRST_RESET + 5 * HOUR
-
-
-def stated(percent, resets_at, window="5h", **more):
-    facts: dict[str, Any] = {"window_minutes": 300, "status": "allowed"} | more
-    return Quota(
-        window=window,
-        window_name=window,
-        kind=QuotaKind.PLAN,
-        used_ppm=None if percent is None else int(percent * 10_000),
-        resets_at=resets_at,
-        **facts,
-    )
-
-
-def answered(name, minutes, session, key, quotas, tokens=100, **more):
-    """An exchange of account `a` whose answer arrived at that minute."""
-    at = NOON + timedelta(minutes=minutes)
-    facts: dict[str, Any] = {"http_status": 200, "account": "a", "first_byte_at": at} | more
-    exchange = settled(
-        name, at=at, session_id=session, key_fingerprint=key, quotas=tuple(quotas), **facts
-    )
-    usage = Usage(input_tokens=tokens, cache_read_tokens=0, output_tokens=0)
-    return exchange, reading(exchange, usage=usage, usage_source=UsageSource.REPORTED)
 
 
 DAY = [
@@ -71,13 +45,6 @@ DAY = [
         stated(3, None, window="overage", window_minutes=None),
     ]),
 ]  # fmt: skip
-
-
-def play(place, entries):
-    """Write them into a URL or an engine's ledger, one after the other."""
-    with writing(str(getattr(place, "url", place))) as written:
-        for exchange, read in entries:
-            assert written.settle(exchange, read).committed
 
 
 @pytest.fixture(scope="module", params=BOTH)
@@ -166,19 +133,6 @@ def test_without_shares_one_figure_of_a_limit_is_read(sqlite_engine, monkeypatch
     assert alone == replace(shared, shares_ppm={}, full_at=None)
     monkeypatch.setattr(limits, "ROWS_MAX", 0)
     assert of(sqlite_engine, 90, are_shared=False) == alone
-
-
-def rate_of(limit, left):
-    name = "requests"
-    used = (limit - left) * PPM // limit
-    return Quota(
-        window=name,
-        window_name=name,
-        kind=QuotaKind.RATE,
-        limit=limit,
-        remaining=left,
-        used_ppm=used,
-    )
 
 
 def test_a_rate_has_what_remains_of_it(sqlite_engine):
@@ -293,12 +247,14 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets)
 def test_pages_and_top_show_them(sqlite_engine):
     play(sqlite_engine, DAY)
     now = NOON + timedelta(minutes=331)
-    shown = "\n".join(activity_text.lines(activity.take(sqlite_engine, Scope(), now), 80))
+    (line,) = shown.lines_of_top(sqlite_engine, now)
     written = html_file.page(sqlite_engine, Scope(), now=now)
     with pages(sqlite_engine, now=lambda: now) as site:
         assert "/section/limits" in site.get("/").text
         live = site.get("/section/limits").text
-    assert "limits: 5h 100% (full in now) · overage 3%" in shown
+    assert line == "limits: 5h 100% (full in now) · overage 3%"
+    top = CliRunner().invoke(APP, ["top", "--once", "--ledger", str(sqlite_engine.url)])
+    assert "limits: " in top.stdout
     for text in (written, live):
         assert 'value="100">100%</meter>' in text
         assert "4 h 29 min" in text
@@ -308,8 +264,7 @@ def test_a_ledger_without_limits_has_no_such_part(sqlite_engine):
     play(sqlite_engine, [answered("1", 0, "s", "k", [])])
     with pages(sqlite_engine, now=lambda: NOON) as site:
         assert "/section/limits" not in site.get("/").text
-    taken = activity.take(sqlite_engine, Scope(), NOON)
-    assert "limits:" not in "\n".join(activity_text.lines(taken, 80))
+    assert shown.lines_of_top(sqlite_engine, NOON) == []
 
 
 @for_each(
