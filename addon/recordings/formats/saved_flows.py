@@ -22,11 +22,7 @@ from datetime import timedelta
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from mitmproxy import http
-from mitmproxy.exceptions import FlowReadException
-from mitmproxy.io import FlowReader
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from addon.framing import json_values
 from addon.metering.messages import End
@@ -48,6 +44,9 @@ from addon.recordings.formats.recorded import (
     message_time,
     split_url,
 )
+
+if TYPE_CHECKING:  # it takes half a second, and a file whose flows the ledger has needs none of it
+    from mitmproxy.http import HTTPFlow
 
 RECORD_BYTES_MAX = 512 * 1024 * 1024
 """Size of one flow; its bodies are in memory while it is read."""
@@ -211,11 +210,8 @@ def _read_flow(file: OpenFile, start: int, length: int, where: str) -> Item:
     record = file.read(start, length)
     if len(record) < length:
         return Unreadable(where, "not a flow: cut short")
-    try:
-        (flow,) = FlowReader(BytesIO(record)).stream()
-    except FlowReadException as error:
-        return Unreadable(where, f"not a flow of mitmproxy: {error}"[:300])
-    if not isinstance(flow, http.HTTPFlow):
+    flow = _flow_in(record)
+    if flow is None:
         return Skipped(where, Why.NOT_HTTP)
     response, message = flow.response, flow.error.msg if flow.error else ""
     if response is None and not message:
@@ -257,7 +253,21 @@ def _read_flow(file: OpenFile, start: int, length: int, where: str) -> Item:
     )
 
 
-def _recorded(flow: http.HTTPFlow, where: str, *, name: str, **facts: Any) -> Recorded:
+def _flow_in(data: bytes) -> HTTPFlow | None:
+    """The one flow of a flow file or a HAR; None if it is not HTTP. RecordingError if mitmproxy
+    cannot read it."""
+    from mitmproxy.exceptions import FlowReadException
+    from mitmproxy.http import HTTPFlow
+    from mitmproxy.io import FlowReader
+
+    try:
+        (flow,) = FlowReader(BytesIO(data)).stream()
+    except FlowReadException as error:
+        raise RecordingError(f"not a flow of mitmproxy: {error.__context__ or error}") from None
+    return flow if isinstance(flow, HTTPFlow) else None
+
+
+def _recorded(flow: HTTPFlow, where: str, *, name: str, **facts: Any) -> Recorded:
     """What flow files and HAR have alike."""
     request = flow.request
     target = request.data.path.decode("utf-8", "surrogateescape")
@@ -334,11 +344,8 @@ def _read_har_entry(raw: memoryview, where: str) -> Item:
     if isinstance(took_ms, int | float) and 0 <= took_ms < _MILLISECONDS_MAX:
         with suppress(OverflowError):
             ended_at = opened_at + timedelta(milliseconds=took_ms)
-    try:
-        (flow,) = FlowReader(BytesIO(_har_of(entry, status))).stream()
-    except FlowReadException as error:
-        return Unreadable(where, f"not a recorded exchange: {error.__context__ or error}"[:300])
-    assert isinstance(flow, http.HTTPFlow)
+    flow = _flow_in(_har_of(entry, status))
+    assert flow is not None
     assert flow.response is not None
     posted = _object(_object(entry["request"]).get("postData"))
     asked = _binary(posted) or utf8(flow.request.raw_content or b"")
