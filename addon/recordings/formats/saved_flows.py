@@ -28,6 +28,7 @@ from addon.framing import json_values
 from addon.metering.messages import End
 from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import (
+    Fields,
     Item,
     Message,
     Origin,
@@ -43,6 +44,7 @@ from addon.recordings.formats.recorded import (
     known_time,
     message_time,
     split_url,
+    text_fields_of,
 )
 
 if TYPE_CHECKING:  # it takes half a second, and a file whose flows the ledger has needs none of it
@@ -367,9 +369,12 @@ def _read_har_entry(raw: memoryview, where: str) -> Item:
         has_own_id=False,
         origin=origin,
         path=path,
+        # mitmproxy adds a length to those of its flow.
+        request_headers=_fields(entry["request"]),
         request_body=asked,
         opened_at=opened_at,
         status=status or None,
+        response_headers=_fields(response),
         response_body=answer,
         is_exact=False,
         ended_at=ended_at,
@@ -421,6 +426,10 @@ def _headers(message: Mapping[str, Any]) -> list[dict[str, str]]:
         for name, value in names
         if name.lower() != "content-encoding"
     ]
+
+
+def _fields(message: object) -> Fields:
+    return text_fields_of((each["name"], each["value"]) for each in _headers(_object(message)))
 
 
 def _message(one: Mapping[str, Any]) -> Message:

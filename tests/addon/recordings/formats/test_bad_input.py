@@ -280,6 +280,14 @@ def test_a_bad_entry_costs_itself(tmp_path: Path):
     assert whole.status == 200
 
 
+def test_the_headers_of_a_har_are_those_that_it_states(tmp_path: Path):
+    """mitmproxy's reader adds a length to the headers of its flow."""
+    item, *_ = items(FILE_KINDS["chrome-har"](tmp_path))
+    assert isinstance(item, Recorded)
+    names = [name for name, _ in (*item.request_headers, *item.response_headers)]
+    assert names == [b"content-type", b"authorization", b"user-agent", b"content-type"]
+
+
 def test_a_compressed_har(tmp_path: Path):
     plain = FILE_KINDS["chrome-har"](tmp_path)
     packed = tmp_path / "x.zhar"
