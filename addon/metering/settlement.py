@@ -38,7 +38,7 @@ raises it, so that `tokentee rebuild` finds the readings to redo."""
 
 ZEROS = "zeros for an answer with text"
 """The remark on usage that is no figure: it counts as not reported, and is asked for next time."""
-ESTIMATE_KEYS = ("estimated", "is_estimated", "is_estimate")
+ESTIMATE_KEYS = frozenset(("estimated", "is_estimated", "is_estimate"))
 """Members by which a usage object calls itself an estimate (9router's is `estimated`)."""
 HIDDEN_OUTPUT = "output that cannot be read is not in the estimate"
 """The remark on a stream that ended early behind encrypted reasoning, pictures or sound."""
@@ -142,14 +142,16 @@ def result_of(
     usage, source, estimated = NO_USAGE, UsageSource.NONE, None
     if meter is not None:
         usage = meter.usage()
+        stated = facts.usage or {}
         has_usage = facts.usage is not None
-        if has_usage and facts.token_seen and _is_without_figures(usage):
+        if has_usage and facts.token_seen and not usage.output_tokens and _has_only_zeros(usage):
             has_usage, usage = False, replace(NO_USAGE, remarks=(*usage.remarks, ZEROS))
         is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
         is_final = facts.usage_final and not is_unsure
         if has_usage and (outcome is Outcome.COMPLETE or is_final):
-            calls_itself_one = any((facts.usage or {}).get(key) is True for key in ESTIMATE_KEYS)
-            source = UsageSource.ESTIMATED if calls_itself_one else UsageSource.REPORTED
+            own_words = ESTIMATE_KEYS.intersection(stated)
+            is_estimate = bool(own_words) and any(stated[key] is True for key in own_words)
+            source = UsageSource.ESTIMATED if is_estimate else UsageSource.REPORTED
         else:
             estimated = meter.estimated_output_tokens() if opened.streamed else None
             if has_usage:
@@ -174,7 +176,7 @@ def result_of(
     return Settled(exchange, reading)
 
 
-def _is_without_figures(usage: Usage) -> bool:
+def _has_only_zeros(usage: Usage) -> bool:
     """Whether a usage object states zeros alone: gateways write them, also for long answers."""
     counts = (usage.input_tokens, usage.output_tokens, *usage.tool_units.values())
     costs = (usage.reported_cost_picousd, usage.reported_upstream_cost_picousd)
