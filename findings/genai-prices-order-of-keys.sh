@@ -15,24 +15,50 @@ python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install -q --disable-pip-version-check genai-prices==0.2.3 pydantic==2.14.4
 "$folder/venv/bin/python" - <<'PYTHON'
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import pydantic
-from genai_prices.types import MatchLogic
+from genai_prices.update_prices import UpdatePrices
 
-clause = pydantic.TypeAdapter(MatchLogic)
+
+class Prices(BaseHTTPRequestHandler):
+    clause: dict = {}
+
+    def do_GET(self):
+        model = {"id": "m", "match": self.clause, "prices": {"input_mtok": 1}}
+        body = json.dumps([{"id": "p", "name": "p", "api_pattern": "p", "models": [model]}]).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+server = HTTPServer(("127.0.0.1", 0), Prices)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+updater = UpdatePrices(url=f"http://127.0.0.1:{server.server_port}/prices.json")
+
+
+def read(clause):
+    Prices.clause = clause
+    return updater.fetch().providers[0].models[0]
+
+
 written = '{"starts_with": "gpt-", "ends_with": "-mini"}'
-models = ["gpt-a-mini", "gpt-a", "other-mini"]
+names = ["gpt-a-mini", "gpt-a", "other-mini"]
 seen = {}
-for name, text in {
+for form, text in {
     "as written": written,
     "keys sorted": json.dumps(json.loads(written), sort_keys=True),
     "in words": '{"and": [{"starts_with": "gpt-"}, {"ends_with": "-mini"}]}',
 }.items():
-    match = clause.validate_python(json.loads(text))
-    seen[name] = [model for model in models if match.is_match(model)]
-    print(f"{name:12} {text}\n{'':12} matches {seen[name]}")
+    model = read(json.loads(text))
+    seen[form] = [name for name in names if model.is_match(name)]
+    print(f"{form:12} {text}\n{'':12} matches {seen[form]}")
 try:
-    clause.validate_python({})
+    read({})
 except BaseException as error:
     empty = type(error)
 print(f"{'empty':12} raises {empty.__name__}")
