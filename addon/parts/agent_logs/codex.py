@@ -1,6 +1,7 @@
 """Pure. The answers in a log of Codex, whose forks repeat the history of their parent.
 
 `session_meta` names session, folder, branch and who serves the models, `turn_context` the model.
+`thread_settings_applied` states the tier of what follows it: a fast turn has `priority`.
 The usage of an answer stands in a `token_usage_record` (new versions), in an `event_msg` of type
 `token_count` (all), or in both; the call that compacts a thread stands in the record alone. A count
 has the answer's usage (`last_token_usage`), the thread's sum (`total_token_usage`) and what its
@@ -70,6 +71,7 @@ class _CodexLog:
     copied: list[str] = field(default_factory=list)
     """The threads whose `session_meta` follows its own."""
     model: str | None = None
+    service_tier: str | None = None
     plan: str | None = None
     tools: int = 0
     total: dict[str, Any] | None = None
@@ -124,6 +126,10 @@ def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated
             log.meta, log.started = payload, at or moment(payload.get("timestamp"))
         elif kind == "turn_context":
             log.model = name_of(payload.get("model")) or log.model
+        elif kind == "event_msg" and payload.get("type") == "thread_settings_applied":
+            log.model = name_of(lookup(payload, "thread_settings.model")) or log.model
+            tier = token_of(lookup(payload, "thread_settings.service_tier"))
+            log.service_tier = "priority" if tier == "fast" else tier
         elif kind == "response_item" and payload.get("type") in _TOOLS:
             log.tools += 1
         elif is_record or (kind == "event_msg" and payload.get("type") == "token_count"):
@@ -172,6 +178,7 @@ def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated
                     git_branch=text_of(lookup(log.meta, "git.branch")),
                     user_agent=f"{client}/{version}" if client and version else client,
                     tool_calls=log.tools,
+                    service_tier=log.service_tier,
                     quotas=quotas_of_event(event, arrived_at=at),
                     billing=Billing.PLAN if log.plan else None,
                     is_copied=(type(ordinal) is type(first_own) is int and ordinal < first_own),

@@ -294,7 +294,8 @@ def _call(
         user_agent=text("user_agent")
         if version is None
         else f"{agent.client or agent.name}/{version}",
-        service_tier=token_of(stated("service_tier")),
+        # Billed at its own prices, whatever the tier.
+        service_tier="fast" if stated("speed") == "fast" else token_of(stated("service_tier")),
     )
 
 
