@@ -126,9 +126,12 @@ def booked_answers(
     response_ids: Iterable[str] = (),
     sessions: Iterable[str] = (),
     times: Iterable[datetime] = (),
+    agents: Iterable[str] = (),
+    between: tuple[datetime, datetime] | None = None,
 ) -> list[BookedAnswer]:
     """The requests that have ended with one of these ids, response ids, sessions or times of
-    opening, in the order of their times."""
+    opening, in the order of their times; and those of these agents that were recorded `between`
+    without a session."""
     import sqlalchemy as sa
 
     from ledger.store.scope import requests
@@ -145,11 +148,20 @@ def booked_answers(
         (r.session_id, sessions),
         (r.opened_at, times),
     )
+    questions = [
+        query.where(column.in_(some))
+        for column, values in wanted
+        for some in batched(sorted(set(values)), QUESTION_MAX)
+    ]
+    if between is not None:
+        without_session = query.where(r.session_id.is_(None), r.source != Source.IMPORT)
+        questions.append(
+            without_session.where(r.agent.in_(sorted(set(agents))), r.opened_at.between(*between))
+        )
     with engine.connect() as connection:
-        for column, values in wanted:
-            for some in batched(sorted(set(values)), QUESTION_MAX):
-                for row in connection.execute(query.where(column.in_(some))):
-                    facts = row._asdict()
-                    is_import = facts.pop("source") == Source.IMPORT
-                    found[row.id] = BookedAnswer(**facts, is_import=is_import)
+        for question in questions:
+            for row in connection.execute(question):
+                facts = row._asdict()
+                is_import = facts.pop("source") == Source.IMPORT
+                found[row.id] = BookedAnswer(**facts, is_import=is_import)
     return sorted(found.values(), key=lambda answer: (answer.opened_at, answer.id))

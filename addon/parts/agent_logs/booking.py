@@ -12,7 +12,12 @@ from msgspec.structs import replace
 
 from addon.parts.agent_logs.call import Booked, LoggedCall, booked, fullness
 from addon.parts.agent_logs.files import Log, SkippedCounts, read
-from addon.parts.agent_logs.matching import KnownAnswers, answer_of
+from addon.parts.agent_logs.matching import (
+    APART_MAX,
+    KnownAnswers,
+    answer_of,
+    session_names,
+)
 from addon.parts.agent_logs.reader import calls_of
 from ledger.maintenance import corrections
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
@@ -92,10 +97,12 @@ def booked_like(
     sessions = {
         name
         for call in calls
+        for name in session_names(call)
         if whole_sessions or call.threads or call.response_id is None
-        for name in (call.session_id, call.log_session_id, *call.threads)
-        if name
     }
+    first = min((call.at for call in calls), default=None)
+    last = max((call.ended_at for call in calls), default=None)
+    between = None if first is None or last is None else (first - APART_MAX, last + APART_MAX)
     return [
         answer
         for place in places
@@ -106,6 +113,8 @@ def booked_like(
             response_ids=[call.response_id for call in calls if call.response_id],
             sessions=sessions,
             times=[call.at for call in calls if call.copies_renew_ids],
+            agents=[call.agent for call in calls],
+            between=between,
         )
     ]
 

@@ -100,8 +100,9 @@ class LoggedCall:
 
     @property
     def figures(self) -> tuple[int | None, ...]:
-        """What a copy has, too."""
-        return (self.usage.input_tokens, self.usage.output_tokens, self.usage.cache_read_tokens)
+        """What a copy has, too. No word on the cache is none read from it."""
+        cached = self.usage.cache_read_tokens or 0
+        return (self.usage.input_tokens, self.usage.output_tokens, cached)
 
     @property
     def usage_source(self) -> UsageSource:

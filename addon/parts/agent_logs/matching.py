@@ -20,7 +20,9 @@ class KnownAnswers:
 
     An id alone decides nothing: servers repeat ids. Two answers of a log with one response id are
     one if their lines are of one time, or if their figures are the same (a copy that was stamped
-    anew). A log without response ids is compared by session, figures and time.
+    anew). Where one side has no response id, session, figures and time decide together; for a
+    request that was recorded without a session, its agent does in the place of the session. What
+    both sides lack is no match.
     """
 
     def __init__(self, answers: Iterable[BookedAnswer]) -> None:
@@ -32,19 +34,23 @@ class KnownAnswers:
     def add(self, answer: BookedAnswer) -> None:
         """Know a further answer."""
         self._by["id", answer.id].append(answer)
-        self._by["response", answer.response_id].append(answer)
-        for session in {answer.session_id, *_threads(answer)}:
+        if answer.response_id is not None:
+            self._by["response", answer.response_id].append(answer)
+        for session in {answer.session_id, *_threads(answer)} - {None}:
             self._by[session, _figures(answer)].append(answer)
+        if answer.session_id is None and answer.agent is not None:
+            self._by["agent", answer.agent, _figures(answer)].append(answer)
         self._by[answer.agent, answer.opened_at, _figures(answer)].append(answer)
 
     def find(self, call: LoggedCall) -> BookedAnswer | None:
         """The request that a logged answer is; None: a new one. A recorded request that has no id
         in common with the log is only one answer."""
-        sessions = dict.fromkeys((call.session_id, call.log_session_id, *call.threads))
+        sessions = session_names(call)
         candidates: list[BookedAnswer] = [
             *self._by.get(("id", call.exchange_id), ()),
             *self._by.get(("response", call.response_id or ""), ()),
             *(answer for name in sessions for answer in self._by.get((name, call.figures), ())),
+            *self._by.get(("agent", call.agent, call.figures), ()),
             *self._by.get((call.agent, call.at, call.figures), ()),
         ]
         for answer in candidates:
@@ -62,10 +68,22 @@ class KnownAnswers:
             if _have_ids(answer, call):
                 if answer.response_id == call.response_id:
                     return answer
-            elif answer.session_id in sessions and _figures(answer) == call.figures:
+            elif _figures(answer) == call.figures and (
+                answer.session_id in sessions
+                if answer.session_id is not None
+                else answer.agent == call.agent and None not in call.figures
+            ):
                 self._taken.add(answer.id)
                 return answer
         return None
+
+
+def session_names(call: LoggedCall) -> list[str]:
+    """The names that the session of a call may have: its own, and with the agent before it, as
+    Qwen Code sends it."""
+    stated = (call.session_id, call.log_session_id, *call.threads)
+    names = [name for name in dict.fromkeys(stated) if name]
+    return [*names, *(f"{call.agent}:{name}" for name in names)]
 
 
 def _is_same_import(answer: BookedAnswer, call: LoggedCall) -> bool:
@@ -114,7 +132,7 @@ def _have_ids(answer: BookedAnswer, call: LoggedCall) -> bool:
 
 
 def _figures(answer: BookedAnswer) -> tuple[int | None, ...]:
-    return (answer.input_tokens, answer.output_tokens, answer.cache_read_tokens)
+    return (answer.input_tokens, answer.output_tokens, answer.cache_read_tokens or 0)
 
 
 def _stated(answer: BookedAnswer) -> dict[str, Any]:

@@ -60,6 +60,15 @@ def test_what_was_recorded_live_keeps_its_row(home, engine):
     assert "codex: 1 log, 1 session: 1 booked, 1 recorded live" in text
 
 
+def test_what_was_recorded_without_a_session_keeps_its_row(home, engine):
+    exchange, read, _ = live("live-1", "resp_1", input_tokens=900, output_tokens=100)
+    exchange = replace(exchange, session_id=None, agent="gemini-cli")
+    put(engine, (exchange, replace(read, usage=replace(read.usage, cache_read_tokens=500)), ()))
+    write_home(home, "gemini-cli")
+    for _ in range(2):
+        assert "0 booked, 1 recorded live" in run("--agent", "gemini-cli")
+
+
 def test_an_id_of_another_time_is_another_answer(home, engine):
     put(engine, live("live-1", "msg_1", at=NOON - timedelta(days=1)))
     write_home(home, "claude-code")

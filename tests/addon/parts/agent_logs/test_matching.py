@@ -1,0 +1,86 @@
+"""What was recorded on the wire is found again in a log, and nothing else is."""
+
+from datetime import timedelta
+from pathlib import PurePath
+
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.files import SkippedCounts, read
+from addon.parts.agent_logs.matching import KnownAnswers
+from addon.parts.agent_logs.reader import calls_of
+from ledger.maintenance.known import BookedAnswer
+from tests.addon.parts.agent_logs.logs import LINES, PATHS, SESSION, write_home
+from tests.addon.parts.telemetry.made import NOON
+from tests.named import for_each
+
+
+def recorded(**facts):
+    stated = {
+        "id": "live-1",
+        "is_import": False,
+        "agent": None,
+        "response_id": "resp_1",
+        "session_id": None,
+        "opened_at": NOON,
+        "settled_at": NOON + timedelta(seconds=9),
+        "usage_source": "reported",
+        "cache_write_tokens": None,
+    }
+    return BookedAnswer(**(stated | facts))
+
+
+def logged(tmp_path, agent):
+    write_home(tmp_path, agent)
+    path = tmp_path / PATHS[agent]
+    call, *_ = calls_of(AGENTS[agent], read(AGENTS[agent], path, SkippedCounts()), path)
+    return call
+
+
+GEMINI = {"input_tokens": 900, "cache_read_tokens": 500, "output_tokens": 100}
+QWEN = {"input_tokens": 900, "cache_read_tokens": 500, "output_tokens": 40}
+COPILOT = {"input_tokens": 21_343, "cache_read_tokens": None, "output_tokens": 100}
+
+
+@for_each(
+    "agent, facts, is_same",
+    [
+        ("gemini-cli", {**GEMINI, "agent": "gemini-cli"}, True),
+        ("gemini-cli", {**GEMINI, "agent": "qwen-code"}, False),
+        ("gemini-cli", {**GEMINI, "agent": None}, False),
+        ("gemini-cli", {**GEMINI, "agent": "gemini-cli", "output_tokens": 101}, False),
+        ("gemini-cli", {**GEMINI, "agent": "gemini-cli", "session_id": "another"}, False),
+        ("copilot", {**COPILOT, "agent": "copilot"}, True),
+        ("copilot", {**COPILOT, "agent": "pi"}, False),
+        ("qwen-code", {**QWEN, "session_id": f"qwen-code:{SESSION}"}, True),
+        ("qwen-code", {**QWEN, "session_id": f"pi:{SESSION}"}, False),
+    ],
+)
+def test_a_recorded_request_without_a_session_or_with_another_form_of_it(
+    tmp_path, agent, facts, is_same
+):
+    call = logged(tmp_path, agent)
+    known = KnownAnswers([recorded(**facts)])
+    assert (known.find(call) is not None) == is_same
+    assert known.find(call) is None  # a recorded request is one answer
+
+
+def test_a_time_that_is_another_is_no_match(tmp_path):
+    call = logged(tmp_path, "copilot")
+    hours = timedelta(hours=2)
+    answer = recorded(**COPILOT, agent="copilot", opened_at=NOON - hours, settled_at=NOON - hours)
+    assert KnownAnswers([answer]).find(call) is None
+
+
+def test_what_both_sides_lack_is_no_match():
+    """No session, no response id, no figures."""
+    (call,) = calls_of(
+        AGENTS["pi"],
+        [
+            LINES["pi"][0],
+            {**LINES["pi"][1], "message": {**LINES["pi"][1]["message"], "responseId": None}},
+        ],
+        PurePath("/x.jsonl"),
+    )
+    figures = {"input_tokens": 2_104, "cache_read_tokens": 2_000, "output_tokens": 7}
+    for agent in (None, "copilot"):
+        answer = recorded(**figures, agent=agent, response_id=None)
+        assert KnownAnswers([answer]).find(call) is None
