@@ -562,7 +562,6 @@ TESTED_BY = {
     "ledger/parts/reconcile/vendors.py": "tests/ledger/parts/reconcile/test_statement_files.py",
     # Through the recorder, or through a proxy.
     "addon/proxy/admission.py": "tests/addon/proxy/test_caps.py",
-    "addon/proxy/capturing.py": "tests/addon/recordings/test_as_booked.py",
     "addon/proxy/traffic.py": "tests/addon/proxy/test_recorder.py",
     "addon/run/command/connection_policy.py": "tests/proxy/test_run.py",
     "addon/run/proxied_command.py": "tests/proxy/test_run.py",

@@ -408,21 +408,14 @@ def is_stream(response: Response) -> bool:
     return is_stream_type(response.headers.get("content-type", ""))
 
 
-def exchange_of[E: MeteredExchange](
-    request: Request,
-    rules: RunRules,
-    kind: Callable[..., E] = MeteredExchange,  # type: ignore[assignment]  # E is that by default
-    *,
-    exchange_id: str,
-    source: Source,
-    is_llm: bool = False,
-    **more: Any,
-) -> E | None:
+def exchange_of(
+    request: Request, rules: RunRules, *, exchange_id: str, source: Source, is_llm: bool = False
+) -> MeteredExchange | None:
     """The exchange of a request that may be an LLM call, not read yet; None for other traffic.
 
-    `is_llm`: the caller knows that it is one. `kind` is its class, and `more` goes to that.
+    `is_llm`: the caller knows that it is one.
     """
     routes = opening.routes_of(request, rules, is_llm=is_llm)
     if routes is None:
         return None
-    return kind(routes, exchange_id=exchange_id, source=source, **more)
+    return MeteredExchange(routes, exchange_id=exchange_id, source=source)

@@ -3,13 +3,12 @@
     recorder    mitmproxy's hooks of the script: start, requests, stop
     traffic     mitmproxy's hooks of exchanges under way
     recording   begins and settles the exchange of a flow; its settings and its ledger
-    live        one exchange under way
+    live        one exchange under way, and its capture
     sessions    one open WebSocket
     admission   asks the caps before a request goes upstream
     caps        keeps them
     answers     puts the tap into an answer's stream
-    opt_in      asks upstreams for usage
-    capturing   what passes, for captures
+    opt_in      asks upstreams for usage, and learns where that is needed
     event_loop  guards, turns, waiting for the writer
     lifecycle   start, reload, removal, stop: the states of a recording
     options     mitmproxy's options -> settings

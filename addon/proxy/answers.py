@@ -22,7 +22,7 @@ from addon.metering.exchange import is_stream
 from addon.metering.messages import Response
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from addon.proxy import capturing, flows
+from addon.proxy import flows
 from addon.proxy.live import Live, StreamCallable
 from addon.proxy.recording import Recording
 from addon.usage_opt_in import asking
@@ -175,8 +175,7 @@ def release(live: Live, response: http.Response) -> None:
 def _tap(
     recording: Recording, live: Live, response: Response, *, may_edit: bool
 ) -> tuple[Tap, StreamCallable]:
-    if recording.captures is not None:
-        live.capture = capturing.begin(recording.captures, live)
+    live.begin_capture(recording.captures)
     tap = live.answer(
         response,
         edits=may_edit,

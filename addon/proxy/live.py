@@ -1,4 +1,5 @@
-"""Edge. One flow whose exchange is under way: the exchange, and what mitmproxy's side adds to it.
+"""Edge. One flow whose exchange is under way: the exchange, what mitmproxy's side adds to it, and
+its capture.
 
 It is not in `flow.metadata`, because mitmproxy copies and saves that. Its state is the exchange's
 (`metering/exchange.py`); once that is settled, nothing of it is kept.
@@ -8,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 
 from mitmproxy import http
 
 from addon.metering.exchange import MeteredExchange
-from addon.metering.messages import End
-from addon.recordings.capture import Capture
+from addon.metering.messages import End, Request
+from addon.metering.opening import Routes
+from addon.proxy import flows
+from addon.recordings.capture import Capture, CapturedExchange, CaptureFiles
+from addon.recordings.formats.recorded import RequestEdit
+from ledger.model.exchange import Source
 
 type StreamCallable = Callable[[bytes], bytes | list[bytes]]
 
@@ -39,8 +44,12 @@ class Live(MeteredExchange):
         "stream",
     )
 
-    def __init__(self, *args: Any, flow: http.HTTPFlow, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, routes: Routes, request: Request, flow: http.HTTPFlow) -> None:
+        super().__init__(
+            routes,
+            exchange_id=flows.exchange_id_of(flow, request),
+            source=Source.LIVE if flow.live else Source.REPLAY,
+        )
         self.flow = flow
         self.original: OriginalRequest | None = None
         """The client's own request, where we asked for usage: it is sent again if upstream refuses
@@ -52,3 +61,53 @@ class Live(MeteredExchange):
         """Which side broke it first; None if neither has."""
         self.end: tuple[End, str | None] | None = None
         """What ended it, and the error's text; None while it runs."""
+
+    def begin_capture(self, files: CaptureFiles | None) -> None:
+        """Capture what passes from now on, if captures are kept, unless it is recorded already."""
+        if files is None or self.is_recorded:
+            return
+        self.capture = files.begin(request_bytes=len(self.flow.request.raw_content or b""))
+        if (response := self.flow.response) is not None:
+            # Before we take a content-encoding out of the head that the client gets.
+            self.capture.head = response.status_code, tuple(response.headers.items(multi=True))
+
+    def drop_capture(self) -> None:
+        """Keep nothing of an exchange that gets no row, or whose request is sent again."""
+        if self.capture is not None:
+            self.capture.drop("not kept")
+            self.capture = None
+
+    def write_capture(
+        self, files: CaptureFiles, *, end: End, cause: str | None, at: datetime
+    ) -> str | None:
+        """Queue the capture of an exchange that has ended, or of a WebSocket; where it goes. None
+        if it was dropped, which is noted for the row."""
+        request, opened, original = self.flow.request, self.opened, self.original
+        sent = request.raw_content or b""
+        # A request that failed before any response headers has no tap, and no capture yet.
+        capture = self.capture or files.begin(request_bytes=len(sent))
+        if capture.overflow is not None:
+            self.troubles.add(capture.overflow)
+            return None
+        if files.failure is not None:
+            self.troubles.add(files.failure)
+        status, headers = capture.head or (None, ())
+        captured = CapturedExchange(
+            id=opened.id,
+            started_at=opened.opened_at,
+            ended_at=at,
+            end=end,
+            cause=cause,
+            usage_injected=opened.usage_injected,
+            method=request.method,
+            url=request.url,
+            request_headers=tuple(request.headers.items(multi=True)),
+            request_body=sent,
+            client_edit=RequestEdit.between_bodies(sent, original.body or b"")
+            if original
+            else None,
+            status=status,
+            response_headers=headers,
+            capture=capture,
+        )
+        return f"{files.write(captured)}#{captured.id}"

@@ -1,22 +1,45 @@
-"""Edge. Adds the question for usage to a client's request, and takes it out where it is refused."""
+"""Edge. The question for usage that a client did not ask: whether it is needed, into the client's
+request, out again where it is refused, and what an answer teaches of its upstream."""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
+from addon.dialects.dialect import Asking
+from addon.dialects.facts import Ending
 from addon.framing.long_json import without_pauses
 from addon.metering import attribution
 from addon.metering.messages import header_map
 from addon.metering.opening import decoded_body_in_steps
-from addon.proxy import capturing, flows
+from addon.metering.settlement import Settled
+from addon.proxy import flows
 from addon.proxy.live import Live, OriginalRequest
-from addon.usage_opt_in import asking
+from addon.proxy.options import Inject
+from addon.usage_opt_in import asking, policy
+from ledger.model.exchange import Outcome, UsageSource
+from ledger.store.writing.writer import Ledger
 
+PROVEN_MAX = 10_000
+"""Upstreams and paths that answered a question for usage; bounded, since a client can invent
+paths without end."""
 ENCODED_BYTES_MAX = 64 * 1024
 """A larger compressed request is not edited: compressing it again would block the event loop."""
 EDITED_BYTES_MAX = 16 * 1024 * 1024
 """A larger request is not edited: searching and copying it would block the event loop (0.8 ms for
 each MB), and both copies are kept until the exchange ends."""
+
+
+def is_needed(live: Live, inject: Inject, ledger: Ledger) -> bool:
+    """Whether to ask for usage that the client did not ask for."""
+    opened = live.opened
+    if live.is_recorded or not opened.streamed or opened.usage_asked:
+        return False
+    if live.route.dialect.asking is not Asking.STREAM_OPTIONS:
+        return False
+    if inject is not Inject.AUTO:
+        return inject is Inject.ALWAYS
+    learned = ledger.learned.get((opened.origin, opened.path))
+    return policy.asks_of(opened.provider, learned, now=opened.opened_at)
 
 
 def ask(live: Live) -> None:
@@ -71,6 +94,35 @@ def revert_if_refused(live: Live, proven: AbstractSet[tuple[str, str]]) -> bool:
     else:
         request.headers["accept-encoding"] = live.original.accept_encoding
     live.original = None
-    capturing.discard(live)
+    live.drop_capture()
     live.revert_injection()
     return True
+
+
+def learn(live: Live, settled: Settled, *, proven: set[tuple[str, str]], ledger: Ledger) -> None:
+    """Remember whether the upstream of an exchange reports usage unasked, asked, or refuses. One
+    that answered the question joins the `proven`."""
+    exchange, reading = settled
+    if live.route.dialect.asking is not Asking.STREAM_OPTIONS or not exchange.streamed:
+        return
+    if exchange.outcome is not Outcome.COMPLETE:
+        return
+    upstream = (exchange.origin, exchange.path)
+    if exchange.usage_injected:
+        if len(proven) < PROVEN_MAX:
+            proven.add(upstream)
+        return
+    # The `stream:chat:` endpoint only resembles OpenAI's: it reports usage in some streams, and
+    # stripping would remove usage that the client should get.
+    resembles = live.tap is not None and live.tap.meter.facts.ending is Ending.CLOSE
+    if exchange.resent:
+        verdict = policy.UsageHabit.REFUSES
+    elif exchange.usage_asked or policy.is_known(exchange.provider):
+        return
+    elif reading.usage_source is UsageSource.REPORTED or resembles:
+        verdict = policy.UsageHabit.AUTOMATIC
+    else:
+        verdict = policy.UsageHabit.OPT_IN
+    lesson = policy.lesson(*upstream, verdict, now=exchange.opened_at, known=ledger.learned)
+    if lesson is not None:
+        ledger.learn(lesson)

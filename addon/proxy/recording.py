@@ -20,36 +20,30 @@ from dataclasses import dataclass, field
 from mitmproxy import http
 from msgspec.structs import replace
 
-from addon.dialects.dialect import Asking
-from addon.dialects.facts import Ending
 from addon.framing.long_json import without_pauses
-from addon.metering.exchange import Event, Stage, exchange_of
+from addon.metering.exchange import Event, Stage
 from addon.metering.messages import End, Request
-from addon.metering.opening import RunRules, is_read_in_steps
+from addon.metering.opening import RunRules, is_read_in_steps, routes_of
 from addon.metering.settlement import Settled, result_unread
 from addon.metering.troubles import Troubles
-from addon.proxy import capturing, flows, opt_in
+from addon.proxy import flows, opt_in
 from addon.proxy.caps import Gate
 from addon.proxy.event_loop import in_turns
 from addon.proxy.health import Telemetry
 from addon.proxy.live import Live
-from addon.proxy.options import Inject, Log, Settings
+from addon.proxy.options import Log, Settings
 from addon.proxy.process import Bodies, Process
 from addon.proxy.sessions import LiveSession
 from addon.proxy.shown import FlowComments, line_of
 from addon.recordings.capture import CaptureFiles
 from addon.recordings.metered import without_upstream_bytes
-from addon.usage_opt_in import policy
-from ledger.model.exchange import Exchange, Outcome, Source, UsageSource
+from ledger.model.exchange import Exchange
 from ledger.store.writing.batches import Price
 from ledger.store.writing.incoming import Receipt
 from ledger.store.writing.writer import Ledger
 
 logger = logging.getLogger(__name__)
 
-PROVEN_MAX = 10_000
-"""Upstreams and paths that answered a question for usage; bounded, since a client can invent
-paths without end."""
 BOOKED_MAX = 10_000
 """Responses remembered as booked, about 4 MB: a result is fetched within hours as a rule."""
 KEY_LENGTH_MAX = 80
@@ -159,17 +153,10 @@ class Recording:
         if not flow.live:
             flows.take_own_headers(flow.request.headers)
         request = flows.request_of(flow, own)
-        live = exchange_of(
-            request,
-            self.rules,
-            Live,
-            exchange_id=flows.exchange_id_of(flow, request),
-            source=Source.LIVE if flow.live else Source.REPLAY,
-            flow=flow,
-        )
-        if live is None:
+        routes = routes_of(request, self.rules)
+        if routes is None:
             return None
-        self.live[flow.id] = live
+        live = self.live[flow.id] = Live(routes, request, flow)
         if flow.live and is_read_in_steps(request):
             return self._begin_in_turns(live, request, send)
         without_pauses(live.read_request(request))
@@ -198,22 +185,10 @@ class Recording:
         if live.is_handshake or not live.is_confirmed:
             return  # its answer may confirm it, which opens its row then
         try:
-            if self._asks(live):
+            if opt_in.is_needed(live, self.settings.inject, self.ledger):
                 opt_in.ask(live)
         finally:
             self.ledger.open(live.opened)
-
-    def _asks(self, live: Live) -> bool:
-        """Whether to ask for usage that the client did not ask for."""
-        opened, inject = live.opened, self.settings.inject
-        if live.is_recorded or not opened.streamed or opened.usage_asked:
-            return False
-        if live.route.dialect.asking is not Asking.STREAM_OPTIONS:
-            return False
-        if inject is not Inject.AUTO:
-            return inject is Inject.ALWAYS
-        learned = self.ledger.learned.get((opened.origin, opened.path))
-        return policy.asks_of(opened.provider, learned, now=opened.opened_at)
 
     # The end
 
@@ -236,14 +211,14 @@ class Recording:
                 remarks = self.gate.settled(settled.exchange, reading, live.asked.limits)
                 settled = settled.remarked(remarks)
             if not has_row:
-                capturing.discard(live)
+                live.drop_capture()
                 return None
-            self._learn(live, settled)
+            opt_in.learn(live, settled, proven=self.seen.proven, ledger=self.ledger)
             if live.is_recorded and flows.is_of_har(live.flow):
                 settled = Settled(without_upstream_bytes(settled.exchange), settled.reading)
             elif self.captures is not None and not (live.is_recorded and live.capture is None):
                 at = settled.exchange.settled_at or live.opened.opened_at
-                place = capturing.finish(self.captures, live, end=end, cause=cause, at=at)
+                place = live.write_capture(self.captures, end=end, cause=cause, at=at)
                 settled = Settled(replace(settled.exchange, capture=place), settled.reading)
             if settled.reading.usage_json is not None:
                 self.seen.remember_booked(settled.exchange)
@@ -261,35 +236,6 @@ class Recording:
             live.troubles.add_failure(failure, "its row is without figures")
             settled = result_unread(live.opened, end=end, status=live.status, now=flows.now())
             return self.ledger.settle(*live.noted(settled))
-
-    def _learn(self, live: Live, settled: Settled) -> None:
-        """Remember whether the upstream of an exchange reports usage unasked, asked, or refuses."""
-        exchange, reading = settled
-        if live.route.dialect.asking is not Asking.STREAM_OPTIONS or not exchange.streamed:
-            return
-        if exchange.outcome is not Outcome.COMPLETE:
-            return
-        upstream = (exchange.origin, exchange.path)
-        if exchange.usage_injected:
-            if len(self.seen.proven) < PROVEN_MAX:
-                self.seen.proven.add(upstream)
-            return
-        # The `stream:chat:` endpoint only resembles OpenAI's: it reports usage in some streams, and
-        # stripping would remove usage that the client should get.
-        resembles = live.tap is not None and live.tap.meter.facts.ending is Ending.CLOSE
-        if exchange.resent:
-            verdict = policy.UsageHabit.REFUSES
-        elif exchange.usage_asked or policy.is_known(exchange.provider):
-            return
-        elif reading.usage_source is UsageSource.REPORTED or resembles:
-            verdict = policy.UsageHabit.AUTOMATIC
-        else:
-            verdict = policy.UsageHabit.OPT_IN
-        lesson = policy.lesson(
-            *upstream, verdict, now=exchange.opened_at, known=self.ledger.learned
-        )
-        if lesson is not None:
-            self.ledger.learn(lesson)
 
     # A stop
 

@@ -14,7 +14,7 @@ from addon.framing import json_values
 from addon.metering.messages import End
 from addon.metering.settlement import Settled, refused
 from addon.metering.websocket import OPEN_MAX, MeteredSession
-from addon.proxy import capturing, flows
+from addon.proxy import flows
 from addon.proxy.caps import Gate, with_hold
 from addon.proxy.live import Live
 from addon.recordings.capture import CaptureFiles
@@ -101,7 +101,7 @@ class LiveSession(MeteredSession):
         for held in self._held:  # what became of them is not known
             self._gate.lost(held)
         if captures is not None and self._live.capture is not None:
-            capturing.finish(captures, self._live, end=how, cause=None, at=at)
+            self._live.write_capture(captures, end=how, cause=None, at=at)
 
     def _write(self, exchanges: list[Exchange | Settled]) -> list[Receipt]:
         receipts = []

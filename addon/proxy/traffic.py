@@ -19,7 +19,7 @@ from mitmproxy import ctx, http
 from addon.metering.exchange import Event, Stage
 from addon.metering.messages import End
 from addon.metering.troubles import Troubles
-from addon.proxy import admission, answers, capturing, flows
+from addon.proxy import admission, answers, flows
 from addon.proxy.caps import OURS
 from addon.proxy.event_loop import guarded, in_turns, wait_for_commit
 from addon.proxy.live import Live
@@ -80,8 +80,7 @@ class Traffic:
             live.response = flows.response_of(flow.response)
         if flow.websocket is not None:
             live.moves(Event.ANSWERED)
-            if recording.captures is not None:
-                live.capture = capturing.begin(recording.captures, live)
+            live.begin_capture(recording.captures)
             del recording.live[flow.id]
             recording.sessions[flow.id] = LiveSession(
                 live, ledger=recording.ledger, gate=recording.gate

@@ -24,7 +24,6 @@ from addon.metering.settlement import Settled
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.proxy import answers, opt_in
-from addon.proxy import recording as recording_module
 from addon.proxy.answers import ChunkRun
 from addon.proxy.live import Live
 from addon.proxy.recorder import Recorder
@@ -336,11 +335,10 @@ def learned(*settled_ones: Settled) -> tuple[list[str], int]:
     dialect = SimpleNamespace(asking=Asking.STREAM_OPTIONS)
     live: Any = SimpleNamespace(route=SimpleNamespace(dialect=dialect), tap=None)
     ledger: Any = SimpleNamespace(learned={}, learn=lambda lesson: verdicts.append(lesson.verdict))
-    nothing: Any = None
-    running = Recording(nothing, nothing, ledger=ledger, price=nothing, gate=nothing)
+    proven: set[tuple[str, str]] = set()
     for one in settled_ones:
-        running._learn(live, one)
-    return verdicts, len(running.seen.proven)
+        opt_in.learn(live, one, proven=proven, ledger=ledger)
+    return verdicts, len(proven)
 
 
 def ended(
@@ -371,6 +369,6 @@ def test_only_a_complete_unasked_stream_teaches(one: Settled, verdicts: list[str
 
 
 def test_the_upstreams_that_answered_a_question_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recording_module, "PROVEN_MAX", 2)
+    monkeypatch.setattr(opt_in, "PROVEN_MAX", 2)
     paths = [ended(usage_injected=True, path=f"/{number}") for number in range(5)]
     assert learned(*paths) == ([], 2)

@@ -21,6 +21,7 @@ from mitmproxy.flow import Error
 from mitmproxy.hooks import DoneHook
 from mitmproxy.options import Options
 from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
+from mitmproxy.test import tflow
 from mitmproxy.tools.dump import DumpMaster
 from msgspec.structs import replace
 
@@ -38,7 +39,6 @@ from addon.proxy.process import Process
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording, Seen
 from addon.proxy.sessions import LiveSession
-from ledger.model.exchange import Source
 from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import RecordingHealth, ThreadHealth
 from ledger.store.writing.incoming import Receipt
@@ -278,7 +278,7 @@ def new_live() -> Live:
         is_confirmed=True,
         began_at=datetime(2026, 11, 20, tzinfo=UTC),
     )
-    return Live(routes, exchange_id="e", source=Source.LIVE, flow=nothing)
+    return Live(routes, nothing, tflow.tflow())
 
 
 @for_each("stage", [*Stage, "session", "message"])
