@@ -39,7 +39,6 @@ COMMANDS = (
         "Money",
         ("prices", "prices", "prices", "What a model costs; check a price file"),
         ("reprice", "prices", "reprice", "Price what has no price, with a price file"),
-        ("budget", "budget", "budget", "Budgets: spent, forecast; check exits 1 when over"),
         ("names", "names", "names", "Who is behind keys, hosts, tags, projects"),
     ),
     *commands_in(

@@ -1,14 +1,13 @@
 """Wiring. Opens a ledger for recording: the writer, and the threads that work beside it.
 
-SQLite       the writer, the keeper of its sums, the watcher of budgets where there are any
+SQLite       the writer, the keeper of its sums, the threads of parts
 PostgreSQL   a writer into this machine's spool, the shipper of the spool, the keeper of the
-             shared ledger's sums, the watcher of budgets where there are any
+             shared ledger's sums, the threads of parts
 """
 
 from collections.abc import Callable, Sequence
 
 from ledger.attach import attached
-from ledger.budgets.watcher import watcher_of
 from ledger.maintenance.keeper import Keeper
 from ledger.model.errors import LedgerError
 from ledger.store.engines import urls
@@ -34,7 +33,10 @@ def open_ledger(
     the days, ships and watches when all is written.
     """
     path = urls.sqlite_path(url)
-    companions: tuple[Companion, ...] = (Keeper(url, log=log), *watcher_of(url, log))
+    companions: tuple[Companion, ...] = (
+        Keeper(url, log=log),
+        *(thread for companions_of in attached("companion") for thread in companions_of(url, log)),
+    )
     is_shared = path is None
     if path is None:
         openers = attached("shared ledger")

@@ -347,28 +347,21 @@ CREATE TABLE sums (
 --
 CREATE INDEX ix_sums_summed_by_opened_at ON sums (summed_by, opened_at);
 --
-CREATE TABLE cap_leases (
+CREATE TABLE cap_shares (
 	cap TEXT NOT NULL, 
 	account TEXT NOT NULL, 
 	node TEXT NOT NULL, 
-	state TEXT, 
-	began_at TEXT, 
-	spent_picousd BIGINT NOT NULL, 
-	spent_list_value_picousd BIGINT NOT NULL, 
-	spent_tokens BIGINT NOT NULL, 
-	spent_requests BIGINT NOT NULL, 
-	used_picousd BIGINT NOT NULL, 
-	used_list_value_picousd BIGINT NOT NULL, 
-	used_tokens BIGINT NOT NULL, 
-	used_requests BIGINT NOT NULL, 
-	taken_picousd BIGINT NOT NULL, 
-	taken_list_value_picousd BIGINT NOT NULL, 
-	taken_tokens BIGINT NOT NULL, 
-	taken_requests BIGINT NOT NULL, 
-	is_short BOOLEAN NOT NULL, 
-	ends_at TEXT NOT NULL, 
-	CONSTRAINT pk_cap_leases PRIMARY KEY (cap, account, node)
+	spent_usd BIGINT DEFAULT '0' NOT NULL, 
+	spent_list_value_usd BIGINT DEFAULT '0' NOT NULL, 
+	spent_tokens BIGINT DEFAULT '0' NOT NULL, 
+	spent_requests BIGINT DEFAULT '0' NOT NULL, 
+	held_usd BIGINT DEFAULT '0' NOT NULL, 
+	held_list_value_usd BIGINT DEFAULT '0' NOT NULL, 
+	held_tokens BIGINT DEFAULT '0' NOT NULL, 
+	held_requests BIGINT DEFAULT '0' NOT NULL, 
+	at DOUBLE NOT NULL, 
+	CONSTRAINT pk_cap_shares PRIMARY KEY (cap, account, node)
 );
 --
-INSERT INTO alembic_version (version_num) VALUES ('0022');
+INSERT INTO alembic_version (version_num) VALUES ('0023');
 --

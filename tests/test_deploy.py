@@ -24,8 +24,8 @@ from prometheus_client import generate_latest
 
 from addon.parts.telemetry.metrics import Metrics
 from addon.proxy.health import Health
-from ledger.budgets import budgets as budgets_file
 from ledger.model.exchange import Outcome, UsageSource
+from ledger.parts.budgets import budgets_file
 from ledger.parts.sync.merging import sync
 from ledger.store import db
 from ledger.store.scope import requests

@@ -107,7 +107,7 @@ def test_the_part_that_the_guide_shows(copy: Path, tmp_path: Path) -> None:
     main = "from addon.cli import main; main()"
     page = tmp_path / "page.html"
     try:
-        table.write_text(before.replace(begin, f"{begin}\n{row}"))
+        table.write_text(before.replace(begin, f"{begin}\n*{row.strip()},"))
         assert "\n  dearest " in run(copy, main, "--help").stdout
         named = run(copy, main, "dearest", "--ledger", url)
         assert (named.returncode, named.stdout) == (0, ""), named.stderr

@@ -52,36 +52,21 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.figures", "ledger.maintenance", "ledger.pricing", "ledger.store"),
         *("ledger.settings", "ledger.store.schema"),
     },
-    "ledger.caps": {
-        *VALUES,
-        *("ledger.settings", "ledger.store", "ledger.store.engines", "ledger.store.processes"),
-    },
-    "ledger.budgets": {
-        "ledger",
-        "ledger.caps",
-        *VALUES,
-        "ledger.settings",
-        *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.processes"),
-    },
     "ledger.commands": {
         "ledger",
         *VALUES,
         "ledger.settings",
-        *("ledger.budgets", "ledger.figures", "ledger.maintenance"),
-        "ledger.pricing",
+        *("ledger", "ledger.figures", "ledger.maintenance", "ledger.pricing"),
         *("ledger.reports", "ledger.store", "ledger.store.engines", "ledger.store.schema"),
     },
     "ledger.parts": {"ledger"},
     "ledger": {
         *VALUES,
         "ledger.parts",
-        *("ledger.budgets", "ledger.maintenance", "ledger.store.engines"),
+        *("ledger.maintenance", "ledger.store.engines"),
         *("ledger.store.processes", "ledger.store.writing"),
     },
     "addon.framing": set(),
-    "addon.caps": {
-        *("addon.dialects", "addon.framing", "ledger.caps", "ledger.model", "ledger.pricing"),
-    },
     "addon.dialects": {
         *("addon.dialects.clouds", "addon.dialects.openai", "addon.dialects.vendors"),
         "addon.framing",
@@ -109,8 +94,7 @@ ARROWS: dict[str, set[str]] = {
         *("ledger.store.processes", "ledger.store.writing"),
     },
     "addon.proxy": {
-        *("addon", "addon.caps", "ledger.budgets", "ledger.caps"),
-        *VALUES,
+        *("addon", *VALUES),
         "ledger.settings",
         *("addon.dialects", "addon.framing", "addon.metering"),
         *("addon.recordings", "addon.recordings.formats", "addon.usage_opt_in"),
@@ -123,7 +107,7 @@ ARROWS: dict[str, set[str]] = {
         *("addon.proxy", "addon.run.call", "addon.run.command"),
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.engines"),
     },
-    "addon.run.call": {*VALUES, "ledger.settings", "ledger.caps"},
+    "addon.run.call": {*VALUES, "addon", "ledger.settings"},
     "addon.run.command": {*VALUES, "ledger.settings"},
     "addon.run.workers": {
         *VALUES,
@@ -156,6 +140,7 @@ rooms need that may not use each other."""
 
 IMPORT_MITMPROXY = {
     "addon.proxy",
+    "addon.parts.caps",
     "addon.parts.fast",
     "addon.recordings.formats",
     "addon.run",
@@ -179,8 +164,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.parts.pages.live",
     "ledger.parts.plans",
     "ledger.parts.reconcile",
-    "ledger.caps",
-    "ledger.budgets",
+    "ledger.parts.budgets",
 }
 """Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3."""
 SQLITE_OF_OTHERS = {"addon.demo", "addon.parts.agent_logs"}
@@ -546,6 +530,8 @@ def test_a_constant_of_one_name_and_value_stands_once():
 
 
 TESTED_BY = {
+    "addon/parts/caps/of_run.py": "tests/proxy/test_caps.py",
+    "addon/proxy/authorising.py": "tests/addon/parts/caps/test_gate.py",
     # By the command line, and by what it prints.
     "addon/commands/demo.py": "tests/proxy/test_demo.py",
     "ledger/commands/": "tests/ledger/commands/test_shown_texts.py",
@@ -561,7 +547,6 @@ TESTED_BY = {
     "ledger/pricing/override_tables.py": "tests/ledger/pricing/test_prices.py",
     "ledger/parts/reconcile/vendors.py": "tests/ledger/parts/reconcile/test_statement_files.py",
     # Through the recorder, or through a proxy.
-    "addon/proxy/admission.py": "tests/addon/proxy/test_caps.py",
     "addon/proxy/traffic.py": "tests/addon/proxy/test_recorder.py",
     "addon/run/command/connection_policy.py": "tests/proxy/test_run.py",
     "addon/run/proxied_command.py": "tests/proxy/test_run.py",

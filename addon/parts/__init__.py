@@ -11,6 +11,9 @@ Uses: nothing of ours.
 from ledger.part import Part, commands_in
 
 POINTS: dict[str, str] = {
+    "authoriser": "(ledger, its URL, the command's caps, prices) -> who is asked before a request "
+    "goes upstream (addon/proxy/authorising.py)",
+    "limits of run": "(limits by kind, unpriced) -> the caps that `run --max-...` sets",
     "speed-ups": "called with the master and whether a flow's callable takes runs of chunks, where "
     "the process is ours; returns words for the start line, and what puts everything back",
     "telemetry": "makes what watches a recording (`proxy/health.py`): `tee_metrics`, `tee_otlp`",
@@ -20,6 +23,12 @@ POINTS: dict[str, str] = {
 """Attach point -> what the core does with what is attached."""
 
 PARTS: tuple[Part, ...] = (
+    Part(
+        package="addon.parts.caps",
+        about="what a request can cost at most, held before it goes upstream",
+        uses=("ledger.parts.budgets",),
+        attaches=(("authoriser", "admission:authoriser_of"), ("limits of run", "of_run:caps_of")),
+    ),
     Part(
         package="addon.parts.telemetry",
         about="health, metrics, spans and JSON logs for operators",

@@ -18,7 +18,6 @@
     sources     which functions of mitmproxy ours were written for
 
 In: mitmproxy's flows and options. Out: calls to the meter and to the ledger.
-Uses: caps, dialects, framing, metering,
-recordings, recordings.formats, usage_opt_in; of the ledger: budgets, caps, model, pricing,
-settings, store.engines, store.writing, text.
+Uses: dialects, framing, metering, recordings, recordings.formats, usage_opt_in; of the ledger:
+model, pricing, settings, store.engines, store.writing, text.
 """

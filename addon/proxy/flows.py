@@ -11,12 +11,10 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from addon.framing import json_values
 from addon.metering import attribution
 from addon.metering.messages import (
     NOT_KNOWN,
@@ -31,8 +29,6 @@ from addon.metering.messages import (
 from addon.recordings.formats import saved_flows
 from addon.recordings.formats.recorded import Origin, derived_id, known_time
 from addon.recordings.formats.saved_flows import end_of_error
-from ledger.caps.book import Refusal
-from ledger.model.exchange import CAP_HEADER
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 """A host name; anything else in SNI or a Host header is not taken over. Labels and dots share no
@@ -157,13 +153,6 @@ def with_headers(headers: http.Headers, values: Mapping[bytes, bytes]) -> Fields
         elif key in left:
             fields.append((name, left.pop(key)))
     return (*fields, *left.items())
-
-
-def refusal(body: dict[str, Any], refused: Refusal, status: int) -> http.Response:
-    """The answer to a request that a cap refused."""
-    headers = {"content-type": "application/json", "x-should-retry": "false"}
-    content = json_values.dumps(body).encode()
-    return http.Response.make(status, content, headers | {CAP_HEADER: refused.cap or "tokentee"})
 
 
 def now() -> datetime:

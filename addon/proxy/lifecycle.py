@@ -33,10 +33,9 @@ from mitmproxy.log import MitmLogHandler
 from mitmproxy.master import Master
 from mitmproxy.utils import asyncio_utils
 
-from addon.attach import required
-from addon.caps.limits import read_limits
+from addon.attach import attached, required
 from addon.proxy import options
-from addon.proxy.caps import gate_of
+from addon.proxy.authorising import authoriser_of
 from addon.proxy.event_loop import notifier
 from addon.proxy.health import MetricFiles, Telemetry
 from addon.proxy.options import Settings
@@ -44,7 +43,6 @@ from addon.proxy.recording import Recording
 from addon.proxy.shown import FlowComments, comments_if_viewed
 from addon.proxy.traffic import Traffic
 from addon.recordings.capture import CaptureFiles
-from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.recording import open_ledger
@@ -120,7 +118,7 @@ def start(
     *,
     node: str,
     metric_files: MetricFiles | None = None,
-    caps: tuple[Cap, ...] = (),
+    caps: tuple[object, ...] = (),
 ) -> Recording:
     """Open the ledger, or take the state that a reload left. Raises LedgerError.
 
@@ -159,7 +157,8 @@ def start(
             watching.stop(0.0)
         raise
     try:
-        gate = gate_of(ledger, settings.ledger_url, caps, book)
+        makers = attached("authoriser")
+        authoriser = authoriser_of(ledger, settings.ledger_url, caps, book, makers=makers)
     except LedgerError:
         ledger.close(CLOSE_SECONDS_MAX)
         if watching is not None:
@@ -168,11 +167,12 @@ def start(
     rules = settings.rules(
         node=node, secret=ledger.secret, billing=names_file.load_valid(_log).billing_of
     )
-    recording = Recording(settings, rules, ledger=ledger, price=book.price, gate=gate)
-    gate.on_change = lambda: _read_limits(recording)
+    recording = Recording(settings, rules, ledger=ledger, price=book.price, authoriser=authoriser)
     _read_limits(recording)
     recording.process.tasks.append(
-        asyncio_utils.create_task(gate.watch(), name="tokentee: caps", keep_ref=True)
+        asyncio_utils.create_task(
+            authoriser.watch(lambda: _read_limits(recording)), name="tokentee: caps", keep_ref=True
+        )
     )
     recording.comments, recording.watching = comments, watching
     if watching is not None:
@@ -180,7 +180,7 @@ def start(
             ledger,
             open_exchanges=lambda: recording.under_way,
             captures=lambda: recording.captures,
-            cap_shares=gate.shares,
+            cap_shares=authoriser.shares,
         )
     undo_last = recording.process.undo_last
     if formatter is not None:
@@ -198,7 +198,8 @@ def start(
 
 def _read_limits(recording: Recording) -> None:
     """Read of each request what bounds its cost, if there is a cap, which asks for it then."""
-    reads = read_limits if recording.gate.is_active else None
+    authoriser = recording.authoriser
+    reads = authoriser.limits_of if authoriser.is_active else None
     recording.rules = dataclasses.replace(recording.rules, limits_of=reads)
 
 
@@ -293,7 +294,7 @@ def _close(recording: Recording) -> None:
         problems += recording.captures.problems()
     if problems:
         logger.warning("tokentee: recording ended with problems: %s", "; ".join(problems))
-    recording.gate.file.release(recording.gate.book)
+    recording.authoriser.release()
     if recording.watching is not None:
         recording.watching.stop(TELEMETRY_SECONDS_MAX)
     while recording.process.undo_last:

@@ -25,14 +25,13 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
 from addon.metering.opening import routes_of
-from addon.proxy import admission, flows, lifecycle, options
+from addon.proxy import flows, lifecycle, options
 from addon.proxy.event_loop import guarded
 from addon.proxy.health import MetricFiles
 from addon.proxy.options import Settings
 from addon.proxy.recording import Recording
 from addon.proxy.shown import say_what_is_next
 from addon.proxy.traffic import Traffic
-from ledger.caps.caps import Cap
 from ledger.model.errors import LedgerError
 
 logger = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ class Recorder(Traffic):
         project: str | None = None,
         git_branch: str | None = None,
         metric_files: MetricFiles | None = None,
-        caps: tuple[Cap, ...] = (),
+        caps: tuple[object, ...] = (),
     ) -> None:
         """`tags`: for every exchange, beside those of the options; `project` and `git_branch`: what
         every exchange is made for, where it is known; `metric_files`: where a worker counts its
@@ -181,7 +180,7 @@ class Recorder(Traffic):
             self._skipped += 1
             return None
         has_caps = recording.rules.limits_of is not None
-        send = partial(admission.admit, recording) if has_caps else recording.send
+        send = partial(recording.authoriser.admit, recording) if has_caps else recording.send
         reading = recording.begin(flow, send)
         return self._await(flow, reading) if reading is not None else None
 

@@ -5,8 +5,8 @@ of the script.
     settle       an exchange is over: its row goes to the ledger
     end_all      the proxy stops: whatever is open is settled
 
-Caps ask before `send` (`admission.py`), and an open WebSocket has an object of its own
-(`sessions.py`): an HTTP exchange without caps meets neither.
+Who is asked before `send` says so in `authorising.py`, and an open WebSocket has an object of its
+own (`sessions.py`): an HTTP exchange without caps meets neither.
 
 What the hooks call (`recorder.py`, `traffic.py`), which guard each call against our own bugs.
 """
@@ -27,7 +27,7 @@ from addon.metering.opening import RunRules, is_read_in_steps, routes_of
 from addon.metering.settlement import Settled, result_unread
 from addon.metering.troubles import Troubles
 from addon.proxy import flows, opt_in
-from addon.proxy.caps import Gate
+from addon.proxy.authorising import Authoriser
 from addon.proxy.event_loop import in_turns
 from addon.proxy.health import Telemetry
 from addon.proxy.live import Live
@@ -95,7 +95,7 @@ class Recording:
         *,
         ledger: Ledger,
         price: Price,
-        gate: Gate,
+        authoriser: Authoriser,
     ) -> None:
         """`price`: for log lines; the ledger prices on its own thread."""
         self.settings = settings
@@ -120,7 +120,7 @@ class Recording:
         self.is_over = False
         """Everything was settled: what has not opened yet must not go upstream without a row."""
         self.seen = Seen()
-        self.gate = gate
+        self.authoriser = authoriser
 
     @property
     def under_way(self) -> int:
@@ -208,7 +208,7 @@ class Recording:
         try:
             if not live.is_recorded:
                 reading = settled.reading if has_row else None
-                remarks = self.gate.settled(settled.exchange, reading, live.asked.limits)
+                remarks = self.authoriser.settled(settled.exchange, reading, live.asked.limits)
                 settled = settled.remarked(remarks)
             if not has_row:
                 live.drop_capture()

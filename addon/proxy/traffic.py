@@ -19,13 +19,11 @@ from mitmproxy import ctx, http
 from addon.metering.exchange import Event, Stage
 from addon.metering.messages import End
 from addon.metering.troubles import Troubles
-from addon.proxy import admission, answers, flows
-from addon.proxy.caps import OURS
+from addon.proxy import answers, flows
 from addon.proxy.event_loop import guarded, in_turns, wait_for_commit
 from addon.proxy.live import Live
 from addon.proxy.recording import Recording
 from addon.proxy.sessions import LiveSession
-from ledger.caps.book import Refusal
 from ledger.model.exchange import CAP_ERROR
 
 
@@ -44,8 +42,7 @@ class Traffic:
         if recording is None or live is None:
             return
         if live.stage is Stage.OPENING:
-            if recording.gate.is_active and not live.is_recorded:
-                admission.refuse(recording, live, Refusal("", OURS))
+            if recording.authoriser.refuses_failed(recording, live):
                 return
             recording.send(live)
         is_over = flow.error is not None or (flow.response and flow.response.timestamp_end)
@@ -83,7 +80,7 @@ class Traffic:
             live.begin_capture(recording.captures)
             del recording.live[flow.id]
             recording.sessions[flow.id] = LiveSession(
-                live, ledger=recording.ledger, gate=recording.gate
+                live, ledger=recording.ledger, caps=recording.authoriser.socket(live, recording)
             )
             return
         if not flow.response.stream:
@@ -149,7 +146,7 @@ class Traffic:
         message = flow.websocket.messages[-1]
         if message.injected and CAP_ERROR.encode() in message.content:
             return  # our own
-        refusal = await session.refusal_of(message) if recording.gate.is_active else None
+        refusal = await session.caps.refusal_of(message)
         if session.is_over:  # it was closed meanwhile
             return
         if refusal is not None:

@@ -8,6 +8,6 @@
     db                db
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
-Uses: budgets, figures, maintenance, model, pricing, reports, settings, store, store.engines,
-store.schema, text.
+Uses: figures, maintenance, model, pricing, reports, settings, store, store.engines, store.schema,
+text.
 """

@@ -46,7 +46,6 @@ def top(
     prints once.
     """
     from ledger.attach import attached
-    from ledger.budgets import cap_status
     from ledger.figures.activity import take
     from ledger.figures.queries import existing_ledger
     from ledger.reports.activity_text import lines
@@ -57,7 +56,7 @@ def top(
         def ask(width: int, height: int | None = None) -> "list[str]":
             now = datetime.now(UTC)
             more = [line for each in attached("lines of top") for line in each(engine, now)]
-            caps = cap_status.texts_in_force(engine, now)
+            caps = [line for notices in attached("notices") for line in notices(engine, now)]
             return lines(take(engine, scope, now), width, height, caps, more)
 
         if once or not sys.stdout.isatty():
@@ -130,7 +129,6 @@ def statusline(
     break its prompt.
     """
     from ledger.attach import attached
-    from ledger.budgets import cap_status
     from ledger.figures.activity import status
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
@@ -152,7 +150,7 @@ def statusline(
             scope, now = scope_of(None, None, None, timezone=timezone), datetime.now(UTC)
             caps: list[str] = []
             with contextlib.suppress(LedgerError):  # of a wrong budgets file: its proxy says so
-                caps = cap_status.texts_in_force(engine, now)
+                caps = [line for notices in attached("notices") for line in notices(engine, now)]
             words = [
                 text for found in attached("words of statusline") for text in found(engine, now)
             ]

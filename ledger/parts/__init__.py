@@ -13,6 +13,8 @@ POINTS = {
     "limits": "(engine, now) -> limits that answers stated, and how much of them is used",
     "lines of top": "(engine, now) -> lines of the screen of `top`",
     "words of statusline": "(engine, now) -> texts of the status line",
+    "companion": "(ledger's URL, log) -> threads that work beside the writer",
+    "notices": "(engine, now) -> lines for `top` and `statusline`; LedgerError: they are left out",
     "section of a page": "a `PageSection`: a card of the page",
     "problems of a page": "(engine, names, now, option that names the ledger) -> `Problem`s",
     "levels of spending": "(engine, names, now) -> lines in the chart: name, pico-USD a day",
@@ -25,9 +27,21 @@ POINTS = {
 
 PARTS: tuple[Part, ...] = (
     Part(
-        package="ledger.budgets",
-        about="limits of spending, and alerts",
+        package="ledger.parts.budgets",
+        about="limits that stop, limits that only warn, and their alerts",
+        commands=commands_in(
+            "ledger.parts.budgets",
+            "Money",
+            (
+                "budget",
+                "command",
+                "budget",
+                "Budgets and caps: spent, left; check exits 1 when over",
+            ),
+        ),
         attaches=(
+            ("companion", "watcher:watcher_of"),
+            ("notices", "status:texts_of_file"),
             ("problems of a page", "on_page:problems"),
             ("levels of spending", "on_page:levels"),
             ("section of a page", "on_page:BUDGETS"),

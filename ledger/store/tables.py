@@ -5,7 +5,7 @@ readings    what the meter read, with its first pricing; append-only, the highes
 pricings    further pricings of a reading; append-only, the highest revision counts
 sums, unpriced_lines, stale_days   what days that are over add up to (`rollup.py`)
 segments    sizes and hashes of the parts of a chat request; dropped before the others
-meta, learned, nodes, cap_leases, outbox, set_aside   internal state of the ledger
+meta, learned, nodes, cap_shares, outbox, set_aside   internal state of the ledger
 
 Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions the large tables by
 time, a distributed one spreads them by exchange, and rows of one exchange lie together in either.
@@ -32,12 +32,8 @@ from ledger.store.schema.dimensions import SUMMED
 from ledger.store.schema.sums import COUNT_TERMS, HISTOGRAMS, SUM_TERMS
 from ledger.store.schema.views import HOURLY, UNPRICED
 
-CAP_PARTS = {
-    "spent": "Spent",
-    "used": "Spent, and held for requests under way",
-    "taken": "Used, and the slice that the process may use without asking",
-}
-CAP_AMOUNTS = ("picousd", "list_value_picousd", "tokens", "requests")
+CAP_PARTS = {"spent": "Spent", "held": "Held for requests under way"}
+CAP_AMOUNTS = ("usd", "list_value_usd", "tokens", "requests")
 PARTITIONED = ("exchanges", "readings")
 """Tables that PostgreSQL keeps in one partition a month."""
 
@@ -400,23 +396,26 @@ nodes = sa.Table(
     "lost",
 )
 
-cap_leases = sa.Table(
-    "cap_leases",
+cap_shares = sa.Table(
+    "cap_shares",
     metadata,
-    _text("cap", "The cap's name, and a digest of what it is for", nullable=False),
-    _text("account", "Its period's begin, or session; empty: the lease itself", nullable=False),
-    _text("node", "The process; empty: what no lease covers", nullable=False),
-    _text("state", "live; silent (what it used counts); left (the ledger has all of it)"),
-    _instant("began_at", "Of a lease: what was settled earlier is not part of it"),
+    _text(
+        "cap",
+        "The cap's name, and a digest of what it is for; empty: a sign of life",
+        nullable=False,
+    ),
+    _text(
+        "account", "Its period's begin, its session, or a minute of a rolling one", nullable=False
+    ),
+    _text("node", "The process and a number; empty: all of them together", nullable=False),
     *(
-        _count(f"{part}_{amount}", meaning, nullable=False)
+        _column(f"{part}_{amount}", sa.BigInteger, meaning, nullable=False, server_default="0")
         for part, meaning in CAP_PARTS.items()
         for amount in CAP_AMOUNTS
     ),
-    _column("is_short", sa.Boolean, "A request waits for what others took", nullable=False),
-    _instant("ends_at", "When the row may be dropped, UTC", nullable=False),
+    _column("at", sa.Double, "When it was last written, in seconds of 1970", nullable=False),
     sa.PrimaryKeyConstraint("cap", "account", "node"),
-    comment="What each recording process uses and took of the caps of periods",
+    comment="What processes have spent and hold of caps; on SQLite a file of its own has it",
 )
 
 outbox = sa.Table(

@@ -18,10 +18,11 @@ ADDON = (
     "usage_opt_in",
     "proxy",
     "parts/fast",
+    "parts/caps",
     "recordings",
     "parts/telemetry",
 )
-LEDGER = ("budgets", "maintenance", "model", "pricing", "settings", "store", "parts/sync")
+LEDGER = ("maintenance", "model", "pricing", "settings", "store", "parts/sync")
 """The rooms that a recording process runs."""
 GROWS = frozenset(
     [
@@ -50,8 +51,12 @@ BOUNDS = {
     "metering/troubles.py Troubles.reasons": "REASONS_MAX of REASON_LENGTH_MAX",
     "metering/websocket.py WebSocketSession._open_responses": "OPEN_MAX",
     "metering/websocket.py WebSocketSession._waiting": "WAITING_MAX",
-    "proxy/caps.py Gate._futures": "flows under way",
-    "proxy/caps.py Gate._held": "flows under way, and the responses of their sessions",
+    "parts/caps/holds.py Holds._answers": "ANSWERED_MAX of ANSWERS_MAX",
+    "parts/caps/holds.py Holds._billings": "ANSWERED_MAX",
+    "parts/caps/holds.py Holds._priced": "ANSWERED_MAX",
+    "parts/caps/turns.py Turns.conversation.latest": "LATEST_MAX",
+    "parts/caps/gate.py Gate._futures": "flows under way",
+    "parts/caps/gate.py Gate._held": "flows under way, and the responses of their sessions",
     "proxy/shown.py FlowComments._booked": "FLOWS_MAX",
     "proxy/shown.py FlowComments._comments": "one for each flow in _booked",
     "proxy/shown.py FlowComments._committed": "one batch of the writer",
@@ -64,7 +69,7 @@ BOUNDS = {
     "proxy/recording.py Recording.live": "flows under way",
     "proxy/recording.py Seen.unknown_keys": "UNKNOWN_KEYS_MAX",
     "proxy/recording.py Seen.booked": "BOOKED_MAX",
-    "proxy/sessions.py LiveSession._held": "OPEN_MAX",
+    "parts/caps/admission.py _CappedSocket._held": "OPEN_MAX",
     "proxy/traffic.py Traffic.recording.sessions": "flows under way",
     "recordings/capture.py Capture._ends": "CHUNKS_MAX; CHUNK_BYTES in the budget",
     "recordings/capture.py Capture._times": "the same",
@@ -100,6 +105,8 @@ BOUNDS = {
     "ledger/parts/sync/shipper.py Shipper._logged": "1 000",
 }
 CACHES = {
+    "parts/caps/limits.py _model_rows": "no argument",
+    "parts/caps/limits.py limits_of_model": "MODELS_MAX",
     "dialects/routes.py answer_keys": "no argument",
     "dialects/routes.py self._match": "MATCHES_MAX of PATH_LENGTH_MAX",
     "metering/estimate.py _texts": "marks of our own tables",

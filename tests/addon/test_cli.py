@@ -189,7 +189,7 @@ UNUSED = {
     ),
     "a run into SQLite without metrics and budgets": (
         "import addon.run.proxied_command",
-        "alembic genai_prices ledger.budgets.alerts ledger.figures.queries ledger.parts.sync.shipper "
+        "alembic genai_prices ledger.parts.budgets.alerts ledger.figures.queries ledger.parts.sync.shipper "
         "prometheus_client pydantic sqlalchemy typer",
     ),
 }

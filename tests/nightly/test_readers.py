@@ -27,8 +27,8 @@ from addon.recordings.files import read as read_recording
 from addon.recordings.formats.recorded import Recorded, RecordingError, Unreadable, split_url
 from addon.recordings.metered import meter
 from addon.run.call import config_file
-from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
+from ledger.parts.budgets import budgets_file
 from ledger.parts.reconcile import statement_files as statements
 from ledger.pricing import overrides
 from ledger.pricing.litellm import PROVIDERS, LiteLLM
@@ -36,7 +36,7 @@ from ledger.settings import names_file
 from tests.addon.parts.agent_logs import logs
 from tests.addon.recordings import recorded_files
 from tests.addon.run.call import test_settings
-from tests.ledger.budgets import test_budgets
+from tests.ledger.parts.budgets import test_budgets
 from tests.ledger.parts.reconcile import test_statement_files
 from tests.ledger.settings import test_names
 from tests.nightly.mutations import TOKENS, Check, mutated, try_many

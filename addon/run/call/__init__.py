@@ -5,5 +5,5 @@
 
 An environment variable overrides the file, and an option overrides both. In: words, a file, the
 environment. Out: options for the proxy, and the command to run.
-Uses: of the ledger: caps, model, settings, text.
+Uses: of the ledger: model, settings, text.
 """

@@ -1,4 +1,5 @@
-"""Pure. Parses the words after `tokentee run` into options for the proxy, and the command.
+"""Edge (imports what parts attach). Parses the words after `tokentee run` into options for the
+proxy, and the command.
 
     tokentee run [OPTIONS] [--] COMMAND ...     the first word that is no option begins the command
     tokentee run [OPTIONS]                      a proxy until Ctrl-C
@@ -13,10 +14,8 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
-from ledger.caps.caps import RUN, Cap
+from addon.attach import attached
 from ledger.model.errors import WrongCallError
-from ledger.model.money import decimal_of
-from ledger.settings.toml_tables import FaultError
 from ledger.text.origins import listen_address
 
 FLAGS = frozenset(
@@ -86,7 +85,7 @@ class Call:
     """The file with what the command is expected to use; None: nothing is expected."""
     expect_update: bool = False
     """Write that file."""
-    caps: tuple[Cap, ...] = ()
+    caps: tuple[Any, ...] = ()
     """What the command may spend at most."""
     is_help: bool = False
 
@@ -140,7 +139,7 @@ def parse(words: Sequence[str]) -> Call:
         expect=ours.get("--expect"),
         expect_update="--expect-update" in flags,
         caps=_cap_of(
-            {LIMITS[name]: value for name, value in ours.items() if name in LIMITS},
+            {name: value for name, value in ours.items() if name in LIMITS},
             ours.get("--unpriced"),
         ),
         is_help=bool({"--help", "-h"} & flags),
@@ -169,7 +168,7 @@ def _refuse_contradictions(call: Call) -> None:
         )
 
 
-def _cap_of(limits: dict[str, str], unpriced: str | None) -> tuple[Cap, ...]:
+def _cap_of(limits: dict[str, str], unpriced: str | None) -> tuple[Any, ...]:
     """The cap of these limits. Raises WrongCallError for one that is none."""
     if unpriced not in (None, "refuse", "pass"):
         raise WrongCallError(f"--unpriced: {unpriced[:40]!r} is neither refuse nor pass")
@@ -177,19 +176,9 @@ def _cap_of(limits: dict[str, str], unpriced: str | None) -> tuple[Cap, ...]:
         if unpriced is not None:
             raise WrongCallError("--unpriced is for a cap: tokentee run --max-usd 5 -- COMMAND ...")
         return ()
-    cap: dict[str, Any] = {"name": RUN, "period": RUN, "unpriced": unpriced or "refuse"}
-    for word, text in limits.items():
-        value = text if word in ("tokens", "requests") else decimal_of(text)
-        option = next(each for each, of in LIMITS.items() if of == word)
-        one: dict[str, Any] = {"name": RUN, "period": RUN, word: value}
-        try:
-            Cap(**one)
-        except FaultError:
-            example = "5 or 0.50" if word.endswith("usd") else "200, 500k or 2M"
-            reason = f"{option}: {text[:40]!r} is not a limit; write {example}"
-            raise WrongCallError(reason) from None
-        cap[word] = value
-    return (Cap(**cap),)
+    for caps_of in attached("limits of run"):
+        return tuple(caps_of({LIMITS[name]: text for name, text in limits.items()}, unpriced))
+    raise WrongCallError(f"{next(iter(limits))} belongs to a part that is missing here: caps")
 
 
 def workers_of(text: str, name: str) -> int:

@@ -91,7 +91,7 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     captures = SimpleNamespace(close=lambda _: None, problems=lambda: of_captures)
     parts: dict[str, Any] = {"watching": None, "process": Process(), "tasks": []}
-    parts["gate"] = Mock()
+    parts["authoriser"] = Mock()
     running: Any = SimpleNamespace(captures=captures, ledger=ledger, **parts)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
@@ -102,7 +102,7 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, of_captures, sai
 def new_running() -> Recording:
     """One that nothing is recorded with."""
     nothing: Any = None
-    return Recording(nothing, nothing, ledger=nothing, price=nothing, gate=nothing)
+    return Recording(nothing, nothing, ledger=nothing, price=nothing, authoriser=nothing)
 
 
 def running_in(recorder: Recorder) -> Recording:

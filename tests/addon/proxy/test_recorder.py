@@ -68,13 +68,13 @@ async def test_the_caps_count_an_exchange_once_whatever_fails_behind_them(
 
     async with recording(ledger) as (recorder, _):
         flow, running = begun(recorder)
-        count = running.gate.settled
+        count = running.authoriser.settled
 
         def counts(exchange: Exchange, *more: Any) -> tuple[str, ...]:
             counted.append(exchange.id)
             return count(exchange, *more)
 
-        monkeypatch.setattr(running.gate, "settled", counts)
+        monkeypatch.setattr(running.authoriser, "settled", counts)
         monkeypatch.setattr(running.ledger, "settle", fails)
         answered(flow, content=DOCUMENT, content_type="application/json")
         await recorder.response(flow)

@@ -8,13 +8,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ledger.budgets.budgets import read as read_budgets
-from ledger.budgets.status import statuses
 from ledger.figures import request_list
 from ledger.figures.queries import groups_of, report, totals
 from ledger.figures.request_filter import KINDS, Filter, filter_of
 from ledger.figures.request_list import LISTED_COLUMNS, ListedRequest, error_kinds, latest
 from ledger.model.errors import WrongCallError
+from ledger.parts.budgets.budgets_file import read as read_budgets
+from ledger.parts.budgets.status import statuses
 from ledger.reports import report_tables
 from ledger.settings.names import NO_NAMES
 from ledger.store.schema.dimensions import COLUMN_OF
@@ -243,10 +243,11 @@ def test_a_budget_counts_the_days_of_its_zone(zoned):
     assert problems == []
     now = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
     for each in statuses(zoned, budgets.budgets, NO_NAMES, now):
-        zone = ZoneInfo(each.budget.timezone)
+        zone = ZoneInfo(each.cap.timezone)
         today = [
             at for at in moments() if at.astimezone(zone).date() == now.astimezone(zone).date()
         ]
+        assert each.span is not None
         since, until = each.span.start.astimezone(UTC), each.span.end.astimezone(UTC)
         assert [at for at in moments() if since <= at < until] == today
         spent = totals(zoned, Scope(since=since, until=until)).cost_picousd or 0

@@ -19,8 +19,6 @@ from sqlalchemy.engine import Engine
 from addon.parts.telemetry.metrics import Metrics
 from addon.parts.telemetry.observer import observed
 from addon.proxy.health import Health
-from ledger.budgets.budgets import Budget
-from ledger.budgets.status import statuses
 from ledger.figures import activity
 from ledger.figures.figures import Figures
 from ledger.figures.queries import report
@@ -38,6 +36,8 @@ from ledger.model.exchange import (
 )
 from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.model.usage import COUNT_MAX, Usage
+from ledger.parts.budgets.caps import Budget
+from ledger.parts.budgets.status import statuses
 from ledger.parts.exports import focus
 from ledger.parts.exports.export import DATASETS, Wanted
 from ledger.parts.pages import sections

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.budgets import budgets
 from ledger.model.errors import LedgerError
+from ledger.parts.budgets import budgets_file as budgets
 from ledger.parts.reconcile import causes, statement
 from ledger.settings import names, toml_tables
 from tests.ledger.parts.reconcile.test_causes import LEDGER, cells
@@ -23,7 +23,7 @@ BUDGET = '[[budget]]\nname = "b{0}"\nusd = 1\nperiod = "day"\n'
         (names.read, PLAN, names, "NAME_ENTRIES_MAX"),
         (budgets.read, BUDGET, budgets, "BUDGETS_MAX"),
         (budgets.read, '[[quota]]\nwindow = "{0}h"\n', budgets, "QUOTA_RULES_MAX"),
-        (budgets.read, "[[alert]]\nlog = true\n", budgets, "ALERTS_MAX"),
+        (budgets.read, '[[alert]]\nwebhook = "http://x.example"\n', budgets, "ALERTS_MAX"),
     ],
 )
 def test_as_many_tables_as_the_bound(monkeypatch, read, entry, module, bound):

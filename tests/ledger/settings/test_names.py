@@ -11,8 +11,8 @@ import pytest
 
 from addon.run import bill
 from addon.run.call import config_file
-from ledger.budgets import budgets_file as budget_files
 from ledger.model.errors import LedgerError
+from ledger.parts.budgets import budgets_file as budget_files
 from ledger.parts.reconcile import statement_files
 from ledger.pricing import litellm, overrides
 from ledger.settings import names_file, small_files

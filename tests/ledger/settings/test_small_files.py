@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.budgets import budgets_file
 from ledger.model.errors import LedgerError
+from ledger.parts.budgets import budgets_file
 from ledger.pricing import overrides
 from ledger.settings import names_file, small_files
 from tests.named import for_each

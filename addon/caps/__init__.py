@@ -1,5 +1,0 @@
-"""What a request can cost at most.
-
-In: the members of a request, prices, limits of models. Out: the amounts that a cap holds for it.
-Uses: dialects, framing; of the ledger: caps, model, pricing.
-"""

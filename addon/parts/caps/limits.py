@@ -1,0 +1,299 @@
+"""Edge (its own table). What a request says that bounds its cost, and the limits of its model.
+
+Bytes bound tokens: a token has at least one, and the JSON around a text has more bytes than the
+template around it has tokens. What does not stand in the request as text is bounded apart.
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+from msgspec import Struct
+
+from addon.dialects.counts import lookup, object_at, objects_at
+from addon.dialects.dialect import CostLimits, Dialect
+from addon.framing import json_values
+from ledger.model.segments import Kind, Row
+from ledger.model.usage import count_of
+
+MODEL_LIMITS = Path(__file__).with_name("model_limits.toml")
+OPERATIONS = ("chat", "text_completion", "generate_content", "embeddings")
+"""What is billed by tokens alone; any other has no bound."""
+MODELS_MAX = 1_024
+"""Names of models whose limits are kept; clients choose them."""
+WALKED_MAX = 20_000
+"""Values of a request that are looked through for pictures, in 5 ms; with more, it may have any."""
+SEARCHES = ("web_search", "file_search")
+"""Beginnings of the provider's own tools whose price is one of a call."""
+_MEDIA = re.compile(
+    rb'"(?:image|image_url|input_image|inlineData|inline_data|fileData|file_data|document|file'
+    rb"|input_file|input_audio|audio|file_id|video|video_url|media|search_result|url"
+    rb'|item_reference)"'
+)
+"""Members and types of what is no text. An escaped key is looked for apart."""
+_PICTURES = frozenset({"image", "image_url", "input_image"})
+_FILES = frozenset(
+    {"inlineData", "inline_data", "fileData", "file_data", "document", "file", "input_file"}
+    | {"input_audio", "audio", "file_id", "video", "video_url", "media", "container_upload"}
+    | {"item_reference"}
+)
+_NAMED = frozenset({"name", "function", "input_schema"})
+"""Members of a tool that the client describes itself."""
+_CALLS = frozenset({"tool_use", "function_call", "functionCall", "toolUse", "custom_tool_call"})
+"""What the client's tools were called with: text, whatever its members are called."""
+_CONVERSATIONS = ("messages", "contents", "input")
+"""Members with the messages, the first of which counts."""
+_IN_PARTS = frozenset(
+    {"tools", "system", "instructions", "systemInstruction", "system_instruction"}
+)
+"""Further members that are read in parts."""
+_REFERENCE = frozenset({"id", "type"})
+"""All members of an input item that the provider keeps."""
+_VENDOR = re.compile(r"^(?:[a-z-]{2,8}\.)?(?:anthropic|openai)\.")
+"""Before a model's name at Amazon."""
+
+
+class ModelLimits(NamedTuple):
+    """In tokens; None: not known."""
+
+    context: int | None = None
+    output: int | None = None
+
+
+class Turn(NamedTuple):
+    """A request in parts, as the next one of its conversation is compared with it."""
+
+    rest: int
+    """Hash of what is not in parts."""
+    head: Sequence[tuple[bytes, int]]
+    """Digest and size of each tool and part of the system prompt."""
+    digests: bytes
+    """Of the parts of its messages, one behind the other."""
+    sizes: Sequence[int]
+    """Of those parts."""
+    pictures: int
+    picture_bytes: int
+    """In `sizes`, and no text."""
+    reasonings: int
+    """Of earlier answers, whose text the provider keeps."""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What a request says."""
+
+    input_bytes: int = 0
+    """Without those of pictures."""
+    output_tokens: int | None = None
+    """Of one answer; None: it does not say."""
+    answers: int = 1
+    pictures: int = 0
+    is_whole: bool = True
+    """False: input of an unknown size is not in the request, or is no text."""
+    searches: int = 0
+    """Uses of the provider's own tools."""
+    is_kept_long: bool = False
+    """It asks for a cache that is kept for an hour, which costs more to write."""
+    is_free: bool = False
+    """It is known to cost nothing: nothing is held, and it is never refused."""
+    unbounded: str = ""
+    """Why nothing bounds its cost; empty: something does."""
+    response_before: str | None = None
+    """The id of the response that it goes on from."""
+    turn: Turn | None = None
+    """None: it is not in parts, or what the provider makes of them may change."""
+
+
+@cache
+def _model_rows() -> tuple[tuple[tuple[str, ...], ModelLimits], ...]:
+    rows = tomllib.loads(MODEL_LIMITS.read_text(encoding="utf-8"))["model"]
+    return tuple((tuple(row["models"]), ModelLimits(row["context"], row["output"])) for row in rows)
+
+
+@lru_cache(maxsize=MODELS_MAX)
+def limits_of_model(model: str) -> ModelLimits:
+    """The published limits of a model, by its name on the wire."""
+    name = _VENDOR.sub("", model.lower().rpartition("/")[2].partition(":")[0])
+    if name.startswith("claude"):
+        name = name.replace(".", "-")
+    for globs, limits in _model_rows():
+        if any(fnmatchcase(name, glob) for glob in globs):
+            return limits
+    return ModelLimits()
+
+
+def read_limits(
+    dialect: Dialect, values: dict[str, Any], body: bytes, parts: Sequence[Row] = ()
+) -> Limits:
+    """What a decoded request says; `values`: its members; `parts`: of its conversation."""
+    where = dialect.cost_limits
+    if where is None or dialect.operation not in OPERATIONS or body.startswith(b"--"):
+        return Limits(unbounded=f"a request of {dialect.name} states no limit of its cost")
+    if not values:
+        return Limits(unbounded="the request could not be read")
+    inner = object_at(values, "request")  # of Code Assist
+    if inner is not None and "contents" in inner:
+        values = inner
+    for name in where.unbounded:
+        if values.get(name) and not _only_clears(values[name]):
+            return Limits(
+                unbounded=f"with {name} the provider may do work that the request does not limit"
+            )
+    searches, unbounded = _tools(where, values)
+    if unbounded:
+        return Limits(unbounded=unbounded)
+    counts = [count_of(lookup(values, path)) for path in where.output]
+    answers = [count_of(lookup(values, path)) or 1 for path in where.answers]
+    many = values.get(where.inputs) if where.inputs else None
+    media = _media_in(values, body)
+    is_text, reasonings = media.is_text, 0
+    for item in objects_at(values, "input"):
+        if item.get("type") == "reasoning":
+            reasonings += not item.get("encrypted_content")
+        elif item.keys() <= _REFERENCE:
+            is_text = False
+    kept = [name for name in where.kept if values.get(name)]
+    response_before, turn = None, None
+    # Of what is left out, or fetched anew, an earlier request says nothing.
+    if is_text and media.is_fixed and values.get("truncation", "disabled") == "disabled":
+        if kept == ["previous_response_id"]:
+            response_before = values["previous_response_id"]
+        elif not (kept or searches):
+            turn = _turn_of(values, parts, media, reasonings)
+    return Limits(
+        input_bytes=len(body) - media.picture_bytes,
+        output_tokens=max((each for each in counts if each), default=None),
+        answers=max(answers, default=1) * (len(many) if isinstance(many, list) and many else 1),
+        pictures=media.pictures,
+        is_whole=is_text and not kept and not reasonings,
+        searches=searches,
+        is_kept_long=b'"1h"' in body,
+        response_before=response_before,
+        turn=turn,
+    )
+
+
+def _only_clears(management: Any) -> bool:
+    """Whether a provider leaves older parts of the input out, and makes nothing of its own."""
+    edits = objects_at(management, "edits")
+    return bool(edits) and all(str(edit.get("type")).startswith("clear_") for edit in edits)
+
+
+def response_asked(message: bytes) -> dict[str, Any] | None:
+    """The parameters of a response that a client's message of a WebSocket asks for."""
+    if b"response.create" not in message and not json_values.has_escaped_key(message):
+        return None
+    body = json_values.loads(message)
+    if body is None or body.get("type") != "response.create":
+        return None
+    return object_at(body, "response") or body  # Realtime wraps the parameters
+
+
+def _tools(where: CostLimits, values: dict[str, Any]) -> tuple[int, str]:
+    """The uses that the provider's own tools are allowed, or why they have no bound."""
+    uses = 0
+    stated = [count_of(lookup(values, path)) for path in where.tool_uses]
+    for tool in (*objects_at(values, "tools"), *objects_at(values.get("toolConfig"), "tools")):
+        kind = tool.get("type")
+        if isinstance(kind, str):
+            if kind.startswith(where.clients_tools):
+                continue
+        elif _NAMED & tool.keys() or all(key.startswith(where.clients_tools) for key in tool):
+            continue
+        else:
+            kind = next(iter(tool), "")
+        most = next((each for each in (count_of(tool.get("max_uses")), *stated) if each), None)
+        if most is None:
+            return 0, f"the provider's own tool {kind[:40]} has no limit of uses"
+        if not kind.startswith(SEARCHES):
+            return 0, f"the cost of the provider's own tool {kind[:40]} has no bound"
+        uses += most
+    return uses, ""
+
+
+class _Media(NamedTuple):
+    """What of a request is no text."""
+
+    pictures: int = 0
+    picture_bytes: int = 0
+    """Of those that stand in it."""
+    is_text: bool = True
+    """Whether all the rest is text."""
+    is_fixed: bool = True
+    """Whether all pictures stand in it."""
+
+
+def _turn_of(
+    values: dict[str, Any], parts: Sequence[Row], media: _Media, reasonings: int
+) -> Turn | None:
+    kinds, _, _, sizes, _, digests = zip(*parts, strict=True) if parts else ((),) * 6
+    if Kind.MESSAGES not in kinds:
+        return None
+    begun = kinds.index(Kind.MESSAGES)
+    conversation = next(name for name in _CONVERSATIONS if name in values)
+    rest = {
+        name: value
+        for name, value in values.items()
+        if name != conversation and name not in _IN_PARTS
+    }
+    try:
+        settings = orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # it is nested deeper than orjson writes
+        return None
+    head = tuple(zip(digests[:begun], sizes[:begun], strict=True))
+    return Turn(
+        hash(settings),
+        head,
+        b"".join(digests[begun:]),
+        sizes[begun:],
+        media.pictures,
+        media.picture_bytes,
+        reasonings,
+    )
+
+
+def _media_in(values: dict[str, Any], body: bytes) -> _Media:
+    if not _MEDIA.search(body) and not json_values.has_escaped_key(body):
+        return _Media()
+    pictures, picture_bytes, walked, is_fixed = 0, 0, 0, True
+    left: list[Any] = [
+        values.get(name)
+        for name in ("messages", "input", "contents", "system", "systemInstruction", "prompt")
+    ] + [value for name, value in values.items() if name in ("requests", "content", "images")]
+    while left:
+        value = left.pop()
+        walked += 1
+        if walked > WALKED_MAX:
+            return _Media(is_text=False)
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, dict):
+            kind = value.get("type")
+            if kind in _CALLS:
+                continue
+            if kind in _PICTURES or not _PICTURES.isdisjoint(value):
+                pictures += 1
+                size = _picture_bytes(value)
+                picture_bytes += size
+                is_fixed = is_fixed and size > 0
+            elif kind in _FILES or not _FILES.isdisjoint(value):
+                return _Media(is_text=False)
+            else:
+                left += [each for key, each in value.items() if key not in _CALLS]
+    return _Media(pictures, picture_bytes, True, is_fixed)
+
+
+def _picture_bytes(value: dict[str, Any]) -> int:
+    """Of a picture that stands in the request; 0: it is elsewhere."""
+    source = object_at(object_at(value, "image") or value, "source") or {}
+    data = source.get("data") or source.get("bytes")
+    if data is None:
+        data = value.get("image_url")
+        data = data.get("url") if isinstance(data, dict) else data
+        if not (isinstance(data, str) and data.startswith("data:image/")):
+            return 0
+    return len(data) if isinstance(data, str) else 0

@@ -1,0 +1,55 @@
+"""`tokentee budget`, as it is called."""
+
+import json
+
+import pytest
+
+from ledger.model.errors import LedgerError
+
+
+@pytest.fixture
+def budgets(tmp_path):
+    path = tmp_path / "budgets.toml"
+
+    def make(usd):
+        path.write_text(f'[[budget]]\nname = "all"\nusd = {usd}\nperiod = "month"\n')
+        return str(path)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def november(monkeypatch):
+    from datetime import UTC, datetime
+
+    class Then(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2026, 11, 16, tzinfo=UTC)
+
+    monkeypatch.setattr("ledger.parts.budgets.command.datetime", Then)
+
+
+def test_budgets_are_shown_and_checked(run, budgets):
+    result = run("budget", "--budgets", budgets(1))
+    assert result.stdout.splitlines()[0] == "Budgets"
+    assert result.stdout.splitlines()[-1].split()[:2] == ["all", "2026-11"]
+    assert "they never stop traffic" in result.stderr
+    run("budget", "check", "--budgets", budgets(1))
+    result = run("budget", "check", "--budgets", budgets(0.001), "-f", "json", exits=1)
+    assert json.loads(result.stdout)["budgets"][0]["state"] == "over"
+
+
+def test_alerts_are_sent_once(run, budgets, own_ledger):
+    result = run("budget", "alert", "--budgets", budgets("0.000001"), url=own_ledger)
+    assert "tokentee: budget all, 2026-11: $0.000060 of $0.0000010 (100%)" in result.stderr
+    assert result.stderr.endswith("sent: 1 alert\n")
+    result = run("budget", "alert", "--budgets", budgets("0.000001"), url=own_ledger)
+    assert result.stderr == "sent: 0 alerts\n"
+
+
+def test_without_a_file(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("TOKENTEE_BUDGETS", raising=False)
+    with pytest.raises(LedgerError, match=r"there are no budgets: write .*budgets.toml"):
+        run("budget")
