@@ -266,6 +266,9 @@ def _call(
             figures = usage_of(agent.counts, usage)
         if not (figures.input_tokens or figures.output_tokens):
             return None
+    if response_id is None and text("id") is None:
+        # Two agents of a session may log an answer in the same millisecond.
+        known_by = (f"{at} {figures.input_tokens} {figures.output_tokens}", known_by[1])
     is_side, subagent = stated("is_side") is True, text("subagent")
     version = text("version")
     beside = REGION_UNKNOWN if server in REGIONAL else {}

@@ -1,10 +1,12 @@
 """Figures that stand elsewhere in an agent's log than in its answers, and what changes their price."""
 
 import json
+from dataclasses import replace
 from pathlib import PurePath
 
 from addon.parts.agent_logs.agents import AGENTS
 from addon.parts.agent_logs.files import SkippedCounts, read
+from addon.parts.agent_logs.matching import KnownAnswers, answer_of
 from addon.parts.agent_logs.reader import calls_of
 from tests.addon.parts.agent_logs.logs import LINES, PATHS, claude, codex_lines, write_database
 from tests.named import for_each
@@ -121,3 +123,23 @@ def test_the_call_of_pi_that_sums_up_a_branch_and_what_it_keeps_for_an_hour():
     assert (found.input_tokens, found.output_tokens) == (80, 5)
     assert (found.cache_write_tokens, found.cache_write_1h_tokens) == (30, 20)
     assert len(calls("pi", head, answer, {**summary, "type": "label", "usage": usage})) == 1
+
+
+def test_answers_without_ids_in_one_millisecond_are_each_one():
+    head, record, _ = LINES["kimi-code"]
+    other = {**record, "usage": {**record["usage"], "output": 41}}
+    found = calls("kimi-code", head, record, other, record)
+    assert sorted(call.usage.output_tokens for call in found) == [40, 41]
+    assert len({call.exchange_id for call in found}) == 2
+
+
+def test_a_fork_of_kimi_cli_repeats_an_answer_by_its_id():
+    """The copy in another session is the same answer, an answer of another id is not."""
+    (call,) = calls("kimi-cli", *LINES["kimi-cli"])
+    (copy,) = calls("kimi-cli", *LINES["kimi-cli"], path=".kimi/sessions/ab12/fork/wire.jsonl")
+    known = KnownAnswers([answer_of(call)])
+    found = known.find(copy)
+    assert copy.session_id != call.session_id
+    assert found is not None
+    assert found.id == call.exchange_id
+    assert known.find(replace(copy, response_id="another", key=("x",))) is None
