@@ -84,7 +84,7 @@ def _texts(text_marks: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(rb"(?:" + keys + rb')\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)')
 
 
-class PassedText:
+class GeneratedText:
     """The generated text of one stream.
 
     The result must not depend on chunk boundaries, and a stream without an estimate must cost

@@ -34,7 +34,7 @@ from addon.metering.messages import TRANSPORT, End, RecordedTimes, Request, Resp
 from addon.metering.meter import Meter
 from addon.metering.opening import Routes, RunRules
 from addon.metering.settlement import (
-    NOTHING_PASSED,
+    NO_TRANSFER,
     Settled,
     as_fetched,
     refused,
@@ -364,13 +364,13 @@ class MeteredExchange:
         ):  # a recording of ours, or a proxy behind this one
             return refused(self.opened, cap, now=now)
         tap = self.tap
-        passed, meter = NOTHING_PASSED, None
+        transfer, meter = NO_TRANSFER, None
         if tap is not None:
             tap.end()
-            passed, meter = tap.passed(), tap.meter
+            transfer, meter = tap.transfer(), tap.meter
             if unread := tap.trouble:
                 self.troubles.add(unread)
-                passed = replace(passed, is_whole=False)
+                transfer = replace(transfer, is_whole=False)
             is_stream_unedited = isinstance(meter.framing, SSE) and not tap.edits
             if self.opened.usage_injected and is_stream_unedited and meter.facts.usage is not None:
                 self.troubles.add("usage that was asked for stays: the stream is not labelled so")
@@ -380,7 +380,7 @@ class MeteredExchange:
             status=response.status if response is not None else None,
             meter=meter,
             request_units=self.asked.facts.units,
-            passed=passed,
+            transfer=transfer,
             estimate_input=self._estimate_input,
             cause=broken_connection(TRANSPORT, cause, self.asked.context) if cause else None,
             now=now,

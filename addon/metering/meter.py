@@ -23,7 +23,7 @@ from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
 from addon.metering import estimate
-from addon.metering.estimate import PassedText
+from addon.metering.estimate import GeneratedText
 from addon.metering.templates import Ordinary, learn
 from ledger.model.exchange import ERROR_STATUS_MIN
 from ledger.model.usage import BESIDE, SERVICE_TIER, Usage
@@ -100,7 +100,7 @@ class Meter:
         self._blocks_left = READ_BLOCKS_MAX
         self._lessons_left = LESSONS_MAX
         self._id_reads_left = ID_READS_MAX
-        self._text = PassedText(dialect)
+        self._text = GeneratedText(dialect)
         self._unread: str | None = None
         headers = context.headers
         named = {field: headers[name] for name, field in BILLING_HEADERS.items() if name in headers}
@@ -161,9 +161,9 @@ class Meter:
         """Read one WebSocket message, which is one frame."""
         self.frames += 1
         self._read_frame(Frame("", message))
-        self.pass_message(message)
+        self.keep_message(message)
 
-    def pass_message(self, message: bytes) -> None:
+    def keep_message(self, message: bytes) -> None:
         """Take a WebSocket message that has no facts but may have text."""
         self._text.keep_message(message)
 

@@ -44,7 +44,7 @@ HIDDEN_OUTPUT = "output that cannot be read is not in the estimate"
 """The remark on a stream that ended early behind encrypted reasoning, pictures or sound."""
 
 
-class Passed(Struct, frozen=True, kw_only=True):
+class Transfer(Struct, frozen=True, kw_only=True):
     """Lengths and digests of the bytes that passed the tap. None: unknown."""
 
     response_bytes: int | None = None
@@ -60,7 +60,7 @@ class Passed(Struct, frozen=True, kw_only=True):
     """False: a part of the answer passed unread, so that its own end may have been missed."""
 
 
-NOTHING_PASSED = Passed()
+NO_TRANSFER = Transfer()
 
 
 class Settled(NamedTuple):
@@ -86,7 +86,7 @@ def result_of(
     meter: Meter | None,
     now: datetime,
     request_units: Mapping[str, int] = MappingProxyType({}),
-    passed: Passed = NOTHING_PASSED,
+    transfer: Transfer = NO_TRANSFER,
     estimate_input: Callable[[], int | None] = lambda: None,
     cause: AnswerError | None = None,
 ) -> Settled:
@@ -99,7 +99,7 @@ def result_of(
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
-    read_all = meter is not None and passed.is_whole
+    read_all = meter is not None and transfer.is_whole
     outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and read_all)
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
         cause = None  # prefer the provider's own error, or there is no error
@@ -118,17 +118,17 @@ def result_of(
         error_message=error.message,
         service_tier=facts.service_tier,
         cache_diagnosis=facts.rare.cache_diagnosis,
-        first_byte_at=passed.first_byte_at,
-        first_token_at=passed.first_token_at,
+        first_byte_at=transfer.first_byte_at,
+        first_token_at=transfer.first_token_at,
         settled_at=now,
-        response_bytes=passed.response_bytes,
-        client_bytes=passed.client_bytes,
-        removed_bytes=passed.removed_bytes,
-        upstream_digest=passed.upstream_digest,
-        client_digest=passed.client_digest,
-        removed_digest=passed.removed_digest,
+        response_bytes=transfer.response_bytes,
+        client_bytes=transfer.client_bytes,
+        removed_bytes=transfer.removed_bytes,
+        upstream_digest=transfer.upstream_digest,
+        client_digest=transfer.client_digest,
+        removed_digest=transfer.removed_digest,
         events=meter.frames if meter else None,
-        usage_stripped=passed.stripped,
+        usage_stripped=transfer.stripped,
         content_digest=content_digest(
             response_model=facts.response_model,
             created=facts.created,

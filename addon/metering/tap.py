@@ -28,7 +28,7 @@ from addon.metering.backlog import Backlog
 from addon.metering.decoding import Decoder
 from addon.metering.memory_budget import FREE_BYTES, MemoryBudget, Share
 from addon.metering.meter import Meter
-from addon.metering.settlement import Passed
+from addon.metering.settlement import Transfer
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in import stripping
 from ledger.model.errors import named
@@ -355,7 +355,7 @@ class Tap:
         unread = self.meter.trouble
         return f"{encoding}; {unread}" if encoding and unread else encoding or unread
 
-    def passed(self) -> Passed:
+    def transfer(self) -> Transfer:
         """Lengths and digests of the passed bytes, for the ledger."""
         edit = self._edit
         removed_bytes = edit.removed_bytes if edit is not None else 0
@@ -365,7 +365,7 @@ class Tap:
         ]
         if self.has_stopped:
             # Digests and lengths stop where reading stopped; partial ones prove nothing.
-            return Passed(
+            return Transfer(
                 first_byte_at=first_byte_at,
                 first_token_at=first_token_at,
                 stripped=bool(removed_bytes),
@@ -382,7 +382,7 @@ class Tap:
         # Bytes on the wire and the client's may have different encodings: then they cannot be
         # compared.
         is_decoded = edit is not None and edit.decoder is not None
-        return Passed(
+        return Transfer(
             response_bytes=received_bytes,
             client_bytes=None if is_decoded else client_bytes,
             removed_bytes=None if is_decoded else removed_bytes,

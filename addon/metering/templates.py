@@ -34,7 +34,7 @@ _STRUCTURE = re.compile(rb"[\s\d.,:{}\[\]-]*")
 """Tokens outside of strings that may differ between two frames: numbers, blanks, brackets."""
 
 
-class PassedFrames(NamedTuple):
+class OrdinaryFrames(NamedTuple):
     """How many frames of a run match a template, and how much text they carry."""
 
     frames: int
@@ -58,7 +58,7 @@ class Ordinary:
     has_loose_gap: bool
     """A gap outside of strings could hold a whole frame without a quote: `data: [DONE]`."""
 
-    def read(self, run: bytes) -> PassedFrames | None:
+    def read(self, run: bytes) -> OrdinaryFrames | None:
         """Read a run of ordinary frames; None if any part of it is not one."""
         if not (run.startswith(self.head) and run.endswith(self.tail)):
             return None
@@ -78,13 +78,13 @@ class Ordinary:
         if self.openings:
             # From each opening to the next quote: the run has no escaped quotes.
             texts = (text for opening in self.openings for text in run.split(opening)[1:])
-            return PassedFrames(frames, sum([text.find(_QUOTE) for text in texts]))
-        return PassedFrames(frames, len(run) - frames * self.constant_bytes)
+            return OrdinaryFrames(frames, sum([text.find(_QUOTE) for text in texts]))
+        return OrdinaryFrames(frames, len(run) - frames * self.constant_bytes)
 
 
 def learn(
-    one: bytes,
-    other: bytes,
+    first: bytes,
+    second: bytes,
     *,
     marks: Sequence[Mark],
     text_marks: Iterable[bytes],
@@ -95,12 +95,12 @@ def learn(
 
     Neither frame may hold a mark, or an escaped key, which a byte search would miss. Every frame
     has to repeat `must` (the id), which may be b"". Without `measures_text`,
-    `PassedFrames.text_bytes` has no meaning.
+    `OrdinaryFrames.text_bytes` has no meaning.
     """
-    if max(len(one), len(other)) > FRAME_BYTES_MAX:
+    if max(len(first), len(second)) > FRAME_BYTES_MAX:
         return None
-    tokens = _without_escaped_quotes(one).split(_QUOTE)
-    others = _without_escaped_quotes(other).split(_QUOTE)
+    tokens = _without_escaped_quotes(first).split(_QUOTE)
+    others = _without_escaped_quotes(second).split(_QUOTE)
     if len(tokens) != len(others):
         return None
     text_keys = {mark.strip(_QUOTE) for mark in text_marks}
@@ -129,7 +129,7 @@ def learn(
         tail=tail,
         seam=_without_last_quote(seam),
         # A single quote character between text and a varying end is counted with the others.
-        middles=tuple(_without_last_quote(one) for one in middles if one != _QUOTE),
+        middles=tuple(_without_last_quote(middle) for middle in middles if middle != _QUOTE),
         quotes=sum(constant.count(_QUOTE) for constant in (seam, *middles)),
         constant_bytes=len(seam),
         openings=tuple(openings) if measures_text and len(gaps) > 1 else (),

@@ -175,7 +175,7 @@ class WebSocketSession:
             is_alone = len(self._open_responses) == 1
             for response_id, response in self._open_responses.items():
                 if is_alone or response_id.encode() in message:
-                    response.meter.pass_message(message)
+                    response.meter.keep_message(message)
             return []
         body = _body_of(message)
         if body is None:
@@ -337,7 +337,7 @@ class LiveTurns:
             return []
         if not any(mark in message for mark in telling):
             if self._meter is not None and _USERS_WORDS not in message:
-                self._meter.pass_message(message)
+                self._meter.keep_message(message)
             return []
         body = _body_of(message)
         if body is None:

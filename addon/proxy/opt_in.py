@@ -42,7 +42,7 @@ def is_needed(live: Live, inject: Inject, ledger: Ledger) -> bool:
     return policy.asks_of(opened.provider, learned, now=opened.opened_at)
 
 
-def ask(live: Live) -> None:
+def inject(live: Live) -> None:
     """Ask for usage in the client's name. Either all of the request is edited or nothing: what can
     fail is done before the first change."""
     request, asked = live.flow.request, live.asked

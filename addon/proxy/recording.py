@@ -186,7 +186,7 @@ class Recording:
             return  # its answer may confirm it, which opens its row then
         try:
             if opt_in.is_needed(live, self.settings.inject, self.ledger):
-                opt_in.ask(live)
+                opt_in.inject(live)
         finally:
             self.ledger.open(live.opened)
 

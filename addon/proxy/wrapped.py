@@ -82,7 +82,7 @@ class StreamEvents:
             live.broken_by_client = by_client
 
     @guarded
-    def asks_again(self, flow: http.HTTPFlow) -> bool:
+    def sends_again(self, flow: http.HTTPFlow) -> bool:
         """Whether the request goes upstream again, without the usage that we asked for."""
         live = self._recording.live.get(flow.id)
         return (
@@ -171,7 +171,7 @@ def _put_on() -> Callable[[], None]:
     def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:
         for each in _watchers:
             each.upstream_ended(stream.flow)
-        if not already_streamed and any(each.asks_again(stream.flow) for each in _watchers):
+        if not already_streamed and any(each.sends_again(stream.flow) for each in _watchers):
             yield from _after_this_event(stream)
             return
         sending = send_response(stream, already_streamed)

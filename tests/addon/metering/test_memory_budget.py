@@ -57,7 +57,7 @@ def test_an_unfinished_event_beyond_the_budget_is_passed_on():
     assert budget.left_bytes == 3 * FREE_BYTES
     assert "in memory" in (troubles.text or "")
     tap.end()
-    assert not tap.passed().is_whole
+    assert not tap.transfer().is_whole
 
 
 def test_a_long_event_takes_and_the_end_gives_back():

@@ -84,11 +84,11 @@ def test_listening_reads_the_same_whatever_the_cuts(edges: list[int]):
     tap.end()
     assert tap.meter.facts.response_id == "c1"
     assert tap.meter.usage().input_tokens == 3
-    passed = tap.passed()
-    assert passed.response_bytes == passed.client_bytes == len(BODY)
-    assert passed.upstream_digest == passed.client_digest == hashlib.sha256(BODY).hexdigest()
-    assert passed.removed_bytes == 0
-    assert passed.removed_digest is None
+    transfer = tap.transfer()
+    assert transfer.response_bytes == transfer.client_bytes == len(BODY)
+    assert transfer.upstream_digest == transfer.client_digest == hashlib.sha256(BODY).hexdigest()
+    assert transfer.removed_bytes == 0
+    assert transfer.removed_digest is None
 
 
 @given(st.lists(st.integers(0, len(BODY)), max_size=30))
@@ -97,14 +97,14 @@ def test_editing_gives_the_unasked_stream_whatever_the_cuts(edges: list[int]):
     assert drink(tap, pieces(BODY, edges)) == UNASKED
     tap.end()
     assert tap.meter.usage().output_tokens == 2
-    passed = tap.passed()
-    assert passed.upstream_digest == hashlib.sha256(BODY).hexdigest()
-    assert passed.client_digest == hashlib.sha256(UNASKED).hexdigest()
+    transfer = tap.transfer()
+    assert transfer.upstream_digest == hashlib.sha256(BODY).hexdigest()
+    assert transfer.client_digest == hashlib.sha256(UNASKED).hexdigest()
     removed = b',"usage":null' * 60 + LAST
-    assert passed.removed_digest == hashlib.sha256(removed).hexdigest()
-    assert passed.removed_bytes == len(removed)
-    assert passed.client_bytes == len(UNASKED)
-    assert passed.stripped
+    assert transfer.removed_digest == hashlib.sha256(removed).hexdigest()
+    assert transfer.removed_bytes == len(removed)
+    assert transfer.client_bytes == len(UNASKED)
+    assert transfer.stripped
 
 
 def test_the_first_byte_and_the_first_token_are_timed_when_they_came():
@@ -113,10 +113,10 @@ def test_the_first_byte_and_the_first_token_are_timed_when_they_came():
     for chunk in (role, role, WORD, WORD):
         tap.callable(chunk)
     tap.end()
-    passed = tap.passed()
-    assert passed.first_byte_at is not None
-    assert passed.first_token_at is not None
-    assert passed.first_token_at - passed.first_byte_at == timedelta(seconds=2)
+    transfer = tap.transfer()
+    assert transfer.first_byte_at is not None
+    assert transfer.first_token_at is not None
+    assert transfer.first_token_at - transfer.first_byte_at == timedelta(seconds=2)
 
 
 class Failing(Meter):
@@ -151,9 +151,9 @@ def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(size: int):
         assert troubles.text is not None
         assert troubles.text.startswith("ZeroDivisionError in ")
         assert "secret" not in troubles.text
-        passed = tap.passed()
-        assert not passed.is_whole
-        assert passed.upstream_digest is None
+        transfer = tap.transfer()
+        assert not transfer.is_whole
+        assert transfer.upstream_digest is None
 
 
 @for_each("broken", ["cuts_of", "feed"])
@@ -197,7 +197,7 @@ def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
     assert drink(tap, [BODY[i : i + 1000] for i in range(0, len(BODY), 1000)]) == UNASKED
     tap.end()
     assert tap.has_stopped
-    assert tap.passed().stripped is True
+    assert tap.transfer().stripped is True
 
 
 @for_each(
@@ -214,7 +214,7 @@ def test_usage_in_a_damaged_event_is_taken_out_where_it_is_certain(damage: bytes
     assert drink(tap, [WORD * 60, last, DONE]) == UNASKED
     tap.end()
     assert tap.meter.usage().output_tokens == 2
-    assert tap.passed().stripped
+    assert tap.transfer().stripped
 
 
 def test_usage_that_cannot_be_taken_out_is_said():
@@ -231,12 +231,12 @@ def test_a_client_that_leaves_within_an_event_is_accounted_for():
     at = len(BODY) - len(DONE) - 5
     passed_on = tap.callable(BODY[:at])
     tap.end()
-    passed = tap.passed()
-    assert passed.response_bytes == at
-    assert passed.upstream_digest == hashlib.sha256(BODY[:at]).hexdigest()
-    assert passed.client_bytes == len(passed_on)
+    transfer = tap.transfer()
+    assert transfer.response_bytes == at
+    assert transfer.upstream_digest == hashlib.sha256(BODY[:at]).hexdigest()
+    assert transfer.client_bytes == len(passed_on)
     assert isinstance(passed_on, bytes)
-    assert passed.client_digest == hashlib.sha256(passed_on).hexdigest()
+    assert transfer.client_digest == hashlib.sha256(passed_on).hexdigest()
 
 
 def test_a_document_under_the_type_of_a_stream_is_read_while_edited():
@@ -245,7 +245,7 @@ def test_a_document_under_the_type_of_a_stream_is_read_while_edited():
     assert drink(tap, [document[:9], document[9:]])
     tap.end()
     assert tap.meter.usage().input_tokens == 7
-    assert tap.passed().response_bytes == len(document)
+    assert tap.transfer().response_bytes == len(document)
 
 
 @pytest.mark.nightly
@@ -259,7 +259,7 @@ def test_the_end_of_an_unfinished_event_of_many_chunks_costs_linear_work(strips:
         tap = tap_of(strips=strips)
         assert drink(tap, [body[i : i + 1] for i in range(len(body))]) == body
         tap.end()
-        assert tap.passed().response_bytes == len(body)
+        assert tap.transfer().response_bytes == len(body)
 
     assert_linear(work, 4_000)
 
@@ -272,12 +272,12 @@ def test_an_encoded_answer_is_edited_and_goes_on_as_identity():
         assert tap.decodes
         assert drink(tap, pieces(encoded, [5, 40, 41])) == UNASKED
         tap.end()
-        passed = tap.passed()
-        assert passed.response_bytes == len(encoded)
-        assert passed.upstream_digest == hashlib.sha256(encoded).hexdigest()
-        assert passed.client_digest == hashlib.sha256(UNASKED).hexdigest()
-        assert passed.client_bytes is None
-        assert passed.stripped
+        transfer = tap.transfer()
+        assert transfer.response_bytes == len(encoded)
+        assert transfer.upstream_digest == hashlib.sha256(encoded).hexdigest()
+        assert transfer.client_digest == hashlib.sha256(UNASKED).hexdigest()
+        assert transfer.client_bytes is None
+        assert transfer.stripped
         assert tap.meter.facts.usage == {"prompt_tokens": 3, "completion_tokens": 2}
         assert troubles.text is None
 
@@ -301,12 +301,12 @@ def test_an_encoded_error_that_is_not_edited_is_counted_as_it_was_on_the_wire(si
     tap = tap_of(strips=True, decoder=Decoder("gzip"))
     assert drink(tap, pieces(encoded, list(range(0, len(encoded), size)))) == body
     tap.end()
-    passed = tap.passed()
-    assert passed.response_bytes == len(encoded)
-    assert passed.upstream_digest == hashlib.sha256(encoded).hexdigest()
-    assert passed.client_digest == hashlib.sha256(body).hexdigest()
-    assert (passed.client_bytes, passed.removed_bytes) == (None, None)
-    assert (passed.removed_digest, passed.stripped) == (None, False)
+    transfer = tap.transfer()
+    assert transfer.response_bytes == len(encoded)
+    assert transfer.upstream_digest == hashlib.sha256(encoded).hexdigest()
+    assert transfer.client_digest == hashlib.sha256(body).hexdigest()
+    assert (transfer.client_bytes, transfer.removed_bytes) == (None, None)
+    assert (transfer.removed_digest, transfer.stripped) == (None, False)
 
 
 def test_a_bug_in_the_decoder_of_an_edited_answer_ends_it_and_is_noted(
@@ -319,7 +319,7 @@ def test_a_bug_in_the_decoder_of_an_edited_answer_ends_it_and_is_noted(
     assert drink(tap, [encoded[:50], encoded[50:]]) == b""
     tap.end()
     assert tap.is_cut_short
-    assert tap.passed().response_bytes is None
+    assert tap.transfer().response_bytes is None
     assert "ZeroDivisionError" in str(troubles.text)
 
 
@@ -365,7 +365,7 @@ def test_a_long_answer_is_read_in_turns(encode: Callable[[bytes], bytes]):
     assert turns > 10
     tap.end()
     assert metered.facts.usage == {"prompt_tokens": 7}
-    assert tap.passed().upstream_digest == hashlib.sha256(body).hexdigest()
+    assert tap.transfer().upstream_digest == hashlib.sha256(body).hexdigest()
 
 
 def test_what_is_not_read_in_turns_is_read_at_the_end():

@@ -14,7 +14,7 @@ from addon.dialects.vendors import anthropic
 from addon.framing.sse import SSE
 from addon.metering.estimate import text_bytes_of
 from addon.metering.meter import LEARN_FROM_FRAMES, Meter
-from addon.metering.templates import Ordinary, PassedFrames, learn
+from addon.metering.templates import Ordinary, OrdinaryFrames, learn
 from tests.addon.linear import assert_linear
 from tests.named import for_each, named
 
@@ -68,16 +68,16 @@ RESPONSES = (responses("Hel", 8), responses("lo!", 11))
 def test_a_run_of_ordinary_frames_is_counted() -> None:
     ordinary = learnt(*CHAT)
     assert ordinary is not None
-    assert ordinary.read(chat("one")) == PassedFrames(1, 3)
-    assert ordinary.read(chat("one") + chat("") + chat("three")) == PassedFrames(3, 8)
+    assert ordinary.read(chat("one")) == OrdinaryFrames(1, 3)
+    assert ordinary.read(chat("one") + chat("") + chat("three")) == OrdinaryFrames(3, 8)
 
 
 def test_escapes_in_the_text_do_not_matter() -> None:
     ordinary = learnt(*CHAT)
     assert ordinary is not None
     # Three bytes of text: a backslash and a quote are written as two each.
-    assert ordinary.read(chat('"') + chat("\\")) == PassedFrames(2, 4)
-    assert ordinary.read(chat('\\"') + chat("a\\")) == PassedFrames(2, 7)
+    assert ordinary.read(chat('"') + chat("\\")) == OrdinaryFrames(2, 4)
+    assert ordinary.read(chat('\\"') + chat("a\\")) == OrdinaryFrames(2, 7)
 
 
 def test_escapes_in_what_is_learnt_from_do_not_matter() -> None:
@@ -89,10 +89,10 @@ def test_escapes_in_what_is_learnt_from_do_not_matter() -> None:
 def test_what_differs_outside_of_strings_may_be_a_number_or_blanks() -> None:
     ordinary = learnt(*CLAUDE, anthropic.MESSAGES)
     assert ordinary is not None
-    assert ordinary.read(claude("one", 0) + claude("two", 9)) == PassedFrames(2, 6)
+    assert ordinary.read(claude("one", 0) + claude("two", 9)) == OrdinaryFrames(2, 6)
     numbered = learnt(*RESPONSES, openai_responses.RESPONSES)
     assert numbered is not None
-    assert numbered.read(responses("one", 99) + responses("four", 100)) == PassedFrames(2, 7)
+    assert numbered.read(responses("one", 99) + responses("four", 100)) == OrdinaryFrames(2, 7)
 
 
 @for_each(
@@ -179,7 +179,7 @@ def test_text_is_measured_as_without_learning(contents: list[str]) -> None:
         run = b"".join(make(text, n) for n, text in enumerate(contents))
         seen = ordinary.read(run)
         if seen is not None:
-            assert seen == PassedFrames(len(contents), text_bytes_of(run, dialect.text_marks))
+            assert seen == OrdinaryFrames(len(contents), text_bytes_of(run, dialect.text_marks))
         else:
             # Only a gap that could hold a mark is left to be looked at closely.
             assert any("[DONE]" in text for text in contents)

@@ -12,7 +12,7 @@ from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import anthropic
 from addon.framing.long_json import LONG_BYTES
 from addon.metering import estimate
-from addon.metering.estimate import PassedText
+from addon.metering.estimate import GeneratedText
 from addon.metering.meter import key_of, usage_text
 from tests.addon.feeding import JSON as JSON_TYPE
 from tests.addon.feeding import SSE, metered
@@ -147,14 +147,14 @@ def test_few_long_texts_count_like_many(words: list[bytes]) -> None:
 def test_a_frame_is_a_token_at_least(
     frames: int, text_bytes: int, calls: int, expected: int
 ) -> None:
-    text = PassedText(DIALECTS["openai.chat"])
+    text = GeneratedText(DIALECTS["openai.chat"])
     text.add(text_bytes)
     text.keep(b'{"name":"f"}' * calls)
     assert text.tokens(frames) == expected
 
 
 def test_without_marks_of_text_nothing_can_be_told() -> None:
-    text = PassedText(DIALECTS["openai.embeddings"])
+    text = GeneratedText(DIALECTS["openai.embeddings"])
     text.keep(b'data: {"embedding":[0.1]}\n\n')
     assert not text.is_measured
     assert text.tokens(5) is None
@@ -177,7 +177,7 @@ def test_input_is_estimated_by_length_without_pictures(body: bytes, expected: in
 
 
 def test_text_that_was_measured_already_counts() -> None:
-    text = PassedText(DIALECTS["openai.chat"])
+    text = GeneratedText(DIALECTS["openai.chat"])
     assert text.is_measured
     text.add(40)
     few = text.tokens(1)

@@ -35,7 +35,7 @@ class Nobody(StreamEvents):
         assert flow.request
         assert isinstance(by_client, bool)
 
-    def asks_again(self, flow: http.HTTPFlow) -> bool:
+    def sends_again(self, flow: http.HTTPFlow) -> bool:
         assert flow.response
         return False
 

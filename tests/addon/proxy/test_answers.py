@@ -149,7 +149,7 @@ async def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Pat
         assert response.raw_content is before
         assert live.tap is not None
         live.tap.end()
-        assert live.tap.passed().response_bytes == len(DOCUMENT)
+        assert live.tap.transfer().response_bytes == len(DOCUMENT)
 
 
 async def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
@@ -181,8 +181,8 @@ def test_chunks_that_come_together_are_edited_as_those_that_come_apart(size: int
         assert tap.meter.usage().output_tokens == 2
         assert tap.meter.frames == 62
     now = {"first_byte_at": None, "first_token_at": None}
-    assert replace(together.passed(), **now) == replace(apart.passed(), **now)
-    assert together.passed().removed_digest is not None
+    assert replace(together.transfer(), **now) == replace(apart.transfer(), **now)
+    assert together.transfer().removed_digest is not None
 
 
 def test_a_capture_that_failed_gets_no_more_and_the_end_is_no_chunk():
