@@ -5,7 +5,7 @@ Never a guess: a credential of an unknown kind, or a host of no known provider, 
     Claude        an OAuth token with the beta header `oauth-…` is a plan's (Claude Code 2), except
                   at the host of another provider; an API key is metered;
                   `anthropic-ratelimit-unified-overage-in-use: true` says that the plan is used up
-                  and tokens are billed from credits
+                  and tokens are billed from credits; so is fast mode, which is in no plan
     Codex         the ChatGPT backend, `/backend-api/codex/`, which `x-codex-*` limits confirm
     Copilot       its own hosts
     Gemini        `cloudcode-pa.googleapis.com` is Code Assist, which is billed by the seat
@@ -96,11 +96,15 @@ def of_answer(
     *,
     provider: str,
     models: tuple[str | None, str | None] = (None, None),
+    service_tier: str | None = None,
 ) -> tuple[Billing | None, bool]:
     """How an exchange is billed, and whether its answer says so for certain: then no file of the
-    operator overrides it. `headers` are the answer's; `models` those of answer and request."""
+    operator overrides it. `headers` are the answer's; `models` those of answer and request;
+    `service_tier` is the one that served it."""
     if headers.get(OVERAGE, "").strip().lower() == "true":
         return Billing.METERED, True
+    if provider == "anthropic" and service_tier == "fast":
+        return Billing.METERED, True  # https://code.claude.com/docs/en/fast-mode
     if not PLAN_LIMITS.isdisjoint(headers):
         return Billing.PLAN, False
     answer, request = models

@@ -290,6 +290,7 @@ class MeteredExchange:
             self.response.headers if self.response is not None else {},
             provider=exchange.provider,
             models=(exchange.response_model, exchange.request_model),
+            service_tier=exchange.service_tier,
         )
         if is_certain or self.routes.rules.billing is None:
             return billing
