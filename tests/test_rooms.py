@@ -104,22 +104,16 @@ ARROWS: dict[str, set[str]] = {
     "addon.run": {
         *VALUES,
         "ledger.settings",
-        *("addon.proxy", "addon.run.call", "addon.run.command"),
+        *("addon", "addon.proxy", "addon.run.call", "addon.run.command"),
         *("ledger.figures", "ledger.reports", "ledger.store", "ledger.store.engines"),
     },
     "addon.run.call": {*VALUES, "addon", "ledger.settings"},
     "addon.run.command": {*VALUES, "ledger.settings"},
-    "addon.run.workers": {
-        *VALUES,
-        "ledger.settings",
-        *("addon", "addon.proxy", "addon.run", "addon.run.call", "addon.run.command"),
-        *("ledger.store.engines", "ledger.store.processes"),
-    },
     "addon.commands": {
         *VALUES,
         "ledger.settings",
         *("addon.demo", "addon.metering", "addon.recordings"),
-        *("addon.recordings.formats", "addon.run", "addon.run.call", "addon.run.workers"),
+        *("addon.recordings.formats", "addon.run", "addon.run.call"),
         *("ledger.commands", "ledger.figures", "ledger.maintenance"),
         *("ledger.pricing", "ledger.reports", "ledger.store.engines", "ledger.store.writing"),
     },
@@ -145,7 +139,6 @@ IMPORT_MITMPROXY = {
     "addon.recordings.formats",
     "addon.run",
     "addon.run.command",
-    "addon.run.workers",
 }
 """Rooms whose modules may import mitmproxy."""
 IMPORT_SQLALCHEMY = {

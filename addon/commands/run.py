@@ -97,7 +97,7 @@ def run(words: Sequence[str]) -> int:
     given = dict(os.environ)
     call = completed(call, given)
     if call.workers is not None and not call.command:
-        from addon.run.workers.supervisor import run_workers
+        from addon.run.workers import run_workers
 
         first = iter([call])
         return run_workers(

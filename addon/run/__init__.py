@@ -2,13 +2,14 @@
 
     standalone       the proxy without a command
     proxied_command  the proxy, the command and the bill
+    workers          several proxies on one address: their supervisor
+    worker           one of them
     master           mitmproxy with only the addons that recording needs
     bill             what the command used, and whether it is what was expected
     leftovers        the folder of a run, and those of runs that were killed
     imports          imports without the garbage collector, for a quick start
     call/            the command line and the config file
     command/         the command: its environment, its process, its connections
-    workers/         several proxies on one address, and their supervisor
     preload.cjs      sets the proxy for older Node.js
 
 In: a command line and the parent's environment. Out: the command's exit code; its bill and warnings

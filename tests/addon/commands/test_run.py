@@ -20,10 +20,10 @@ def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_workers_are_run_for_a_proxy_alone(monkeypatch: pytest.MonkeyPatch):
-    from addon.run.workers import supervisor
+    from addon.run import workers
 
     monkeypatch.setattr(
-        supervisor, "run_workers", lambda count, make_call: (count, make_call().workers)
+        workers, "run_workers", lambda count, make_call: (count, make_call().workers)
     )
     assert run(["--workers", "2"]) == (2, 2)  # type: ignore[comparison-overlap]
 

@@ -1,11 +1,11 @@
 """The supervisor, with workers that proxy nothing and so start quickly."""
 
+import asyncio
 import json
 import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -18,10 +18,12 @@ from urllib.request import urlopen
 
 import pytest
 
+from addon.run import standalone
+from addon.run import workers as module
 from addon.run.call.arguments import Call, parse
-from addon.run.workers import supervisor as module
-from addon.run.workers.supervisor import Supervisor, ending_of, plan_of, run_workers
+from addon.run.workers import Supervisor, run_workers, shared_addresses
 from ledger.model.errors import LedgerError, WrongCallError
+from tests.named import for_each
 from tests.proxy.mitmdump import free_port
 
 pytestmark = pytest.mark.process
@@ -61,14 +63,11 @@ class Played:
         return self._log
 
     def pids(self) -> list[int]:
-        return [each.process.pid for each in self.supervisor._workers]
+        return [each.process.pid for each in list(self.supervisor.workers)]
 
     def until_accepting(self, count: int) -> None:
-        """A worker says its index before it is ready; one that dies in between did not start."""
         deadline = time.monotonic() + 60
-        while [each.state for each in self.supervisor._workers] != [
-            module.WorkerState.ACCEPTING
-        ] * count:
+        while [each.is_ready for each in self.supervisor.workers] != [True] * count:
             assert time.monotonic() < deadline, f"{count} workers do not accept"
             time.sleep(0.01)
 
@@ -103,7 +102,7 @@ class Played:
         }
         try:
             self.supervisor = Supervisor(2, make_call=self.make_call, folder=self._folder)
-            code = self.supervisor.run()
+            code = asyncio.run(self.supervisor.run())
         finally:
             thread.join()
             for number, handler in before.items():
@@ -116,9 +115,8 @@ class Played:
 def played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Played]:
-    monkeypatch.setattr(module, "MODULE", "tests.addon.run.workers.fake_worker")
+    monkeypatch.setattr(module, "MODULE", "tests.addon.run.fake_worker")
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
     handler = ToDescriptor()
     module.logger.addHandler(handler)
     made = Played(tmp_path, capfd)
@@ -139,8 +137,7 @@ def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played
             (victim,) = [pid for pid in played.pids() if pid != second]
             os.kill(victim, signal.SIGKILL)
             played.until("ended with SIGKILL and is started again", deaths)
-            played.until("index 0 of", deaths + 1)
-        assert "worker 1 is started again in 10 ms" in played.log
+            played.until_accepting(2)
         again = played.pids()
         hang_up(played)
         played.until("2 workers were replaced")
@@ -148,7 +145,6 @@ def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played
         assert not {first, second, *again} & set(played.pids())
 
     assert played.run(play) == 0
-    assert "index 2 of" in played.log, "a new worker is there before the old one goes"
 
 
 def test_workers_that_retire_for_long_are_ended_by_the_next_replacement(played: Played):
@@ -160,7 +156,7 @@ def test_workers_that_retire_for_long_are_ended_by_the_next_replacement(played: 
         for replaced in range(1, 5):
             hang_up(played)
             while played.log.count("2 workers were replaced") < replaced:
-                counts = Counter(each.place.number for each in list(played.supervisor._workers))
+                counts = Counter(each.number for each in list(played.supervisor.workers))
                 most = max(most, *counts.values())
                 time.sleep(0.001)
             played.until("has finished", 2 * (replaced - 1))
@@ -181,11 +177,11 @@ def test_one_that_does_not_retire_when_it_has_to_is_killed(
         for replaced in (1, 2):
             hang_up(played)
             played.until("2 workers were replaced", replaced)
-        played.until("has finished with SIGKILL", 2)
+        played.until("has finished", 2)
         assert not first & set(played.pids())
         monkeypatch.setattr(module, "RETIRING_SECONDS_MAX", 0.0)
         hang_up(played)
-        played.until("has finished with SIGKILL", 6)
+        played.until("has finished", 6)
 
     monkeypatch.setattr(module, "STOP_SECONDS_MAX", 0.2)
     played.does.write_text("stubborn")
@@ -222,7 +218,7 @@ def test_another_address_after_a_replacement(played: Played):
         played.until("2 workers were replaced")
         played.until("of a=b", 2)
         held = [mode.removeprefix("regular@") for mode in modes]
-        assert played.supervisor._plan.addresses == tuple(held)
+        assert played.supervisor.addresses == held
 
     assert played.run(play) == 0
 
@@ -242,8 +238,8 @@ def test_a_worker_that_cannot_start_ends_the_start(
 
 def test_stopped_while_it_starts(played: Played):
     played.does.write_text("hang")
-    assert played.run(after="index 0 of") == 0
-    assert played.log.count("\n") == 1
+    assert played.run(after="process") == 0
+    assert played.log.count("process ") == 1
 
 
 def test_killed_while_it_starts_it_is_started_again(played: Played):
@@ -273,35 +269,17 @@ def test_one_that_cannot_start_again_ends_everything(played: Played):
     assert "worker 2 does not start: it ended before it was ready (exit code 3), 3" in played.log
 
 
-def test_a_late_one_is_killed_once_each_time(played: Played, monkeypatch: pytest.MonkeyPatch):
-    """Also where its end takes longer than a look at it."""
-    kill = subprocess.Popen.kill
-
-    def kill_later(process: Any) -> None:
-        threading.Timer(0.3, kill, [process]).start()
-
-    def play(played: Played) -> None:
-        played.does.write_text("hang")
-        monkeypatch.setattr(module, "START_SECONDS_MAX", 0.2)
-        monkeypatch.setattr(subprocess.Popen, "kill", kill_later)
-        os.kill(played.pids()[1], signal.SIGKILL)
-
-    assert played.run(play, stops=False) == 1
-    assert played.log.count("worker 2 is not ready after 200 ms and is killed") == 3
-    assert "ended before it was ready (SIGKILL), 3 times in a row" in played.log
-
-
 def test_workers_that_do_not_stop_are_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "STOP_SECONDS_MAX", 0.2)
     played.does.write_text("stubborn")
     assert played.run() == 0
-    assert "2 workers did not end in time and are killed" in played.log
+    assert played.log.count("did not end in time and is killed") == 2
 
 
 def test_a_second_signal_kills(played: Played):
     def play(played: Played) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        while played.supervisor._exit_code is None:
+        while not played.supervisor._exit_code.done():
             time.sleep(0.01)
         time.sleep(0.1)  # the first one was seen
 
@@ -331,7 +309,8 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
         status, found = readyz()
         assert (status, found["problems"]) == (503, ["worker 1 does not run"])
         assert (found["dropped"], found["worker_restarts"]) == (2, 1), "what it dropped stays"
-        assert played.supervisor.dropped_observations() == 4
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
+            assert "tokentee_observations_dropped_total 4.0" in answered.read().decode()
         monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 0.0)
         _, found = readyz()
         assert any("worker 2 has not reported for" in each for each in found["problems"])
@@ -351,7 +330,7 @@ def test_its_lines_are_json_if_those_of_its_workers_are(played: Played):
     assert ("info", f"tokentee: 2 workers listening at 127.0.0.1:{played.port}") in said
     assert [level for level, text in said if "ended with SIGKILL" in text] == ["warning"]
     rest = [line for line in played.log.splitlines() if not line.startswith("{")]
-    assert all(line.startswith("index ") for line in rest), rest
+    assert all(line.startswith("process ") for line in rest), rest
 
 
 def test_quiet_keeps_warnings(played: Played):
@@ -361,7 +340,7 @@ def test_quiet_keeps_warnings(played: Played):
         played.until("is started again")
 
     played.call = lambda: parse([*played.listening(played.port).options, "-q"])
-    assert played.run(play, after="index 1 of") == 0
+    assert played.run(play, after="process") == 0
     assert "listening at" not in played.log
 
 
@@ -377,61 +356,50 @@ def test_only_linux_distributes_connections(monkeypatch: pytest.MonkeyPatch):
         run_workers(2, lambda: parse([]))
 
 
-def test_how_a_process_ended():
-    assert [ending_of(code) for code in (0, 3, -9, -200)] == [
-        "exit code 0",
-        "exit code 3",
-        "SIGKILL",
-        "signal 200",
-    ]
-
-
-def plan(folder: Path, *words: str):
-    return plan_of(parse(["--set", f"confdir={folder}", *words]), folder)
+def addresses(folder: Path, *words: str) -> list[str]:
+    call = parse(["--set", f"confdir={folder}", *words])
+    return shared_addresses(standalone.words_of(call))
 
 
 def test_the_addresses_are_those_that_mitmproxy_asks_for(tmp_path: Path):
-    one, two, three = free_port(), free_port(), free_port()
-    assert plan(tmp_path, "--listen", f"0.0.0.0:{one}").addresses == (f"0.0.0.0:{one}",)
-    modes = ["--mode", f"reverse:https://api.openai.com@{one}", "--mode", f"socks5@::1:{two}"]
-    found = plan(tmp_path, *modes)
-    assert found.addresses == (f"127.0.0.1:{one}", f"[::1]:{two}")
-    assert found.trusted.is_file()
-    (tmp_path / "config.yaml").write_text(f"listen_port: {three}\nproxyauth: a:b\n")
-    assert plan(tmp_path).addresses == (f"127.0.0.1:{three}",)
+    assert addresses(tmp_path, "--listen", "0.0.0.0:81") == ["0.0.0.0:81"]
+    modes = ["--mode", "reverse:https://api.openai.com@82", "--mode", "socks5@::1:83"]
+    assert addresses(tmp_path, *modes) == ["127.0.0.1:82", "[::1]:83"]
+    (tmp_path / "config.yaml").write_text("listen_port: 84\nproxyauth: a:b\n")
+    assert addresses(tmp_path) == ["127.0.0.1:84"]
+    more = ("--proxyauth", "a:b", "--upstream-auth", "c:d", "-s", "x.py")
+    assert addresses(tmp_path, *more) == ["127.0.0.1:84"]
 
 
-def test_an_address_that_is_taken_is_named(tmp_path: Path):
+def test_what_is_said_before_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    def supervisor(*words: str) -> Supervisor:
+        call = parse(["--set", f"confdir={tmp_path}", *words])
+        return Supervisor(2, make_call=lambda: call, folder=tmp_path)
+
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(LedgerError, match=rf"127.0.0.1:{port}: Address already in use"):
-            plan(tmp_path, "--listen", f"127.0.0.1:{port}")
-
-
-def test_options_of_mitmproxys_addons_are_left_to_the_workers(tmp_path: Path):
-    words = ("--listen", str(free_port()), "--proxyauth", "a:b", "--upstream-auth", "c:d")
-    assert plan(tmp_path, *words, "-s", "x.py").words[-2:] == ("-s", "x.py")
-
-
-def test_quiet_and_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert plan(tmp_path, "-q", "--listen", f"0.0.0.0:{free_port()}").quiet
+            supervisor("--listen", f"127.0.0.1:{port}")
+    supervisor("-q", "--listen", f"0.0.0.0:{free_port()}")
     assert "listening on 0.0.0.0: everyone who reaches this machine" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
+@for_each(
+    "words, says",
     [
         (["--mode", "wireguard"], "--mode wireguard does not go with --workers"),
+        (["--mode", "dns"], "--mode dns does not go with --workers"),
+        (["--mode", "local"], "--mode local does not go with --workers"),
         (["--mode", "reverse:http3://h@9"], "does not go with --workers"),
         (["--mode", "reversed:x"], "--mode reversed:x"),
         (["-w", "flows"], "-w) does not go with --workers"),
         (["--set", "save_stream_file=flows"], "-w) does not go with --workers"),
         (["-n"], "--no-server does not go with --workers"),
-        (["--listen", "0"], "port 0 does not go with --workers"),
+        (["--listen", "0"], "does not go with --workers"),
         (["--set", "listen_port=x"], "listen_port"),
     ],
 )
 def test_what_workers_refuse(tmp_path: Path, words: list[str], says: str):
     with pytest.raises(WrongCallError) as raised:
-        plan(tmp_path, *words)
+        addresses(tmp_path, *words)
     assert says in str(raised.value)

@@ -1,0 +1,182 @@
+"""Edge. One of several proxies on a port: `python -m ...run.worker`, with its job on stdin.
+
+started    everything records: it listens, and reports to the supervisor on stdout
+retiring   SIGHUP: it accepts nothing more, and tells each client in its next answer that the
+           connection ends. With the last connection it stops
+stopping   SIGTERM, or the supervisor is gone: as every proxy does (`proxy/lifecycle.py`)
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+from mitmproxy import ctx, http
+
+from addon.proxy.health import Health, MetricFiles
+from addon.proxy.recorder import Recorder
+from addon.proxy.shown import say_what_is_next
+from addon.run.master import RecordingMaster, run_master
+from addon.run.seen import SeenTraffic
+from ledger.text.first_minute import PassedTraffic
+
+REPORT_SECONDS = 1.0
+POLL_SECONDS = 0.1
+
+
+class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of JSON on stdin, which ends with the supervisor."""
+
+    run_id: str
+    words: tuple[str, ...]
+    """For mitmproxy's parser."""
+    trusted: str
+    """The file of the authorities that verify upstreams."""
+    folder: str
+    """For metrics."""
+    is_first: bool
+    """It tells what clients have to set."""
+
+
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of JSON every second; the first means that the worker accepts connections."""
+
+    metrics: tuple[str, int] | None
+    """The address for metrics from the options."""
+    log_as_json: bool
+    health: Health | None
+    """None: metrics are off."""
+    dropped_observations: int
+    seen: PassedTraffic
+
+
+class WorkerAddon:
+    """What a worker does beside recording. mitmproxy opens its ports with the loop's
+    `create_server`, before addons run; here they are shared, and listen from the start on."""
+
+    name = "tokentee-worker"
+
+    def __init__(self, job: WorkerJob, recorder: Recorder, reports: BinaryIO) -> None:
+        self.traffic = SeenTraffic()
+        self._job = job
+        self._recorder = recorder
+        self._reports = reports
+        self._servers: list[tuple[Any, asyncio.Server]] = []
+        self._is_retiring = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def load(self, _: object) -> None:
+        """mitmproxy's hook, before it opens its ports."""
+        loop = asyncio.get_running_loop()
+        create = loop.create_server
+
+        async def create_server(factory: Any, *address: Any, **more: Any) -> asyncio.Server:
+            server = await create(factory, *address, **more, reuse_port=True, start_serving=False)
+            self._servers.append((factory, server))
+            return server
+
+        loop.create_server = create_server  # type: ignore[method-assign, assignment]
+        # The supervisor never writes again: what can be read is the end.
+        loop.add_reader(0, lambda: (loop.remove_reader(0), ctx.master.shutdown()))
+
+    def started(self) -> None:
+        """Every addon has started without errors."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._retire)
+        self._tasks.add(loop.create_task(self._live()))
+
+    async def _live(self) -> None:
+        for _, server in self._servers:
+            await server.start_serving()
+        if self._job.is_first:
+            say_what_is_next(ctx.master)
+        while True:
+            await asyncio.to_thread(self._report)  # it reads files
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def _report(self) -> None:
+        running = self._recorder.recording
+        assert running is not None, "a recorder that cannot start ends the start"
+        running.ledger.refresh_lessons()
+        watching, settings = running.watching, running.settings
+        report = WorkerReport(
+            metrics=settings.metrics,
+            log_as_json=settings.log_as_json,
+            health=watching.health() if watching is not None else None,
+            dropped_observations=watching.dropped if watching is not None else 0,
+            seen=self.traffic.seen,
+        )
+        with contextlib.suppress(OSError):  # the supervisor is gone
+            self._reports.write(msgspec.json.encode(report) + b"\n")
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Tell a client that its connection ends with this answer; HTTP/2 has no word for it."""
+        response, request = flow.response, flow.request
+        is_closable = not (request.is_http2 or request.is_http3)
+        if self._is_retiring and is_closable and response and response.status_code != 101:
+            response.headers["connection"] = "close"
+
+    def done(self) -> None:
+        """Accept no more connections: they would not be answered. The last report."""
+        self._close_ports()
+        if self._tasks:  # it has started
+            self._report()
+
+    def _close_ports(self) -> None:
+        """Stop listening. The kernel resets connections that wait in the queue of a closed socket,
+        so they are accepted first."""
+        loop = asyncio.get_running_loop()
+        for factory, server in self._servers:
+            for listening in server.sockets:
+                queue = socket.socket(fileno=os.dup(listening.fileno()))
+                queue.setblocking(False)
+                with queue, contextlib.suppress(OSError):  # it is empty
+                    while True:
+                        connection, _ = queue.accept()
+                        connection.setblocking(False)
+                        accepted = loop.connect_accepted_socket(factory, connection)
+                        self._tasks.add(loop.create_task(accepted))
+            server.close()
+        self._servers.clear()
+
+    def _retire(self) -> None:
+        async def stop_with_the_last_connection() -> None:
+            await asyncio.sleep(POLL_SECONDS)  # connections of the queue are being accepted
+            while ctx.master.addons.get("proxyserver").connections:
+                await asyncio.sleep(POLL_SECONDS)
+            ctx.master.shutdown()
+
+        if not self._is_retiring:
+            self._is_retiring = True
+            self._close_ports()
+            loop = asyncio.get_running_loop()
+            self._tasks.add(loop.create_task(stop_with_the_last_connection()))
+
+
+def main() -> int:
+    """Do the job until the supervisor or a signal ends it; returns the exit code."""
+    reports = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what a script prints is no report
+    with open(0, "rb", buffering=0, closefd=False) as supervisor:
+        job = msgspec.json.decode(supervisor.readline(), type=WorkerJob)
+    files = MetricFiles(folder=Path(job.folder), index=os.getpid())
+    recorder = Recorder(tags={"run": job.run_id}, metric_files=files)
+    worker = WorkerAddon(job, recorder, reports)
+    run_master(
+        lambda opts: RecordingMaster(
+            opts, job.words, recorder, first=(worker,), last=(worker.traffic,),
+            on_started=worker.started,
+        ),
+        job.words,
+        {"ssl_verify_upstream_trusted_ca": job.trusted},
+    )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

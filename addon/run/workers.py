@@ -1,0 +1,358 @@
+"""Edge. `tokentee run --workers N`: N proxies on one port (SO_REUSEPORT), and their supervisor.
+
+start      worker 1 alone first: it creates the shared files (the ledger and its schema, the
+           certificate authority, secrets), and reports wrong options once. Then the others
+a death    the worker is started again. One that ends `UNREADY_ENDS_MAX` times before it
+           accepts, not killed from outside, ends everything
+SIGHUP     the settings are read again; then one worker after the other: a new one accepts, then
+           the old one retires (`worker.py`)
+SIGTERM,   all workers finish what is under way within seconds, and end; a second signal kills
+SIGINT     them
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from addon.attach import required
+from addon.proxy.health import Health, merged
+from addon.run import standalone
+from addon.run.call.arguments import Call, set_options
+from addon.run.command import authorities
+from addon.run.leftovers import run_folder
+from addon.run.master import parsed_options
+from addon.run.seen import SeenTraffic
+from addon.run.worker import WorkerJob, WorkerReport
+from ledger.model.errors import LedgerError, WrongCallError
+from ledger.store.engines.urls import default_url
+from ledger.text.figures import seconds_text
+
+logger = logging.getLogger("tokentee.workers")
+
+MODULE = f"{__name__.rpartition('.')[0]}.worker"
+PAUSE_SECONDS = 1.0
+"""After a death that follows another one."""
+UNREADY_ENDS_MAX = 3
+START_SECONDS_MAX = 100.0
+"""From a worker's start until it accepts, on a busy machine, with a schema to migrate."""
+STOP_SECONDS_MAX = 25.0
+"""A worker's own bounds, together: 5 s for open answers, 4 s each for captures and the ledger, 1 s
+for telemetry; and as much again for a busy machine."""
+RETIRING_SECONDS_MAX = 3_600.0
+"""A long answer takes minutes; a Realtime session may last for an hour. mitmproxy closes a
+connection that is silent for ten minutes."""
+SILENT_SECONDS_MAX = 10.0
+"""A worker reports every second; one that is silent for this long is stuck."""
+REPORT_BYTES_MAX = 4 * 2**20
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+"""Exit codes of workers that others end, such as a kernel without memory."""
+
+
+def shared_addresses(words: tuple[str, ...]) -> list[str]:
+    """The addresses that mitmproxy would listen on with these words. WrongCallError for an option
+    that several workers cannot support."""
+    opts, is_quiet = parsed_options(words)
+    logger.setLevel(logging.WARNING if is_quiet else logging.INFO)
+    saving = ("-w", "--save-stream-file")
+    if "save_stream_file" in opts.deferred or any(word.startswith(saving) for word in words):
+        raise WrongCallError(
+            "save_stream_file (-w) does not go with --workers: all workers would write one file; "
+            "--capture FOLDER keeps whole exchanges of all workers"
+        )
+    found = []
+    for mode, address in standalone.modes_of(opts).items():
+        is_udp = mode.transport_protocol == "udp" or "dns" in mode.full_spec.partition("/")[0]
+        if address is None or is_udp or not address[1]:
+            raise WrongCallError(
+                f"--mode {mode.full_spec} does not go with --workers: they share TCP ports, which "
+                "have to be named"
+            )
+        found.append(standalone.shown_address(address))
+    if not found:
+        raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
+    return found
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Worker:
+    """One process."""
+
+    number: int
+    process: Process
+    is_settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """It accepts, or has ended."""
+    is_ready: bool = False
+    is_replaced: bool = False
+    report: WorkerReport | None = None
+    """Its last one."""
+    reported_at: float = 0.0
+
+    @property
+    def ending(self) -> str:
+        """How its process ended."""
+        code = self.process.returncode or 0
+        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+    def send(self, number: int) -> None:
+        """Send a signal, if it lives."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    async def end(self, number: int, seconds_max: float) -> None:
+        """Send a signal; kill it if it does not end in time."""
+        self.send(number)
+        try:
+            await asyncio.wait_for(self.process.wait(), seconds_max)
+        except TimeoutError:
+            logger.warning("tokentee: worker %d did not end in time and is killed", self.number)
+            self.send(signal.SIGKILL)
+
+
+class Supervisor:
+    """The workers of one call."""
+
+    def __init__(self, count: int, *, make_call: Callable[[], Call], folder: Path) -> None:
+        """`make_call`: returns the call with the current settings; `folder`: for files that the
+        workers share, removed at the end. Raises LedgerError for a call that cannot be run."""
+        self._make_call = make_call
+        self._folder = folder
+        self.run_id = secrets.token_hex(4)
+        self.words = standalone.words_of(make_call())
+        self.addresses = shared_addresses(self.words)
+        opts, _ = parsed_options(self.words)
+        standalone.check_addresses(opts)
+        self._trusted, troubles = authorities.write_trusted(folder, os.environ)
+        for line in (*standalone.warnings(opts), *troubles):
+            sys.stderr.write(f"tokentee: {line}\n")
+        self.workers: list[Worker] = []
+        self.last_reports: list[WorkerReport] = []
+        """Of workers that have ended."""
+        self._changing = {number: asyncio.Lock() for number in range(1, count + 1)}
+        """Number of each worker; held while one is started."""
+        self._replacing = asyncio.Lock()
+        self._endpoint: Any = None
+        self._restarts = 0
+
+    async def run(self) -> int:
+        """Run until a signal ends it; returns the exit code."""
+        loop, had_terminal = asyncio.get_running_loop(), os.isatty(2)
+        self._exit_code: asyncio.Future[int] = loop.create_future()
+
+        def stop() -> None:
+            if not self._exit_code.done():
+                self._exit_code.set_result(0)
+                return
+            for worker in self.workers:
+                worker.send(signal.SIGKILL)
+
+        def hang_up() -> None:
+            # A closing terminal sends SIGHUP, too.
+            if os.isatty(2) != had_terminal or self._exit_code.done():
+                stop()
+            else:
+                self._tasks.create_task(self._replace_all())
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
+        async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._start_all())
+            await asyncio.wait([self._exit_code])
+            for worker in self.workers:
+                self._tasks.create_task(worker.end(signal.SIGTERM, STOP_SECONDS_MAX))
+        if self._endpoint is not None:
+            self._endpoint.stop()
+        return self._exit_code.result()
+
+    async def _start_all(self) -> None:
+        first, *others = self._changing
+        await self._fill(first, is_first=True)
+        await asyncio.gather(*map(self._fill, others))
+        if not self._exit_code.done():
+            where = ", ".join(self.addresses)
+            logger.info("tokentee: %d workers listening at %s", len(self._changing), where)
+
+    def _accepting(self, number: int) -> Worker | None:
+        """The worker with this number that accepts."""
+        same = (each for each in self.workers if each.number == number and not each.is_replaced)
+        return next((each for each in same if each.is_ready), None)
+
+    async def _fill(self, number: int, *, is_first: bool = False) -> None:
+        """Start a worker, again and again until one accepts."""
+        async with self._changing[number]:
+            unready = 0
+            while self._accepting(number) is None and not self._exit_code.done():
+                worker = await self._start(number, self.words, is_first=is_first)
+                if worker.is_ready or self._exit_code.done():
+                    return
+                code = worker.process.returncode or 0
+                if is_first:
+                    self._exit_code.set_result(code if code > 0 else 1)  # its own lines say why
+                    return
+                unready += code not in FROM_OUTSIDE
+                reason = f"it ended before it was ready ({worker.ending})"
+                if unready == UNREADY_ENDS_MAX:
+                    reason += f", {unready} times in a row. All workers are stopped"
+                    self._exit_code.set_result(1)
+                logger.warning("tokentee: worker %d does not start: %s", number, reason)
+                await asyncio.wait([self._exit_code], timeout=PAUSE_SECONDS)
+
+    async def _start(
+        self, number: int, words: tuple[str, ...], *, is_first: bool = False
+    ) -> Worker:
+        """Start a worker; return it when it accepts, or has ended."""
+        # Isolated from the current folder, whose files could shadow modules. In its own process
+        # group: the terminal sends Ctrl-C only to the supervisor, which stops all in order.
+        process = await create_subprocess_exec(
+            sys.executable, "-P", "-m", MODULE,
+            stdin=PIPE, stdout=PIPE, limit=REPORT_BYTES_MAX, process_group=0,
+        )  # fmt: skip
+        worker = Worker(number=number, process=process)
+        self.workers.append(worker)
+        self._tasks.create_task(self._watch(worker))
+        job = WorkerJob(
+            run_id=self.run_id,
+            words=words,
+            trusted=str(self._trusted),
+            folder=str(self._folder),
+            is_first=is_first,
+        )
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(job) + b"\n")
+        if self._exit_code.done():  # in the meantime
+            await worker.end(signal.SIGTERM, STOP_SECONDS_MAX)
+        try:
+            async with asyncio.timeout(START_SECONDS_MAX):
+                await worker.is_settled.wait()
+        except TimeoutError:
+            text = "tokentee: worker %d is not ready after %s and is killed"
+            logger.warning(text, number, seconds_text(START_SECONDS_MAX))
+            worker.send(signal.SIGKILL)
+            await worker.is_settled.wait()
+        return worker
+
+    async def _watch(self, worker: Worker) -> None:
+        """Take a worker's reports; when it has ended, start another one if none replaced it."""
+        assert worker.process.stdout is not None
+        async for line in worker.process.stdout:
+            worker.report = msgspec.json.decode(line, type=WorkerReport)
+            worker.reported_at = time.monotonic()
+            worker.is_ready = True
+            worker.is_settled.set()
+            self._serve_metrics(worker.report)
+        await worker.process.wait()
+        was_ready, worker.is_ready = worker.is_ready, False
+        worker.is_settled.set()
+        self.workers.remove(worker)
+        if worker.report is not None:
+            self.last_reports.append(worker.report)
+        if worker.is_replaced:
+            logger.info("tokentee: the old worker %d has finished", worker.number)
+        elif was_ready and not self._exit_code.done():
+            self._restarts += 1
+            who = f"worker {worker.number} (process {worker.process.pid})"
+            logger.warning("tokentee: %s ended with %s and is started again", who, worker.ending)
+            await self._fill(worker.number)
+
+    async def _replace_all(self) -> None:
+        """Read the settings again, and replace one worker after the other."""
+        async with self._replacing:
+            try:
+                words = standalone.words_of(self._make_call())
+                addresses = shared_addresses(words)
+            except LedgerError as error:
+                logger.warning("tokentee: the workers keep their settings: %s", error)
+                return
+            for number, lock in self._changing.items():
+                async with lock:
+                    before = [each for each in self.workers if each.number == number]
+                    new = await self._start(number, words)
+                    if not new.is_ready:
+                        logger.warning(
+                            "tokentee: the new worker %d does not start: it ended before it was "
+                            "ready (%s); the old workers keep running", number, new.ending,
+                        )  # fmt: skip
+                        return
+                    self.words, self.addresses = words, addresses
+                    for old in before:
+                        if old.is_replaced:  # by an earlier one
+                            ending = old.end(signal.SIGTERM, STOP_SECONDS_MAX)
+                        else:
+                            ending = old.end(signal.SIGHUP, RETIRING_SECONDS_MAX)
+                        old.is_replaced = True
+                        self._tasks.create_task(ending)
+            logger.info("tokentee: %d workers were replaced", len(self._changing))
+
+    # Health and metrics of all workers
+
+    def _serve_metrics(self, report: WorkerReport) -> None:
+        if report.log_as_json:
+            logger.handlers[0].setFormatter(required("log format", option="tee_log_format")())
+        if report.metrics is None or self._endpoint is not None:
+            return
+        self._endpoint = required("endpoint of workers", option="tee_metrics")(
+            report.metrics,
+            self._folder,
+            health=self.health,
+            dropped=lambda: sum(
+                each.dropped_observations
+                for each in (*self.last_reports, *(report for _, report in self._reports()))
+            ),
+        )
+
+    def _reports(self) -> list[tuple[Worker, WorkerReport]]:
+        return [(each, each.report) for each in list(self.workers) if each.report is not None]
+
+    def health(self) -> Health:
+        """The merged health of all workers."""
+        reports = self._reports()
+        running = {worker.number for worker, _ in reports}
+        missing = [f"worker {each} does not run" for each in self._changing if each not in running]
+        for worker, _ in reports:
+            silent = time.monotonic() - worker.reported_at
+            if silent > SILENT_SECONDS_MAX:
+                text = f"worker {worker.number} has not reported for {seconds_text(silent)}"
+                missing.append(text)
+        return merged(
+            {
+                f"worker {worker.number} (process {worker.process.pid})": report.health
+                for worker, report in reports
+                if report.health is not None
+            },
+            missing=missing,
+            dropped_before=sum(each.health.dropped for each in self.last_reports if each.health),
+            restarts=self._restarts,
+        )
+
+
+def run_workers(count: int, make_call: Callable[[], Call]) -> int:
+    """Run the workers until a signal ends them; returns the exit code. Raises LedgerError before
+    anything has started."""
+    if sys.platform != "linux":
+        raise WrongCallError(
+            "--workers needs Linux, which distributes the connections of one port over processes; "
+            "start several proxies on ports of their own, behind a load balancer"
+        )
+    logger.addHandler(logging.StreamHandler())
+    with run_folder() as folder:
+        supervisor = Supervisor(count, make_call=make_call, folder=folder.path)
+        code = asyncio.run(supervisor.run())
+    if code == 0:
+        url = set_options(supervisor.words).get("ledger_url") or default_url()
+        traffic = SeenTraffic()
+        for report in supervisor.last_reports:
+            traffic.seen.add(report.seen)
+        traffic.show_bill(url, supervisor.run_id)
+    return code

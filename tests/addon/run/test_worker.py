@@ -1,0 +1,92 @@
+"""What a worker writes, closes and drains; the whole is in tests/proxy/test_workers.py."""
+
+import asyncio
+import io
+import socket
+
+import pytest
+from mitmproxy import ctx
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.test import taddons, tflow
+
+from addon.proxy.recorder import Recorder
+from addon.run import worker as module
+from addon.run.worker import WorkerAddon, WorkerJob
+from tests.proxy.mitmdump import free_port
+
+
+@pytest.fixture
+def worker() -> WorkerAddon:
+    job = WorkerJob(run_id="r", words=(), trusted="", folder="", is_first=False)
+    return WorkerAddon(job, Recorder(), io.BytesIO())
+
+
+def test_only_a_retiring_worker_tells_a_client_that_its_connection_ends(worker: WorkerAddon):
+    def told(status: int = 200, version: str = "HTTP/1.1") -> bool:
+        flow = tflow.tflow(resp=True)
+        assert flow.response is not None
+        flow.response.status_code, flow.request.http_version = status, version
+        worker.responseheaders(flow)
+        return flow.response.headers.get("connection") == "close"
+
+    assert not told()
+    worker._is_retiring = True
+    assert told()
+    assert not told(status=101)
+    assert not told(version="HTTP/2.0")
+
+
+async def test_a_retiring_worker_stops_with_the_last_connection(
+    worker: WorkerAddon, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    server = Proxyserver()
+    server.connections = {"one": None}  # type: ignore[dict-item]
+    with taddons.context(server):
+        worker._retire()
+        worker._retire()  # once
+        assert len(worker._tasks) == 1
+        await asyncio.sleep(0.05)
+        assert not ctx.master.should_exit.is_set()
+        server.connections.clear()
+        async with asyncio.timeout(10):
+            await ctx.master.should_exit.wait()
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(await reader.readline())
+    writer.close()
+
+
+async def ask(port: int) -> bytes:
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello\n")
+        answered = await reader.read()
+        writer.close()
+        return answered
+
+
+async def test_nothing_listens_before_it_is_open_and_the_queue_is_emptied_at_the_end(
+    worker: WorkerAddon, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", lambda *_: None)
+    worker.load(None)
+    port = free_port()
+    await asyncio.start_server(echo, "127.0.0.1", port)
+    await asyncio.start_server(echo, "127.0.0.1", port)  # as another process would
+    with pytest.raises(ConnectionRefusedError):
+        await ask(port)
+    for _, server in worker._servers:
+        await server.start_serving()
+    assert await ask(port) == b"hello\n"
+    # Connections that wait in the queues, since the loop did not turn.
+    clients = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(20)]
+    worker._close_ports()
+    for client in clients:
+        client.sendall(b"waited\n")
+    for client in clients:
+        with client:
+            assert await asyncio.to_thread(client.recv, 99) == b"waited\n"
+    with pytest.raises(ConnectionRefusedError):
+        await ask(port)
