@@ -100,7 +100,7 @@ def best_us(make: Callable[[], Tap] | None, chunks: list[bytes], *, ends: bool =
             callable_(chunk)
         if used and ends:
             used.end()
-            used.passed()
+            used.transfer()
             used.meter.usage()
         best = min(best, time.thread_time_ns() - started)
     return best / len(chunks) / 1000

@@ -138,7 +138,7 @@ def check_stripping(body: bytes, cuts: list[int]) -> None:
         passed = [answer.feed(chunk) for chunk in (*chunks, b"")]
         given.append(b"".join([b"".join(one) if isinstance(one, list) else one for one in passed]))
         answer.end()
-        seen = answer.tap.passed()
+        seen = answer.tap.transfer()
         assert seen.client_bytes is not None
         assert seen.removed_bytes is not None
         assert seen.client_bytes + seen.removed_bytes == len(body)

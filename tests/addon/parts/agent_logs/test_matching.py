@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import PurePath
+from typing import Any
 
 from addon.parts.agent_logs.agents import AGENTS
 from addon.parts.agent_logs.files import SkippedCounts, read
@@ -13,8 +14,8 @@ from tests.addon.parts.telemetry.made import NOON
 from tests.named import for_each
 
 
-def recorded(**facts):
-    stated = {
+def recorded(**facts: Any) -> BookedAnswer:
+    stated: dict[str, Any] = {
         "id": "live-1",
         "is_import": False,
         "agent": None,
