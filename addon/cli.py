@@ -65,7 +65,8 @@ GONE_OPTIONS = {
     "--currency": "amounts are in USD",
     "--rates": "amounts are in USD",
 }
-"""Option of before, of any command -> what is there instead."""
+"""Option of before, of any command but `run` -> what is there instead. Those of `run` are in
+`addon.run.call.arguments`, which tells its options from those of the command behind it."""
 BY_NAME = {command.name: command for command in COMMANDS}
 ABOUT = "A tee for LLM token streams: records usage and cost of every request that passes."
 COMPLETION_WORDS = ("--install-completion", "--show-completion")
@@ -74,7 +75,8 @@ COMPLETION_WORDS = ("--install-completion", "--show-completion")
 def main() -> None:
     """The entry point: `tokentee ...`."""
     words = sys.argv[1:]
-    for word in words[1 : words.index("--") if "--" in words else None]:
+    ours = words[1 : words.index("--") if "--" in words else None]
+    for word in ours if words[:1] != ["run"] else ():
         if (option := word.partition("=")[0]) in GONE_OPTIONS:
             ledger_cli.fail(f"there is no {option} any more; {GONE_OPTIONS[option]}", 2)
     if (gone := GONE_WORDS.get(tuple(words[:2]))) is not None:

@@ -44,10 +44,6 @@ Options:
   --unpriced pass        Requests whose cost has no bound go on, and count when
                          it is known: for them the cap is a budget. Default:
                          refuse.
-  --expect FILE          Compare requests, tokens and list value with those
-                         that FILE expects (costs.toml); exit code 1 if they
-                         differ.
-  --expect-update        Write the figures of this run into that FILE.
   --everything           Decrypt all TLS connections of the command, not only
                          those to LLM hosts.
   --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].

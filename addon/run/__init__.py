@@ -5,7 +5,7 @@
     workers          several proxies on one address: their supervisor
     worker           one of them
     master           mitmproxy with only the addons that recording needs
-    bill             what the command used, and whether it is what was expected
+    bill             what the command used
     leftovers        the folder of a run, and those of runs that were killed
     imports          imports without the garbage collector, for a quick start
     call/            the command line and the config file

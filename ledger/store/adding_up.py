@@ -12,10 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store.schema import charged as terms
-from ledger.store.schema.charged import FURTHER_PRICING, joined_reading
 from ledger.store.schema.dimensions import DIMENSIONS
 from ledger.store.schema.sums import COUNT_TERMS, HISTOGRAMS, REQUEST_TOKENS, SUM_TERMS
-from ledger.store.schema.views import MODEL
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import current_charges
 
@@ -140,20 +138,13 @@ RUNS = {"tag:run": "json_extract(e.tags, '$.run')", "node": "e.node"}
 """Dimension that tells a run -> its expression in a SQLite ledger."""
 
 
-def seen_by_model(
-    engine: Engine, run: tuple[str, str], tokens: Sequence[str]
-) -> Sequence[sa.Row[Any]]:
-    """(model, requests, sums of these reported tokens, list value in pico-USD) of the exchanges of
-    a run (dimension and value) in a SQLite ledger. Answers that were seen before count here,
-    too."""
-    value = terms.reported(terms.pricing("list_value_picousd"), "r")
-    estimated = terms.IS_ESTIMATED.format("r")
-    sums = (f"SUM(CASE WHEN NOT {estimated} THEN r.{name} END)" for name in tokens)
+def seen_of_run(engine: Engine, run: tuple[str, str]) -> int:
+    """How many exchanges of a run (dimension and value) a SQLite ledger has. Answers that were seen
+    before count here, too."""
     query = sa.text(
-        f"SELECT {MODEL} AS model, COUNT(*), {', '.join(sums)}, SUM({value}) "
-        f"FROM exchanges e LEFT {joined_reading('sqlite')} {FURTHER_PRICING} "
+        "SELECT COUNT(*) FROM exchanges e "
         f"WHERE e.state <> 'open' AND NOT {terms.IS_REFUSED.format('e')} "
-        f"AND {RUNS[run[0]]} = :run GROUP BY 1"
+        f"AND {RUNS[run[0]]} = :run"
     )
     with engine.connect() as connection:
-        return connection.execute(query, {"run": run[1]}).all()
+        return int(connection.execute(query, {"run": run[1]}).scalar_one())

@@ -72,7 +72,7 @@ def test_a_word_that_went_names_what_is_there_instead(monkeypatch, capsys, words
 @pytest.mark.parametrize("option", cli.GONE_OPTIONS)
 def test_an_option_that_went_says_so_and_one_of_the_command_does_not(monkeypatch, capsys, option):
     said = f"tokentee: there is no {option} any more; {cli.GONE_OPTIONS[option]}\n"
-    for words in (("report", option, "EUR"), ("run", f"{option}=x", "--", "true")):
+    for words in (("report", option, "EUR"), ("export", f"{option}=x")):
         assert called(monkeypatch, capsys, *words) == (2, "", said)
     _, _, err = called(monkeypatch, capsys, "report", "--top", "x", "--", option)
     assert "any more" not in err

@@ -1,7 +1,6 @@
 """One meter: what was read live is read again from captures, flow files and through `mitmdump -nr`."""
 
 import os
-import re
 import sqlite3
 import subprocess
 import sys
@@ -186,47 +185,3 @@ def test_a_websocket_is_captured_and_read_again(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert len(live) == 2
     assert facts(ledger) == live
-
-
-def test_a_command_against_a_served_recording_costs_the_same_each_time(
-    captured: tuple[Pair, Path], tmp_path: Path
-):
-    """Without network or key; the same answers count in each run, though they were seen before."""
-    paths = [str(path) for path in files(captured[1])]
-    serving = [*MAIN, "replay", "--serve", "0", "--speed", "0", *paths]
-    with subprocess.Popen(serving, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stderr is not None
-            line = server.stderr.readline()
-            port = re.findall(r":(\d+)", line)[-1]
-            asking = tmp_path / "ask.py"
-            asking.write_text(
-                "import os, urllib.request\n"
-                "for _ in range(3):\n"
-                "    url = os.environ['OPENAI_BASE_URL'] + '/chat/completions'\n"
-                f"    body = {OPENAI.request(asked=True)!r}\n"
-                "    asked = urllib.request.Request(url, body, {'content-type': 'application/json'})\n"
-                "    urllib.request.urlopen(asked).read()\n"
-            )
-            costs = tmp_path / "costs.toml"
-
-            def run_asking(*words: str) -> subprocess.CompletedProcess[bytes]:
-                return run(
-                    "tokentee", "run", "--set", f"confdir={tmp_path}", "--expect", str(costs), *words,
-                    "--", sys.executable, str(asking),
-                    OPENAI_BASE_URL=f"http://127.0.0.1:{port}/v1",
-                    TOKENTEE_LEDGER=f"sqlite:///{tmp_path}/ledger.db",
-                )  # fmt: skip
-
-            written = run_asking("--expect-update")
-            assert written.returncode == 0, written.stderr
-            text = costs.read_text()
-            assert "requests = 3\n" in text
-            again = run_asking()
-            assert again.returncode == 0, again.stderr
-            costs.write_text(text.replace("requests = 3", "requests = 2"))
-            other = run_asking()
-            assert other.returncode == 1
-            assert "expects: total: requests 3, expected 2, +50.0%" in other.stderr.decode()
-        finally:
-            server.terminate()

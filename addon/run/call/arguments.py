@@ -49,11 +49,12 @@ LIMITS = {
     "--max-requests": "requests",
 }
 """Options that cap what the command spends -> limits of a cap."""
-OUR_VALUES = frozenset(
-    {"--listen", "--config", "--workers", "--expect", "--unpriced", *SHORT_FOR, *LIMITS}
-)
-OUR_FLAGS = frozenset({"--everything", "--unrecorded-ok", "--expect-update", "--help", "-h"})
+OUR_VALUES = frozenset({"--listen", "--config", "--workers", "--unpriced", *SHORT_FOR, *LIMITS})
+OUR_FLAGS = frozenset({"--everything", "--unrecorded-ok", "--help", "-h"})
 OURS = OUR_VALUES | OUR_FLAGS
+_FIGURES = "report --only tag:run=RUN --format json has the figures of a run"
+GONE_OPTIONS = {"--expect": _FIGURES, "--expect-update": _FIGURES}
+"""Option of before -> what is there instead."""
 FILTER_SIGNS = "~!("
 """First characters of mitmproxy's filter expressions; no command begins with them."""
 WORKERS_MAX = 64
@@ -81,10 +82,6 @@ class Call:
     """None: one process without a supervisor."""
     unrecorded_ok: bool = False
     """Start the command without a recorder if that cannot start."""
-    expect: str | None = None
-    """The file with what the command is expected to use; None: nothing is expected."""
-    expect_update: bool = False
-    """Write that file."""
     caps: tuple[Any, ...] = ()
     """What the command may spend at most."""
     is_help: bool = False
@@ -123,6 +120,8 @@ def parse(words: Sequence[str]) -> Call:
         elif taken := _mitmproxys(word, rest):
             options += taken
         elif word.startswith("-") and word != "-":
+            if name in GONE_OPTIONS:
+                raise WrongCallError(f"run has no option {name} any more; {GONE_OPTIONS[name]}")
             raise WrongCallError(f"run has no option {name}{_nearest(name)}")
         elif word[:1] in FILTER_SIGNS and word:
             filters.append(word)
@@ -136,8 +135,6 @@ def parse(words: Sequence[str]) -> Call:
         config=ours.get("--config"),
         workers=workers_of(ours["--workers"], "--workers") if "--workers" in ours else None,
         unrecorded_ok="--unrecorded-ok" in flags,
-        expect=ours.get("--expect"),
-        expect_update="--expect-update" in flags,
         caps=_cap_of(
             {name: value for name, value in ours.items() if name in LIMITS},
             ours.get("--unpriced"),
@@ -157,10 +154,6 @@ def _refuse_contradictions(call: Call) -> None:
         raise WrongCallError("--max-... is for a command: tokentee run --max-usd 5 -- COMMAND ...")
     if call.caps and call.unrecorded_ok:
         raise WrongCallError("--unrecorded-ok would start the command without its cap")
-    if call.expect and not call.command:
-        raise WrongCallError("--expect is for a command: tokentee run --expect FILE -- COMMAND ...")
-    if call.expect_update and not call.expect:
-        raise WrongCallError("--expect-update writes the file that --expect names")
     if call.workers and call.command:
         raise WrongCallError(
             "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "

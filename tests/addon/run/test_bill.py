@@ -1,16 +1,13 @@
-"""What a command used, and against what a file expects."""
+"""What a command used."""
 
 import contextlib
 import sqlite3
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from addon.run import bill
-from addon.run.bill import Expected, RunFigures, differences
-from ledger.model.errors import LedgerError
 from ledger.model.exchange import CAP_ERROR, Outcome, UsageSource
 from ledger.store import spool
 from ledger.store.engines import urls
@@ -37,27 +34,6 @@ def ledger(tmp_path):
         ],
     )
     return url
-
-
-def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
-    path = tmp_path / "costs.toml"
-    assert bill.check(ledger, "r1", path, update=True) == []
-    text = path.read_text()
-    assert text.startswith("tolerance = 0\n\n[total]\nrequests = 1\ninput_tokens = 1000\n")
-    assert f'[models."{GPT}"]' in text
-    assert bill.read(path).models[GPT].list_value_usd == Decimal("0.0021")
-    assert bill.check(ledger, "r1", path, update=False) == []
-    assert bill.check(ledger, "r2", path, update=False) == [
-        "total: requests 2, expected 1, +100.0%",
-        "total: input_tokens 1007, expected 1000, +0.7%",
-        f"{ODD}: requests 1, expected 0",
-    ]
-    assert len(bill.check(ledger, "no such run", path, update=False)) == 10
-    path.write_text(text.replace("tolerance = 0", "tolerance = 1", 1))
-    assert bill.check(ledger, "r2", path, update=False) == [f"{ODD}: requests 1, expected 0"]
-    bill.check(ledger, "r2", path, update=True)
-    assert bill.check(ledger, "r2", path, update=False) == []
-    assert path.read_text().startswith("tolerance = 1\n")
 
 
 @for_each(
@@ -104,24 +80,6 @@ def test_the_bill_names_the_caps_that_refused(tmp_path, capsys):
     assert said == "tokentee: caps refused 3 requests: nightly 1, run 2\n"
 
 
-@for_each("usage_source", [UsageSource.REPORTED, UsageSource.NONE])
-def test_a_figure_that_is_not_known_is_neither_written_nor_taken_for_zero(tmp_path, usage_source):
-    url, path = f"sqlite:///{tmp_path / 'ledger.sqlite3'}", tmp_path / "costs.toml"
-    tokens = {"output_tokens": 0} if usage_source is UsageSource.REPORTED else {}
-    mine = exchange("a-model-of-no-list", id="a", tags={"run": "r1"})
-    fill(url, [(settled(mine), reading(usage_source=usage_source, **tokens))])
-    bill.check(url, "r1", path, update=True)
-    of_each = ["requests = 1", *(f"{name} = 0" for name in tokens)]
-    written = [line for line in path.read_text().splitlines() if line and line[0] != "["]
-    assert written == ["tolerance = 0", *of_each, *of_each]
-    assert bill.check(url, "r1", path, update=False) == []
-    path.write_text("tolerance = 1\n[total]\ninput_tokens = 5\ncache_read_tokens = 0\n")
-    differing = ["total: input_tokens not known, expected 5"]
-    assert bill.check(url, "r1", path, update=False) == differing
-    bill.check(url, "no such run", path, update=True)
-    assert path.read_text() == "tolerance = 1\n\n[total]\nrequests = 0\n"
-
-
 def test_answers_that_were_recorded_before_are_told(ledger, capsys):
     """A served recording answers each run alike; a repeated answer is part of no total."""
     same = {"response_id": "same", "request_digest": "a" * 64, "upstream_digest": "b" * 64}
@@ -139,47 +97,6 @@ def test_answers_that_were_recorded_before_are_told(ledger, capsys):
         text = capsys.readouterr().err
         assert "recorded before" not in text
         assert ("no LLM request passed" in text) is is_none
-
-
-def test_only_what_is_written_is_compared():
-    found = {GPT: RunFigures(requests=2, input_tokens=100, list_value_usd=Decimal("0.5"))}
-    for expected, lines in (
-        (Expected(), 0),
-        (Expected(total=RunFigures(requests=2)), 0),
-        (Expected(total=RunFigures(requests=2, input_tokens=90)), 1),
-        (Expected(total=RunFigures(input_tokens=90), tolerance=Decimal("0.2")), 0),
-        (Expected(total=RunFigures(list_value_usd=Decimal("0.4"))), 1),
-        (Expected(models={GPT: RunFigures()}), 0),
-        (Expected(models={"another": RunFigures(requests=1)}), 2),
-    ):
-        assert len(list(differences(expected, found))) == lines, expected
-
-
-@for_each(
-    "text, said",
-    [
-        ("tolerance = 2", "tolerance 2 is not from 0 to 1"),
-        ("tolerance = -0.1", "is not from 0 to 1"),
-        ("tolerance = nan", "is not from 0 to 1"),
-        ("[total]\nrequest = 1", "unknown field `request`"),
-        ("[total]\nrequests = 'many'", "requests"),
-        ("requests", "Expected '='"),
-        ("[total]\nlist_value_usd = inf", "list_value_usd Infinity is not a number"),
-    ],
-)
-def test_a_wrong_file_is_named(tmp_path, text, said):
-    path = tmp_path / "costs.toml"
-    path.write_text(text)
-    with pytest.raises(LedgerError, match=r"costs\.toml: ") as error:
-        bill.read(path)
-    assert said in str(error.value)
-
-
-def test_a_file_that_is_missing_or_cannot_be_written(ledger, tmp_path):
-    with pytest.raises(LedgerError, match="cannot read the file of expected costs"):
-        bill.check(ledger, "r1", tmp_path / "none.toml", update=False)
-    with pytest.raises(LedgerError, match="cannot write"):
-        bill.check(ledger, "r1", tmp_path / "none" / "costs.toml", update=True)
 
 
 def test_a_completed_stream_without_usage_is_counted_and_estimated_beside(tmp_path, capsys):

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from addon.run import bill
 from addon.run.call import config_file
 from ledger.model.errors import LedgerError
 from ledger.parts.budgets import budgets_file as budget_files
@@ -376,7 +375,6 @@ READERS = {
     "LiteLLM price file": litellm.LiteLLM.load,
     "budgets file": lambda path: budget_files.load(str(path)),
     "config file": config_file.load,
-    "file of expected costs": bill.read,
     "statement": lambda path: statement_files.load(str(path), provider=None),
     "secret of key fingerprints": secret._read,
 }
