@@ -146,7 +146,7 @@ class Supervisor:
         self._restarts = 0
 
     async def run(self) -> int:
-        """Run until a signal ends it; returns the exit code."""
+        """Run until a signal ends it; returns the exit code. Raises LedgerError."""
         loop, had_terminal = asyncio.get_running_loop(), os.isatty(2)
         self._exit_code: asyncio.Future[int] = loop.create_future()
 
@@ -167,13 +167,17 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
         loop.add_signal_handler(signal.SIGHUP, hang_up)
-        async with asyncio.TaskGroup() as self._tasks:
-            self._tasks.create_task(self._start_all())
-            await asyncio.wait([self._exit_code])
-            for worker in self.workers:
-                self._tasks.create_task(worker.end(signal.SIGTERM, STOP_SECONDS_MAX))
-        if self._endpoint is not None:
-            self._endpoint.stop()
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._start_all())
+                await asyncio.wait([self._exit_code])
+                for worker in self.workers:
+                    self._tasks.create_task(worker.end(signal.SIGTERM, STOP_SECONDS_MAX))
+        finally:
+            for worker in self.workers:  # none, unless the supervisor has failed
+                worker.send(signal.SIGTERM)
+            if self._endpoint is not None:
+                self._endpoint.stop()
         return self._exit_code.result()
 
     async def _start_all(self) -> None:
@@ -251,7 +255,11 @@ class Supervisor:
             worker.reported_at = time.monotonic()
             worker.is_ready = True
             worker.is_settled.set()
-            self._serve_metrics(worker.report)
+            try:
+                self._serve_metrics(worker.report)
+            except LedgerError as error:  # such as an address that is taken
+                if not self._exit_code.done():
+                    self._exit_code.set_exception(error)
         await worker.process.wait()
         was_ready, worker.is_ready = worker.is_ready, False
         worker.is_settled.set()
@@ -300,17 +308,14 @@ class Supervisor:
     def _serve_metrics(self, report: WorkerReport) -> None:
         if report.log_as_json:
             logger.handlers[0].setFormatter(required("log format", option="tee_log_format")())
-        if report.metrics is None or self._endpoint is not None:
-            return
-        self._endpoint = required("endpoint of workers", option="tee_metrics")(
-            report.metrics,
-            self._folder,
-            health=self.health,
-            dropped=lambda: sum(
-                each.dropped_observations
-                for each in (*self.last_reports, *(report for _, report in self._reports()))
-            ),
-        )
+        if report.metrics is not None and self._endpoint is None:
+            serve = required("endpoint of workers", option="tee_metrics")
+            self._endpoint = serve(
+                report.metrics,
+                self._folder,
+                health=self.health,
+                dropped=self.dropped_observations,
+            )
 
     def _reports(self) -> list[tuple[Worker, WorkerReport]]:
         return [(each, each.report) for each in list(self.workers) if each.report is not None]
@@ -335,6 +340,11 @@ class Supervisor:
             dropped_before=sum(each.health.dropped for each in self.last_reports if each.health),
             restarts=self._restarts,
         )
+
+    def dropped_observations(self) -> int:
+        """Observations that no worker could count, since the start."""
+        reports = (*self.last_reports, *(report for _, report in self._reports()))
+        return sum(each.dropped_observations for each in reports)
 
 
 def run_workers(count: int, make_call: Callable[[], Call]) -> int:

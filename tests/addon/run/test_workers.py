@@ -74,6 +74,7 @@ class Played:
     def until(self, text: str, count: int = 1) -> None:
         deadline = time.monotonic() + 60
         while self.log.count(text) < count:
+            assert not self.failed
             assert time.monotonic() < deadline, f"{text!r} is not in {self._log}"
             time.sleep(0.01)
 
@@ -103,6 +104,9 @@ class Played:
         try:
             self.supervisor = Supervisor(2, make_call=self.make_call, folder=self._folder)
             code = asyncio.run(self.supervisor.run())
+        except Exception as failure:
+            self.failed.append(failure)
+            raise
         finally:
             thread.join()
             for number, handler in before.items():
@@ -155,7 +159,10 @@ def test_workers_that_retire_for_long_are_ended_by_the_next_replacement(played: 
         nonlocal most
         for replaced in range(1, 5):
             hang_up(played)
+            deadline = time.monotonic() + 60
             while played.log.count("2 workers were replaced") < replaced:
+                assert time.monotonic() < deadline
+                assert not played.failed
                 counts = Counter(each.number for each in list(played.supervisor.workers))
                 most = max(most, *counts.values())
                 time.sleep(0.001)
@@ -316,6 +323,14 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
         assert any("worker 2 has not reported for" in each for each in found["problems"])
 
     assert played.run(play) == 0
+
+
+def test_an_address_for_metrics_that_is_taken_stops_all(played: Played):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        played.does.write_text(str(taken.getsockname()[1]))
+        with pytest.raises(LedgerError, match="tee_metrics: cannot listen"):
+            played.run(after="process", stops=False)
+    assert played.pids() == []
 
 
 def test_its_lines_are_json_if_those_of_its_workers_are(played: Played):
