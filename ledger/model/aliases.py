@@ -110,6 +110,12 @@ def is_router(name: str) -> bool:
     return bool({"auto", "router"} & set(_words(_bare(name))))
 
 
+def words_of(name: str) -> frozenset[str]:
+    """The words of a model's name that make it another model, without its numbers, and the letter
+    of a version or a size (`v2`, `27b`)."""
+    return frozenset(word for word in _words(_bare(name)) if word.isalpha() and len(word) > 1)
+
+
 def _bare(name: str) -> str:
     """The name without what stands around it: vendor, folder, region, route."""
     name = name.lower().rpartition("/")[2]

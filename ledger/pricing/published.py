@@ -7,14 +7,16 @@ of these two cases are ours. Importing it brings pydantic and an HTTP client (24
 so it is imported when the first price is looked up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from ledger.model.aliases import words_of
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.pricing.price_lines import NO_TIME, Rate
 
@@ -61,6 +63,10 @@ STANDARD_TIERS = frozenset(
 _TIER_PREFIXES = ("service_tier_", "on_demand_")
 """Of the same tiers at Google: `SERVICE_TIER_FLEX`, and Vertex' `ON_DEMAND_FLEX`."""
 
+SAME_PRICE = ("ft:*", "*@default", "*-customtools", "*-extended-thinking", "*-vision-exp")
+"""Names with a word more than the model whose price they have: of the operator's own, or stated by
+the provider's page."""
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -93,7 +99,7 @@ class Lists:
             return None
         every = list(self.providers.values())
         found = provider.find_model(model, all_providers=every)
-        if found is None:
+        if found is None or not _is_named(found, model):
             return None
         if all(found is not own for own in provider.models):
             owner = next(each for each in every if any(found is own for own in each.models))
@@ -207,6 +213,26 @@ def _span(model: "ModelInfo", at: datetime) -> tuple[datetime, datetime]:
     since = max((moment for moment in moments if moment <= at), default=NO_TIME[0])
     until = min((moment for moment in moments if moment > at), default=NO_TIME[1])
     return since, until
+
+
+def _is_named(found: "ModelInfo", name: str) -> bool:
+    """Whether the list has this name, and not one that it only begins or ends as: a word more
+    (`-cyber`) is another model, unless the list says the word."""
+    name = name.lower()
+    if any(fnmatchcase(name, glob) for glob in SAME_PRICE):
+        return True
+    said = frozenset().union(*map(words_of, (found.id, *_texts(found.match))))
+    return words_of(name) <= said
+
+
+def _texts(clause: Any) -> Iterator[str]:
+    """The texts that a clause of the library compares names with."""
+    for value in vars(clause).values():
+        if isinstance(value, str):
+            yield value
+        else:
+            for each in value if isinstance(value, list) else [value]:
+                yield from _texts(each)
 
 
 def _figure(value: Any) -> object:

@@ -158,7 +158,8 @@ KNOWN_KEYS = frozenset(
     | {"server_tool_use.*", "server_tool_use_details.*", "server_side_tool_usage_details.*"}
     | {"prompt_cache_miss_tokens", "cached_tokens_details.cached_text_tokens"}
     | {"timings.prompt_n", "timings.cache_n", "timings.predicted_n"}
-    | {"prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
+    | {"prompt_audio_seconds", "seconds", "active_seconds", "paused_seconds"}
+    | {"type", "audio_prompt_tokens"}
     | {"cost", "cost.*", "cost_details", "cost_details.*", "is_byok", "estimated_cost"}
     | {f"cost_usd_{part}" for part in ("total", "input", "output", "cached_input", "request")}
     | {
@@ -223,6 +224,11 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         if billed is not None:
             units["billed_output_tokens"] = billed
     milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
+    # A Live session: the paused time is part of the total, and has a price of its own.
+    paused = counts.milliseconds("paused_seconds")
+    if paused and milliseconds:
+        units["paused_milliseconds"] = min(paused, milliseconds)
+        milliseconds = max(milliseconds - paused, 0)
     if milliseconds:
         units["audio_milliseconds"] = milliseconds
     costs = costs_of(usage, counts, facts)

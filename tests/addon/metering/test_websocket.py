@@ -300,6 +300,37 @@ def test_a_live_session_is_billed_by_its_seconds_and_by_what_it_delegates(
     assert opened == ["gpt-live-1", "gpt-6-luna", "gpt-live-1"]
 
 
+@for_each(
+    "usage, units",
+    [
+        (
+            {"seconds": 60, "active_seconds": 45, "paused_seconds": 15},
+            {"audio_milliseconds": 45_000, "paused_milliseconds": 15_000},
+        ),
+        (
+            {"seconds": 60, "active_seconds": 60, "paused_seconds": 0},
+            {"audio_milliseconds": 60_000},
+        ),
+        (
+            {"seconds": 15, "active_seconds": 0, "paused_seconds": 15},
+            {"paused_milliseconds": 15_000},
+        ),
+        ({"seconds": 15, "paused_seconds": 20}, {"paused_milliseconds": 15_000}),
+        ({"seconds": 60, "paused_seconds": "many"}, {"audio_milliseconds": 60_000}),
+    ],
+)
+def test_paused_time_of_a_live_session_has_a_price_of_its_own(
+    usage: dict[str, object], units: dict[str, int]
+) -> None:
+    """Active and paused seconds add up to the total (openai.types.live.SessionUsage)."""
+    session = openai_live()
+    started = {"id": "sess_1", "model": "gpt-live-1"}
+    session.server_message(message("session.started", session=started))
+    happened = session.server_message(message("session.closed", session=started, usage=usage))
+    (closed,) = (one for one in happened if isinstance(one, Closed))
+    assert closed.meter.usage().tool_units == units
+
+
 def test_an_event_is_carried_by_one_message() -> None:
     inner = {"type": "response.event", "event": {"type": "response.created", "response": {}}}
     assert openai_live().server_message(message("response.event", event=inner)) == []

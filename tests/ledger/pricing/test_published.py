@@ -209,6 +209,27 @@ def test_what_no_list_knows_is_not_found(list_id, model):
     assert published.installed().find(list_id, model) is None
 
 
+@pytest.mark.parametrize(
+    ("list_id", "model", "found"),
+    [
+        ("google", "gemini-3.8-flash-cyber", None),
+        ("google", "gemini-3.7-flash-hyper", None),
+        ("openai", "gpt-5.4-secret", None),
+        ("anthropic", "claude-opus-5-5-turbo", None),
+        ("deepseek", "deepseek-r1-distill-llama-70b", None),
+        ("google", "gemini-3.1-pro-preview-customtools", "gemini-3.1-pro-preview"),
+        ("google", "claude-sonnet-4-5@default", "claude-sonnet-4-5"),
+        ("openai", "gpt-5.4-2026-03-05", "gpt-5.4"),
+        ("openai", "gpt-3.5-turbo-instruct:20230824-v2", "gpt-3.5-turbo-instruct"),
+        ("aws", "us.anthropic.claude-opus-5-5", "regional.anthropic.claude-opus-5-5"),
+    ],
+)
+def test_a_name_that_begins_as_another_is_another_model(list_id, model, found):
+    """Unless the list says its further word; a date, a version and a region are no word."""
+    listed = published.installed().find(list_id, model)
+    assert (listed and listed.model.id) == found
+
+
 def test_units_are_rounded_half_even_below_a_picousd():
     """$0.21 an hour of sound is 58 333.3 pico-USD a millisecond."""
     assert published.picousd_of_price(Decimal("0.21"), 3_600_000) == 58_333
