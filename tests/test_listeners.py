@@ -14,7 +14,6 @@ TESTED = {
     "addon/parts/telemetry/endpoint.py": "tests/addon/parts/telemetry/test_endpoint.py",
     "ledger/parts/pages/live/server.py": "tests/ledger/parts/pages/live/test_server.py",
     "addon/recordings/serving.py": "tests/addon/recordings/test_serving.py",
-    "addon/demo/traffic.py": "tests/addon/demo/test_story.py",  # asked by the demo's own client
 }
 """Module that listens -> the test of its bounds."""
 

@@ -100,7 +100,16 @@ ARROWS: dict[str, set[str]] = {
         *("addon.recordings", "addon.recordings.formats", "addon.usage_opt_in"),
         *("ledger", "ledger.pricing", "ledger.store.engines", "ledger.store.writing"),
     },
-    "addon.demo": {*VALUES, "addon.run", "ledger.figures", "ledger.reports", "ledger.store"},
+    "addon.demo": {
+        *VALUES,
+        "addon.metering",
+        "addon.recordings",
+        "addon.recordings.formats",
+        "addon.run",
+        "ledger.figures",
+        "ledger.reports",
+        "ledger.store",
+    },
     "addon.run": {
         *VALUES,
         "ledger.settings",
@@ -160,9 +169,8 @@ IMPORT_SQLALCHEMY = {
     "ledger.parts.budgets",
 }
 """Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3."""
-SQLITE_OF_OTHERS = {"addon.demo", "addon.parts.agent_logs"}
-"""These may import sqlite3, too: the demo asks its ledger as a user would, and some agents keep
-their logs in databases."""
+SQLITE_OF_OTHERS = {"addon.parts.agent_logs"}
+"""These may import sqlite3, too: some agents keep their logs in databases."""
 SANS_IO = {
     "addon.framing",
     "addon.dialects",
