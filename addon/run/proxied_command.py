@@ -18,7 +18,7 @@ from mitmproxy.options import CONF_DIR
 from addon.proxy import options as proxy_options
 from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import LOOPBACK, Call, set_options
-from addon.run.command import authorities, child, hosts, outbound
+from addon.run.command import authorities, child, hosts
 from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.leftovers import RunFolder, run_folder
 from addon.run.master import RecordingMaster, run_master
@@ -49,8 +49,8 @@ def run_proxied(call: Call) -> int:
     Prints the command's usage, and warnings about bypassed requests, to stderr.
     """
     try:
-        way_out = outbound.outbound_of(os.environ)
-    except outbound.BadProxyError as error:
+        way_out = hosts.outbound_of(os.environ)
+    except hosts.BadProxyError as error:
         _print(str(error))
         return 2
     try:
@@ -148,7 +148,7 @@ class ProxiedCommand:
 
     name = "tokentee-command"
 
-    def __init__(self, call: Call, way_out: outbound.Outbound, folder: RunFolder) -> None:
+    def __init__(self, call: Call, way_out: hosts.Outbound, folder: RunFolder) -> None:
         """`way_out`: the proxies of the parent's environment; `folder`: for certificates."""
         self._call = call
         self._folder = folder
@@ -219,7 +219,7 @@ class ProxiedCommand:
                     named += (hosts.NamedHost(name=each.host, port=each.port),)
             self.policy.hosts = hosts.LlmHosts(named=named, everything=self._call.everything)
             authority = expanded(ctx.options.confdir) / "mitmproxy-ca-cert.pem"
-            no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), self.policy.hosts)
+            no_proxy = hosts.no_proxy_for(hosts.no_proxy_of(os.environ), self.policy.hosts)
             bundles = authorities.write_bundles(
                 self._folder.path,
                 os.environ,

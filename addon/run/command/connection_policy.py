@@ -32,8 +32,7 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.proxy.layers.tls import parse_client_hello
 
-from addon.run.command.hosts import LlmHosts
-from addon.run.command.outbound import Outbound
+from addon.run.command.hosts import LlmHosts, Outbound
 
 USER = "tokentee"
 UNREAD_MAX = 1_000

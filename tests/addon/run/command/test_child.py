@@ -9,7 +9,7 @@ import pytest
 from addon.run.command import authorities
 from addon.run.command.authorities import read_trust, write_bundles, write_trusted
 from addon.run.command.child import environment_for, node_options, workspace_of
-from addon.run.command.outbound import BadProxyError, Proxy, covers, outbound_of
+from addon.run.command.hosts import BadProxyError, Proxy, covers, outbound_of
 from tests.named import for_each
 
 PROXY = "http://tokentee:secret@127.0.0.1:8080"
