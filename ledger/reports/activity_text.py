@@ -1,11 +1,12 @@
-"""Pure. The output of `tokentee top`, as lines and as one line."""
+"""Edge (the terminal). The output of `tokentee top`, as lines and as one line."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ledger.figures.activity import SPEED_SECONDS, Activity, Status
 from ledger.figures.figures import Figures, Key, by_cost
-from ledger.reports.layout import Layout, Table, TableColumn, layout, wrapped
+from ledger.reports.layout import Table, TableColumn, wrapped
+from ledger.reports.render import table_lines
 from ledger.reports.report_tables import cost_cell, covered_cell
 from ledger.store.scope import NO_VALUE
 from ledger.text.figures import counted, money, percent, ratio, short, until_text
@@ -131,11 +132,8 @@ def _table(table: Table, width: int, title: str, empty: str) -> Iterator[str]:
         if empty:
             yield empty
         return
-    shown: Layout = layout(table, width)
     yield title
-    yield shown.heading
-    yield shown.rule
-    yield from shown.rows
+    yield from table_lines(table, width)
 
 
 def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:

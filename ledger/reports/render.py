@@ -12,13 +12,23 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from ledger.model.money import usd_text
-from ledger.reports.layout import Amount, Table, column_texts, layout, wrapped
+from ledger.reports.layout import Amount, Table, column_texts, wrapped
 from ledger.text.printable import spreadsheet_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+GAP = 2
+"""Blanks between two columns."""
+WRAPPED_WIDTH_MIN = 24
+"""Other columns are left out before sentences become narrower than this."""
+WORD_WIDTH_MAX = 40
+"""Nor do they become narrower than their longest word, up to this."""
+TEXT_WIDTH_MIN = 12
+"""Shorter texts than this are not cut."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!$&@]|(?<=[a-z]):(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that Markdown would read as markup, an entity, a mention, math or a link."""
 
@@ -74,23 +84,76 @@ def print_table(table: Table, console: "Console", title: str = "") -> tuple[str,
     """Print a table below its title; returns the headings of the columns that did not fit."""
     from rich.text import Text
 
-    shown = layout(table, console.width)
-
-    def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
-
     if title:
-        line(wrapped(title, console.width))
-    line(shown.heading, "bold")
-    line(shown.rule, "dim")
-    for row in shown.rows:
-        line(row)
-    if shown.total is not None:
-        line(shown.rule, "dim")
-        line(shown.total, "bold")
-    for note in _notes(table, shown.left_out):
-        line(note, "dim")
-    return shown.left_out
+        console.print(Text(wrapped(title, console.width)), soft_wrap=True)
+    lines, left_out = _lines(table, console)
+    console.file.write("\n".join((*lines, "")))
+    for note in _notes(table, left_out):
+        console.print(Text(note, style="dim"), soft_wrap=True)
+    return left_out
+
+
+def table_lines(table: Table, width: int) -> list[str]:
+    """The lines of a table, without style."""
+    from rich.console import Console
+
+    return _lines(table, Console(file=io.StringIO(), width=width, color_system=None))[0]
+
+
+def _lines(table: Table, console: "Console") -> tuple[list[str], tuple[str, ...]]:
+    """The lines of a table, and the headings of the columns that did not fit: as long as it is too
+    wide, the one with the highest `drop` is left out, and then texts lose their ends."""
+    from rich.box import SIMPLE
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    columns = [*zip(table.columns, column_texts(table), strict=True)]
+    left_out: list[str] = []
+    while True:
+        widths = []
+        for column, texts in columns:
+            widths.append(max(map(cell_len, texts)))
+            if column.wraps:
+                longest = max(cell_len(word) for text in texts for word in text.split() or [""])
+                least = max(WRAPPED_WIDTH_MIN, min(longest, WORD_WIDTH_MAX))
+                widths[-1] = min(widths[-1], least)
+        is_tight = sum(widths) + GAP * (len(widths) - 1) > console.width
+        place = max(range(len(columns)), key=lambda place: (columns[place][0].drop, place))
+        if not (is_tight and columns[place][0].drop):
+            break
+        left_out.append(columns.pop(place)[0].heading)
+    shown = RichTable(
+        box=SIMPLE,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, GAP - 1, 0, 0),
+        header_style="bold",
+        footer_style="bold",
+        border_style="dim",
+        show_footer=table.total is not None,
+    )
+    cells = []
+    for (column, texts), width in zip(columns, widths, strict=True):
+        is_narrowed = is_tight and not (column.is_number or column.is_whole)
+        least = min(width, max(TEXT_WIDTH_MIN, cell_len(column.heading)))
+        of_column = [
+            Text(text, no_wrap=not column.wraps, overflow="fold" if column.wraps else "ellipsis")
+            for text in texts
+        ]
+        shown.add_column(
+            of_column[0],
+            "" if table.total is None else of_column[-1],
+            no_wrap=not (column.wraps or is_narrowed),
+            min_width=least if is_narrowed else width,
+        )
+        cells.append(of_column[1 : len(table.rows) + 1])
+    for row in zip(*cells, strict=True):
+        shown.add_row(*row)
+    with console.capture() as captured:
+        console.print(shown, crop=False)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    in_order = tuple(each.heading for each in table.columns if each.heading in left_out)
+    return lines, in_order
 
 
 def _notes(table: Table, left_out: Sequence[str] = ()) -> dict[str, None]:

@@ -1,4 +1,4 @@
-"""Pure. Limits of plans and keys, as a table and as one line."""
+"""Edge (the terminal). Limits of plans and keys, as a table and as one line."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,8 @@ from ledger.model.money import PICOUSD_PER_USD
 from ledger.parts.plans.limit_values import LimitValue
 from ledger.parts.plans.limits import PLANS_SHOWN, RATES_SHOWN, Limit
 from ledger.parts.plans.plans import PlanMonth
-from ledger.reports.layout import Amount, Table, TableColumn, amount_of, layout
+from ledger.reports.layout import Amount, Table, TableColumn, amount_of
+from ledger.reports.render import table_lines
 from ledger.text.figures import MILLISECOND, duration_text, money, until_text, used_share
 from ledger.text.printable import printable
 
@@ -65,8 +66,7 @@ def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
         ),
         rows=tuple(rows),
     )
-    shown = layout(table, width)
-    lines = [shown.heading, shown.rule, *shown.rows]
+    lines = table_lines(table, width)
     if any(each.full_at for each in found):
         lines += textwrap.wrap(FULL_AT_METHOD, max(width, 20))
     return lines

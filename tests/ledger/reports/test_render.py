@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from ledger.model.money import usd
@@ -16,7 +17,8 @@ from ledger.reports.layout import (
     Table,
     TableColumn,
 )
-from ledger.reports.render import as_csv, as_json, as_markdown, print_table
+from ledger.reports.render import as_csv, as_json, as_markdown, print_table, table_lines
+from tests.named import for_each
 
 TABLE = Table(
     columns=(
@@ -117,6 +119,91 @@ def test_a_table_on_a_terminal():
 def test_a_narrow_terminal_gets_fewer_columns():
     assert printed(TABLE, 15)[1] == ("Known",)
     assert printed(TABLE, 9)[1] == ("Cost", "Known")
+
+
+def text(name, **more):
+    return TableColumn(name=name, heading=name, is_number=False, **more)
+
+
+def number(name, drop=0):
+    return TableColumn(name=name, heading=name, drop=drop)
+
+
+USD = 10**12
+BILL = Table(
+    columns=(text("Model"), number("Input"), number("Speed", drop=2), number("Cost", drop=1)),
+    rows=(
+        ("gpt-5", 1234567, Decimal("33.3"), Amount(picousd=12 * USD + USD // 2)),
+        ("claude-haiku-4-5", None, Decimal(120), Amount(picousd=1000, mark="≥ ")),
+        ("模型", 0, None, "unpriced"),
+    ),
+    total=("Total", 1234567, "", Amount(picousd=12 * USD + USD // 2, mark="≥ ")),
+)
+
+
+def test_figures_align_at_their_points():
+    assert table_lines(BILL, 80) == [
+        "Model                 Input  Speed        Cost",
+        "──────────────────────────────────────────────",
+        "gpt-5             1,234,567   33.3    $12.5000",
+        "claude-haiku-4-5          -  120    ≥ <$0.0001",
+        "模型                      0      -    unpriced",
+        "──────────────────────────────────────────────",
+        "Total             1,234,567         ≥ $12.5000",
+    ]
+
+
+@for_each(
+    "width, left_out",
+    [(46, ()), (45, ("Speed",)), (39, ("Speed",)), (38, ("Speed", "Cost")), (5, ("Speed", "Cost"))],
+)
+def test_columns_go_in_their_order(width, left_out):
+    assert printed(BILL, width)[1] == left_out
+
+
+def test_texts_lose_their_ends_when_nothing_else_can_go():
+    columns = (text("Time", is_whole=True), text("Model"), number("Cost"))
+    table = Table(columns=columns, rows=(("2026-11-23 20:03:17", "claude-haiku-4-5", 12_345),))
+    assert table_lines(table, 43)[2] == "2026-11-23 20:03:17  claude-haiku-…  12,345"
+
+
+def test_sentences_wrap_at_spaces():
+    table = Table(
+        columns=(text("Line"), number("Price"), text("Price from", wraps=True)),
+        rows=(
+            ("output", Decimal("1.5"), "litellm 1.2, the list of openai; above 200,000 tokens"),
+            ("input", Decimal(1), ""),
+        ),
+    )
+    assert table_lines(table, 44) == [
+        "Line    Price  Price from",
+        "────────────────────────────────────────────",
+        "output    1.5  litellm 1.2, the list of",
+        "               openai; above 200,000 tokens",
+        "input     1",
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(max_size=40),
+            st.none() | st.integers(),
+            st.none()
+            | st.decimals(
+                allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9
+            ),
+        ),
+        max_size=5,
+    ),
+    st.integers(min_value=40, max_value=140),
+)
+def test_lines_are_as_wide_as_the_terminal_and_have_no_controls(rows, width):
+    table = Table(columns=(text("T"), number("N", drop=1), number("D", drop=2)), rows=tuple(rows))
+    for line in table_lines(table, width):
+        assert cell_len(line) <= max(width, 45)
+        assert "\x1b" not in line
+        assert "\n" not in line
 
 
 def test_text_from_the_wire_is_no_markup():
