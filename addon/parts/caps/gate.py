@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from addon.parts.caps.holds import Holds
-from addon.parts.caps.limits import Limits
+from addon.parts.caps.limits import Limits, is_free_call
 from addon.proxy.authorising import Authoriser
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange, Reading, UsageSource
@@ -96,7 +96,7 @@ class Gate(Authoriser):
             if limits is None:  # it was read before there was a cap
                 return Held(exchange, NOTHING, ())
             assert isinstance(limits, Limits), limits
-            if limits.is_free:
+            if is_free_call(exchange.path, exchange.operation):
                 return Held(exchange, NOTHING, ())
             hold, why = self._holds.hold(exchange, limits, fields, billing)
             found = self.book.ask(exchange, hold, why, waits=waits)

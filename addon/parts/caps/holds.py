@@ -64,9 +64,9 @@ class Holds:
             if len(self._priced) >= ANSWERED_MAX:
                 self._priced.clear()
             stated = frozenset(each for each in fields.items() if each[0] != SERVICE_TIER)
-            ways: dict[_Answer, None] = {
-                (None, tier, stated): None for tier in (None, fields.get(SERVICE_TIER))
-            }
+            # A speed is billed as a tier of its own, whatever the tier.
+            tiers = (None, fields.get(SERVICE_TIER), fields.get("speed"))
+            ways: dict[_Answer, None] = {(None, tier, stated): None for tier in tiers}
             ways |= self._answers.get(asked, {})
             sheets = [
                 self._prices.sheet(

@@ -24,6 +24,14 @@ from ledger.model.usage import count_of
 MODEL_LIMITS = Path(__file__).with_name("model_limits.toml")
 OPERATIONS = ("chat", "text_completion", "generate_content", "embeddings")
 """What is billed by tokens alone; any other has no bound."""
+_FREE_OPERATIONS = ("unknown", "moderation")
+_FREE_PATH = re.compile(
+    r"/messages/count_tokens$|/responses/input_tokens$|:countTokens$|/moderations$"
+    r"|/(responses|batches)/[^/]+/cancel$|/(conversations|vector_stores|files)(/[^/]+){0,3}$"
+)
+"""Counting tokens (https://platform.claude.com/docs/en/build-with-claude/token-counting,
+https://ai.google.dev/gemini-api/docs/tokens), moderation, what ends a background answer, and what
+stores files, conversations and vectors: storage is billed apart, by no request."""
 MODELS_MAX = 1_024
 """Names of models whose limits are kept; clients choose them."""
 WALKED_MAX = 20_000
@@ -98,8 +106,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Uses of the provider's own tools."""
     is_kept_long: bool = False
     """It asks for a cache that is kept for an hour, which costs more to write."""
-    is_free: bool = False
-    """It is known to cost nothing: nothing is held, and it is never refused."""
     unbounded: str = ""
     """Why nothing bounds its cost; empty: something does."""
     response_before: str | None = None
@@ -124,6 +130,12 @@ def limits_of_model(model: str) -> ModelLimits:
         if any(fnmatchcase(name, glob) for glob in globs):
             return limits
     return ModelLimits()
+
+
+def is_free_call(path: str, operation: str | None) -> bool:
+    """Whether a request is known to cost nothing, by its path: nothing is held, and it is never
+    refused. What a wire format is known for is not free, whatever stands before its path."""
+    return operation in _FREE_OPERATIONS and _FREE_PATH.search(path.partition("?")[0]) is not None
 
 
 def read_limits(
