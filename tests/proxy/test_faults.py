@@ -36,7 +36,7 @@ GUARDS = (
     "addon/metering/tap.py:Tap._cut",
     "addon/metering/tap.py:Tap._decode_and_cut",
     "addon/proxy/answers.py:_run_by_run.<locals>.edit",
-    "addon/proxy/answers.py:_heard.<locals>.hear",
+    "addon/proxy/answers.py:_captured.<locals>.capture",
     "addon/proxy/answers.py:_as_list",
     "addon/proxy/event_loop.py:guarded",
     "addon/proxy/event_loop.py:notifier",
