@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.framing import eventstream
-from addon.framing.eventstream import EventStream, begins_message
+from addon.framing.eventstream import CANDIDATES_MAX, EventStream, begins_message
 from addon.framing.frame import Frame
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
 from tests.addon.linear import assert_linear
@@ -198,3 +198,11 @@ def test_the_search_for_a_message_is_linear(unit: bytes) -> None:
         framing.split(framing.feed(unit * size))
 
     assert_linear(feed, 2_000)
+
+
+def test_after_too_many_beginnings_the_rest_is_not_read() -> None:
+    """A prelude's checksum is tried a bounded number of times; what comes later costs nothing."""
+    nearly = b"\x00\x00\x00\x20\x00\x00\x00\x04"
+    framing = EventStream()
+    framing.split(framing.feed(nearly * (CANDIDATES_MAX + 2_000)))
+    assert framing.lost == "an event-stream message with a bad prelude was skipped"

@@ -62,6 +62,10 @@ PAIRS = named(
             ),
             b"",
         ),
+        "choices-of-another-kind": (
+            b'data: {"id":"x","choices":{},"usage":' + USAGE + b"}\n\n",
+            b'data: {"id":"x","choices":{}}\n\n',
+        ),
         "no-choices-at-all": (
             b'data: {"id":"x","usage":' + USAGE + b"}\n\n" + chunk(b"null", b',"usage":' + USAGE),
             b"",

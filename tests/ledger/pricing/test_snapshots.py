@@ -54,6 +54,10 @@ def test_figures_are_the_costs_that_are_numbers():
         ([{"id": "x"}], "list.json is not a price list: it does not have the form of"),
         ({}, "list.json is not a price list: it does not have the form of"),
         ({"a": {"models": {}}}, "list.json is not a price list: it does not have the form of"),
+        (
+            [{"id": "openai", "name": "O", "api_pattern": "x", "models": []}],
+            "list.json has no prices of genai-prices",
+        ),
         (genai(match=7), "list.json is not a price list of genai-prices: Expected dict"),
         (genai(match=["x"]), "list.json is not a price list of genai-prices: Expected dict"),
         (genai(prices=[]), "list.json is not a price list of genai-prices: list index"),
