@@ -56,6 +56,19 @@ GONE = {
     "deploy": "its files lie in docs/deploy of a clone: Docker, systemd, Kubernetes, Prometheus …",
 }
 """Command of before -> what is there instead."""
+ELSEWHERE = {
+    "daily": "report --by day",
+    "weekly": "report --by week",
+    "monthly": "report --by month",
+    "today": "report --since today",
+    "month": "report --since this-month",
+    "session": "report --by session",
+    "blocks": "report --by block",
+    "cost": "report",
+    "models": "report --by model",
+    "ui": "serve --open",
+}
+"""Command of ccusage, codeburn and others -> ours that does it."""
 GONE_WORDS: dict[tuple[str, ...], str] = {
     ("prices", "history"): "prices show MODEL --at DAY has the prices of a day",
     ("prices", "rollback"): "prices update FILE puts an older list into force again",
@@ -93,11 +106,15 @@ def main() -> None:
             running = _loaded(BY_NAME["run"])
             ledger_cli.run(lambda: sys.exit(running(words[1:])))
         case name if name in BY_NAME:
-            ledger_cli.run(lambda: application([BY_NAME[name]])(words, prog_name="tokentee"))
+            ledger_cli.run(
+                lambda: application([BY_NAME[name]])(words, prog_name="tokentee"), logs_there
+            )
         case name if name in MISSING:
             ledger_cli.fail(f"{name} belongs to a part that is missing here: {MISSING[name]}", 2)
         case name if name in GONE:
             ledger_cli.fail(f"there is no {name} any more; {GONE[name]}", 2)
+        case name if name in ELSEWHERE:
+            ledger_cli.fail(f"there is no {name}; this does it: tokentee {ELSEWHERE[name]}", 2)
         case name:
             kind = "option" if name.startswith("-") else "command"
             known = ["--help", "--version", *BY_NAME]
@@ -143,6 +160,13 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
             options = attached(f"option of {command.name}")
             app.command(command.name, cls=Plain)(attach.with_options(found, options))
     return app
+
+
+def logs_there() -> str:
+    """What could be imported into a ledger that is not there: `; 97 logs of Claude Code: tokentee
+    import`."""
+    found = (count() for count in attached("logs to import"))
+    return "".join(f"; {text}: tokentee import" for text in found if text)
 
 
 def overview() -> str:

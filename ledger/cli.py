@@ -17,9 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, TextIO, cast
 
-from ledger.model.errors import LedgerError, WrongCallError
+from ledger.model.errors import LedgerError, NoLedgerError, WrongCallError
 from ledger.part import commands_in
-from ledger.text.hints import as_typed, missing_extra
+from ledger.text.hints import as_typed, missing_extra, named_ledger
 from ledger.text.printable import printable, without_passwords
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)
@@ -49,9 +49,9 @@ COMMANDS = (
 )
 
 
-def run(app: Callable[[], None]) -> None:
+def run(app: Callable[[], None], beside: Callable[[], str] = str) -> None:
     """Run a command. An error that the operator can fix prints one line and exits with 1, or with 2
-    for a wrong call.
+    for a wrong call. `beside`: what could fill a ledger that is not there, for that line.
 
     A result that cannot be written is such an error: the last of it is flushed here. What stands
     beside a result is best effort: a stderr that is closed or full changes no exit code.
@@ -61,12 +61,12 @@ def run(app: Callable[[], None]) -> None:
         sys.stdout = cast(TextIO, _Stream(None, is_needed=True))
     sys.stderr = cast(TextIO, _Stream(stderr, is_needed=False))
     try:
-        _run(app)
+        _run(app, beside)
     finally:
         sys.stdout, sys.stderr = stdout, stderr
 
 
-def _run(app: Callable[[], None]) -> None:
+def _run(app: Callable[[], None], beside: Callable[[], str]) -> None:
     try:
         try:
             app()
@@ -74,6 +74,8 @@ def _run(app: Callable[[], None]) -> None:
             sys.stdout.flush()
     except WrongCallError as error:
         fail(str(error), 2)
+    except NoLedgerError as error:
+        fail(f"{error}{beside()}", 1)
     except LedgerError as error:
         fail(str(error), 1)
     except KeyboardInterrupt:  # before a command handles Ctrl-C itself
@@ -153,6 +155,7 @@ def _leave_stdout() -> None:
 
 def fail(text: str, exit_code: int) -> None:
     """Print one line and exit."""
-    text = as_typed(printable(without_passwords(text)), os.environ)
+    text = printable(without_passwords(text))
+    text = as_typed(text, os.environ, named_ledger(sys.argv))
     print(f"tokentee: {text}", file=sys.stderr)  # noqa: T201  # the one place that prints it
     sys.exit(exit_code)

@@ -131,7 +131,7 @@ def statusline(
     from ledger.attach import attached
     from ledger.figures.activity import status
     from ledger.figures.queries import existing_ledger
-    from ledger.model.errors import LedgerError
+    from ledger.model.errors import LedgerError, NoLedgerError
     from ledger.reports.activity_text import status_line
     from ledger.text.printable import printable
 
@@ -155,6 +155,8 @@ def statusline(
                 text for found in attached("words of statusline") for text in found(engine, now)
             ]
             line = status_line(status(engine, scope, session, now), size, [*words, *caps])
+    except NoLedgerError:
+        line = "tokentee: no ledger yet: tokentee import, or tokentee run -- COMMAND"
     except LedgerError as error:
         why = printable(str(error).partition("\n")[0])
         line = f"tokentee: {why[:100]}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from ledger.commands.options import Format
+from ledger.text.hints import as_typed, named_ledger
 from ledger.text.printable import printable
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ PIPE_COLUMNS = 100
 
 
 def print_line(line: str) -> None:
-    """Print a line that is not the result, to stderr; for a terminal it is wrapped at spaces."""
-    line = printable(line)
+    """Print a line that is not the result, to stderr; for a terminal it is wrapped at spaces. Its
+    commands can be typed as they stand."""
+    line = as_typed(printable(line), os.environ, named_ledger(sys.argv))
     if sys.stderr.isatty():
         from ledger.reports.layout import wrapped
 

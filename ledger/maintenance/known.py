@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import LedgerError, NoLedgerError
 from ledger.model.exchange import Outcome, Source, State
 from ledger.store.engines import sqlite_file, urls
 
@@ -47,7 +47,7 @@ class KnownExchanges:
         path = urls.sqlite_path(ledger_url)
         if path is not None:
             if not path.is_file():
-                raise LedgerError(urls.no_ledger(path))
+                raise NoLedgerError(urls.no_ledger(path))
             shown = urls.shown(ledger_url)
             connection, revision = sqlite_file.opened(path, shown)
             if revision is None:

@@ -19,5 +19,9 @@ def named(failure: BaseException) -> str:
     )
 
 
+class NoLedgerError(LedgerError):
+    """The file of the ledger is not there."""
+
+
 class WrongCallError(LedgerError):
     """An invalid word on the command line: exit code 2, as for an unknown option."""

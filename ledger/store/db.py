@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import LedgerError, NoLedgerError
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.engines.urls import file_of, parse_url, shown
@@ -76,7 +76,7 @@ def open_existing(url: str | URL) -> Engine:
     """An engine on an existing ledger, of this schema or an older one; it is not changed."""
     parsed = parse_url(url)
     if (path := file_of(parsed)) and not path.is_file():
-        raise LedgerError(urls.no_ledger(path))
+        raise NoLedgerError(urls.no_ledger(path))
     engine = open_engine(parsed)
     with _opening(engine):
         if migration.revision_of(engine) is None:

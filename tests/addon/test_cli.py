@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -60,6 +61,38 @@ def test_a_command_that_went_names_what_is_there_instead(monkeypatch, capsys, co
     assert (code, out) == (2, "")
     assert err == f"tokentee: there is no {command} any more; {cli.GONE[command]}\n"
     assert command not in cli.BY_NAME
+
+
+@pytest.mark.parametrize("command", cli.ELSEWHERE)
+def test_a_command_of_other_tools_names_ours(monkeypatch, capsys, command):
+    code, out, err = called(monkeypatch, capsys, command, "--json")
+    ours = cli.ELSEWHERE[command]
+    assert (code, out) == (2, "")
+    assert err == f"tokentee: there is no {command}; this does it: tokentee {ours}\n"
+    assert command not in cli.BY_NAME
+    words = ours.split()
+    application: Any = typer.main.get_command(cli.application([cli.BY_NAME[words[0]]]))
+    application.commands[words[0]].make_context(words[0], words[1:])  # it parses
+
+
+@pytest.mark.parametrize(
+    "words", [["report"], ["requests"], ["top"], ["serve"], ["export", "x"], ["verify"], ["limits"]]
+)
+def test_without_a_ledger_the_logs_of_agents_are_named(monkeypatch, capsys, tmp_path, words):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CLAUDE_CONFIG_DIR", "TOKENTEE_LEDGER", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    code, _, err = called(monkeypatch, capsys, *words)
+    assert (code, err.count("\n"), "tokentee import" in err) == (1, 1, False)
+    for place in ("a/1.jsonl", "a/2.jsonl", "b/sub/3.jsonl"):
+        path = tmp_path / ".claude/projects" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    code, _, err = called(monkeypatch, capsys, *words)
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.endswith("; 3 logs of Claude Code: tokentee import\n")
+    _, _, err = called(monkeypatch, capsys, *words, "--ledger", "none.db")
+    assert err.endswith("; 3 logs of Claude Code: tokentee import --ledger none.db\n")
 
 
 @pytest.mark.parametrize("words", cli.GONE_WORDS)

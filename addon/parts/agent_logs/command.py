@@ -1,6 +1,7 @@
 """Wiring. `tokentee import`: the session logs that agents keep on disk."""
 
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,18 +29,29 @@ from ledger.commands.options import (
     Until,
     scope_of,
 )
+from ledger.figures import queries
+from ledger.figures.queries import existing_ledger
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
+from ledger.reports import report_tables
 from ledger.reports.layout import Table, TableColumn
 from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.settings import names_file
 from ledger.store.engines.urls import default_url, shown
+from ledger.store.scope import Scope
 from ledger.store.writing.incoming import Commits
 from ledger.text.figures import counted
 from ledger.text.hints import suggestion
 from ledger.text.printable import printable
 
+THIS_MONTH = "this-month"
+NEXT = (
+    "Next:",
+    "  tokentee report --by day",
+    "  tokentee serve --open",
+    "  tokentee run -- claude",
+)
 NAMED_MAX = 5
 """Logs that are named as not read."""
 _HEADINGS = {
@@ -190,8 +202,27 @@ def import_command(
         for text in _lines(name, tally, is_dry=dry_run):
             console.print(text, markup=False, soft_wrap=True)
     console.print(f"ledger: {shown(url)}", markup=False, soft_wrap=True)
+    if not dry_run:
+        is_bounded = since or until
+        _show_costs(url, scope if is_bounded else scope_of(THIS_MONTH, None, None, None, timezone))
     if any(tally.refused for tally in tallies.values()):
         raise typer.Exit(1)
+
+
+def _show_costs(url: str, scope: Scope) -> None:
+    """What the period cost by model, or all time if nothing is in the period; and what next."""
+    with existing_ledger(url) as engine:
+        found = queries.report(engine, ["model"], scope)
+        if not found.total.figures.requests:
+            found = queries.report(engine, ["model"], Scope(zone=scope.zone))
+    if found.total.figures.requests:
+        sys.stderr.write("\n")
+        table = report_tables.screen(found)
+        output.print_table(table, report_tables.title(found), is_error=True)
+        for note in report_tables.notes(found):
+            output.print_line(note)
+        for line in NEXT:
+            output.print_line(line)
 
 
 def _tags(words: list[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from addon.framing import json_values
 from addon.parts.agent_logs.agents import AGENTS
 from addon.parts.agent_logs.reader import LoggedAgent
 from ledger.model.errors import LedgerError
+from ledger.text.figures import counted
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A line with a pasted picture has megabytes; a longer one is skipped, and counted."""
@@ -69,6 +70,16 @@ def find(agent: LoggedAgent, environment: Mapping[str, str], home: Path) -> list
     return sorted(
         (path for path in paths if path.is_file() and not path.is_symlink()),
         key=lambda path: (len(path.parts), path),
+    )
+
+
+def to_import() -> str:
+    """How many logs of each agent are where it keeps them: `97 logs of Claude Code, 3 logs of
+    Codex`."""
+    home = user_home()
+    counts = {each.title: len(find(each, os.environ, home)) for each in AGENTS.values()}
+    return ", ".join(
+        f"{counted(count, 'log')} of {title}" for title, count in counts.items() if count
     )
 
 

@@ -92,6 +92,8 @@ class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     name: str = ""
     """The value of `exchanges.agent`."""
+    title: str
+    """What its makers call it."""
     client: str = ""
     """How its User-Agent names it, if not by the name."""
     homes: tuple[str, ...]

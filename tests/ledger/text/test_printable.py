@@ -1,13 +1,15 @@
 """What is shown can do nothing where it is read, and no password of a URL stays in it. Origins as they
 are stored, and as people read and write them. What an error suggests."""
 
+import shlex
 import sys
 from unicodedata import category
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.text.hints import as_typed, missing_extra, suggestion
+from ledger.text.hints import as_typed, missing_extra, named_ledger, suggestion
 from ledger.text.origins import listen_address, shown_origin, stored_origin
 from ledger.text.printable import (
     mistyped_url,
@@ -247,3 +249,41 @@ def test_a_hint_is_what_can_be_typed_where_it_is_read():
     assert as_typed(text, {}) == text
     typed = "tokentee: 1 row; run `uv run tokentee db upgrade`: this is tokentee for 0026; "
     assert as_typed(text, {"UV_RUN_RECURSION_DEPTH": "1"}) == typed + "uv run tokentee --help"
+
+
+@pytest.mark.parametrize(
+    ("words", "ledger"),
+    [
+        (["tokentee", "report", "--ledger", "a.db"], "a.db"),
+        (["tokentee", "report", "--ledger=a.db", "--by", "day"], "a.db"),
+        (["tokentee", "run", "--", "psql", "--ledger", "a.db"], None),
+        (["tokentee", "report", "--ledger"], None),
+    ],
+)
+def test_the_ledger_that_a_command_line_names(words, ledger):
+    assert named_ledger(words) == ledger
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("`tokentee requests --unpriced`", "`tokentee requests --ledger L --unpriced`"),
+        ("run `tokentee db upgrade`, once", "run `tokentee db upgrade --ledger L`, once"),
+        ("tokentee db check --ledger x", "tokentee db check --ledger x"),
+        ("tokentee run -- COMMAND", "tokentee run --ledger L -- COMMAND"),
+        ("tokentee prices check FILE", "tokentee prices check FILE"),
+        ("tokentee prices update", "tokentee prices update"),
+    ],
+)
+def test_a_hint_keeps_the_ledger(text, typed):
+    assert as_typed(text, {}, "L") == typed
+    assert as_typed(text, {"UV_RUN_RECURSION_DEPTH": "1"}, "L") == typed.replace(
+        "tokentee", "uv run tokentee"
+    )
+
+
+def test_a_hint_has_no_password_and_is_quoted():
+    typed = as_typed("tokentee top", {}, "postgresql://me:secret@db/x y")
+    assert "secret" not in typed
+    assert shlex.split(typed)[:3] == ["tokentee", "top", "--ledger"]
+    assert len(shlex.split(typed)) == 4

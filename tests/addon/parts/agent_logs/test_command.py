@@ -1,6 +1,7 @@
 """`tokentee import`: each answer once, beside what was recorded live."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -31,6 +32,18 @@ def test_all_agents_and_a_second_time(home, engine):
     assert states["claude-code"] == states["codex"] == states["gemini-cli"] == "priced"
     # A session's sum does not tell the size of a request; Copilot states its bill.
     assert (states["droid"], states["copilot"]) == ("partial", "reported")
+
+
+def test_the_month_and_what_is_next_stand_at_the_end(home, engine):
+    write_home(home, "claude-code", "codex")
+    assert "by model" not in run("--dry-run")
+    text = run("--since", "2026-11-01", "--until", "2026-12-01")
+    assert "Requests by model, 2026-11-01 to 2026-11-30 UTC" in text
+    assert re.search(r"^Total +3 .*\$0\.\d+", text, re.MULTILINE)
+    following = ("tokentee report --by day", "tokentee serve --open", "tokentee run -- claude")
+    assert text.splitlines()[-4:] == ["Next:", *(f"  {each}" for each in following)]
+    # Nothing of this period: all time.
+    assert "by model, all time (2026-11-02" in run("--since", "2026-12-01")
 
 
 def test_nothing_of_what_was_said_is_kept(home, engine, tmp_path):
