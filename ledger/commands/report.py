@@ -14,7 +14,7 @@ from ledger.commands.options import (
     Until,
     scope_of,
 )
-from ledger.commands.output import print_line, write
+from ledger.commands.output import console, print_line, write
 from ledger.settings.names import WORDS
 from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
 
@@ -69,7 +69,13 @@ def report(
             found = blocks.report_by_block(engine, scope)
         else:
             found = queries.report(engine, words, scope, top=top, is_exact=exact)
-        table = report_tables.flat(found) if format == "csv" else report_tables.screen(found)
+        screen = console()
+        has_bars = format == "table" and screen.is_terminal and not screen.options.ascii_only
+        table = (
+            report_tables.flat(found)
+            if format == "csv"
+            else report_tables.screen(found, has_bars=has_bars)
+        )
         write(format, table, report_tables.document(found), report_tables.title(found))
         if not found.total.figures.requests:
             print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")

@@ -43,6 +43,8 @@ class TableColumn:
     """A column of a table: its name for machines, its heading for people."""
 
     name: str
+    """Empty: what people see of another column, a bar, say; nobody misses it where it has no
+    room."""
     heading: str
     is_number: bool = True
     drop: int = 0

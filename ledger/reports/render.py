@@ -121,7 +121,8 @@ def _lines(table: Table, console: "Console") -> tuple[list[str], tuple[str, ...]
         place = max(range(len(columns)), key=lambda place: (columns[place][0].drop, place))
         if not (is_tight and columns[place][0].drop):
             break
-        left_out.append(columns.pop(place)[0].heading)
+        column, _ = columns.pop(place)
+        left_out += [column.heading] if column.name else []
     shown = RichTable(
         box=SIMPLE,
         show_edge=False,

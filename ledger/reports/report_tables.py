@@ -28,18 +28,21 @@ IN_PART = "*"
 """Behind a day, week, month or hour of which a part is outside the period."""
 
 PAIRS = "times: median/95th percentile"
+SHARE = "Share"
+"""The heading of the bars."""
 STAYS = ("Requests", "Input", "Output", "Cost")
 """Columns that every screen shows, beside the dimensions."""
 DROPPED = {
-    "Tok/s": 12,
-    "Duration": 11,
-    "First token": 10,
-    "Reasoning": 9,
-    "Further": 8,
-    "Saved": 7,
-    "Estimated": 6,
-    "No usage": 5,
-    "No price": 4,
+    "Tok/s": 13,
+    "Duration": 12,
+    "First token": 11,
+    "Reasoning": 10,
+    "Further": 9,
+    "Saved": 8,
+    "Estimated": 7,
+    "No usage": 6,
+    "No price": 5,
+    SHARE: 4,
     "Covered": 3,
     "Cached": 2,
     "Errors": 1,
@@ -53,6 +56,10 @@ COUNTED = (
     *("output_tokens", "reasoning_tokens", "extra_input_tokens", "extra_output_tokens"),
 )
 """The first columns for machines."""
+BAR_WIDTH = 10
+"""Characters of the longest bar."""
+EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
+"""A block's parts, each an eighth of a character wider."""
 STALE_DAYS_NOTED = 7
 """A few days are stale at times, and are summed up within the hour."""
 
@@ -83,15 +90,22 @@ def flat(report: Report) -> Table:
     )
 
 
-def screen(report: Report) -> Table:
-    """The table for a screen; columns in which every figure is absent or 0 are left out."""
+def screen(report: Report, *, has_bars: bool = False) -> Table:
+    """The table for a screen; columns in which every figure is absent or 0 are left out.
+
+    `has_bars`: with a bar for each row, as long as its cost at list prices, or its tokens if none
+    has a price.
+    """
     headings = [
         printable(word[4:] if word.startswith("tag:") else word.capitalize()).replace("_", " ")
         for word in report.by
     ]
-    headings += [heading for heading, _ in _shown(report.total)]
     words = len(report.by)
-    rows = []
+    bars = _bars(report) if has_bars and words else []
+    headings += [SHARE] if bars else []
+    headings += [heading for heading, _ in _shown(report.total)]
+    of_bars = words if bars else None
+    rows: list[list[Cell]] = []
     for row in report.rows:
         labels: list[Cell] = []
         if row.merged:
@@ -105,9 +119,10 @@ def screen(report: Report) -> Table:
                 labels.append(row.name or key_text(part, row.hint))
             else:
                 labels.append(shown_origin(part) if word == "origin" else part)
-        rows.append([*labels, *(cell for _, cell in _shown(row))])
+        rows.append([*labels, *bars[len(rows) : len(rows) + 1], *(cell for _, cell in _shown(row))])
     total: list[Cell] = [
         *(["Total", *[""] * (words - 1)] if words else []),
+        *([""] if bars else []),
         *(cell for _, cell in _shown(report.total)),
     ]
     keep = [
@@ -118,9 +133,9 @@ def screen(report: Report) -> Table:
     return Table(
         columns=tuple(
             TableColumn(
-                name=headings[place],
+                name="" if place == of_bars else headings[place],
                 heading=headings[place],
-                is_number=place >= words,
+                is_number=place >= words and place != of_bars,
                 drop=DROPPED.get(headings[place], 0) if place >= words else 0,
                 note=PAIRS if headings[place] in ("First token", "Duration") else "",
             )
@@ -320,6 +335,19 @@ def _shown(row: ReportRow) -> Iterator[tuple[str, Cell]]:
     speed = tokens_per_second(f)
     # Of a slow model the tenths tell something, of any other they are noise.
     yield "Tok/s", speed if speed is None or speed < 10 else round(speed)
+
+
+def _bars(report: Report) -> list[str]:
+    """A bar for each row; empty without two rows to compare."""
+    figures = [row.figures for row in report.rows]
+    values = [(f.cost_picousd or 0) + (f.covered_value_picousd or 0) for f in figures]
+    if not any(values):
+        values = [(f.input_tokens or 0) + (f.output_tokens or 0) for f in figures]
+    longest = max(values, default=0)
+    if len(values) < 2 or longest <= 0:
+        return []
+    eighths = [max(0, value) * BAR_WIDTH * 8 // longest for value in values]
+    return [("\u2588" * (each // 8) + EIGHTHS[each % 8]).rstrip() for each in eighths]
 
 
 def cost_cell(figures: Figures) -> Cell:

@@ -23,6 +23,16 @@ def test_a_report_is_a_table_by_model(run):
     assert "still open, in no figure: 1 request" in result.stderr
 
 
+@pytest.mark.parametrize("by", ["day", "model"])
+def test_bars_stand_in_a_terminal_alone(run, monkeypatch, by):
+    assert "█" not in run("report", "--by", by).stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as rich takes it: a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "█" * 10 in run("report", "--by", by).stdout
+    for form in ("json", "csv", "markdown"):
+        assert "█" not in run("report", "-f", form).stdout
+
+
 def test_a_report_as_json_adds_up(run):
     found = json.loads(run("report", "--by", "day,provider", "-f", "json").stdout)
     assert found["by"] == ["day", "provider"]

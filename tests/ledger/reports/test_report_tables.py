@@ -308,3 +308,46 @@ def test_a_completed_request_without_usage_is_told_even_without_an_estimate():
 
 def test_nothing_to_know_is_nothing_said():
     assert list(notes(make(ReportRow(key=("a",), figures=Figures(requests=1, priced=1))))) == []
+
+
+@pytest.mark.parametrize(
+    ("costs", "covered", "tokens", "bars"),
+    [
+        pytest.param(
+            (100, 50, 1, 0), (None,) * 4, (1, 1, 1, 1), ["█" * 10, "█" * 5, "", ""], id="costs"
+        ),
+        pytest.param(
+            (8, 1, None), (None, 7, 4), (1, 1, 1), ["█" * 10, "█" * 10, "█" * 5], id="plan"
+        ),
+        pytest.param((None, None), (None, None), (80, 1), ["█" * 10, "▏"], id="tokens"),
+        pytest.param((0, -5, 10), (None,) * 3, (1, 1, 1), ["", "", "█" * 10], id="credit"),
+        pytest.param((5,), (None,), (1,), None, id="one-row"),
+        pytest.param((None, None), (None, None), (None, 0), None, id="nothing"),
+    ],
+)
+def test_the_bars_of_a_terminal(costs, covered, tokens, bars):
+    rows = [
+        ReportRow(
+            key=(str(place),),
+            figures=Figures(
+                requests=1, cost_picousd=cost, covered_value_picousd=value, input_tokens=count
+            ),
+        )
+        for place, (cost, value, count) in enumerate(zip(costs, covered, tokens, strict=True))
+    ]
+    table = screen(make(*rows), has_bars=True)
+    headings = [column.heading for column in table.columns]
+    assert ("Share" in headings) == (bars is not None)
+    if bars is not None:
+        assert headings[1] == "Share"
+        assert [row[1] for row in table.rows] == bars
+        assert table.total is not None
+        assert table.total[1] == ""
+
+
+def test_a_bar_that_has_no_room_is_not_missed():
+    rows = [ReportRow(key=("m" * 20,), figures=GPT), ReportRow(key=("b",), figures=GPT)]
+    console = Console(file=io.StringIO(), width=60)
+    left_out = print_table(screen(make(*rows), has_bars=True), console)
+    assert "Share" not in left_out
+    assert "█" not in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
