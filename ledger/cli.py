@@ -19,7 +19,8 @@ from typing import BinaryIO, TextIO, cast
 
 from ledger.model.errors import LedgerError, NoLedgerError, WrongCallError
 from ledger.part import commands_in
-from ledger.text.hints import as_typed, missing_extra, named_ledger
+from ledger.settings.extras import missing_extra
+from ledger.text.hints import as_typed, named_ledger
 from ledger.text.printable import printable, without_passwords
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)

@@ -62,7 +62,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.parts": {"ledger"},
     "ledger": {
         *VALUES,
-        "ledger.parts",
+        *("ledger.parts", "ledger.settings"),
         *("ledger.maintenance", "ledger.store.engines"),
         *("ledger.store.processes", "ledger.store.writing"),
     },

@@ -41,7 +41,7 @@ from addon.recordings.formats.recorded import (
 )
 from ledger.model.errors import LedgerError
 from ledger.reports.progress import rest_line
-from ledger.text.hints import missing_extra, needs
+from ledger.settings.extras import missing_extra, needs
 from ledger.text.printable import printable
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz")

@@ -37,9 +37,9 @@ from addon.recordings.replay import (
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Reading
 from ledger.reports.progress import Advance
+from ledger.settings.extras import missing_extra
 from ledger.store.processes.supervision import Log
 from ledger.store.writing.incoming import Commits, Receipt
-from ledger.text.hints import missing_extra
 
 LOCAL_CLUSTER = "local"
 """The address that means workers on this machine."""

@@ -1,5 +1,4 @@
-"""Pure. What an error suggests: the nearest known word, the extra to install, or the command to
-type."""
+"""Pure. What an error suggests: the nearest known word, or the command to type."""
 
 import re
 import shlex
@@ -13,19 +12,6 @@ WORD_CHARACTERS_MAX = 60
 """Characters that an error repeats of a wrong word; a longer word is not a typing slip."""
 SIMILARITY_MIN = 0.5
 """difflib's ratio: `colour` is not offered `hour` (0.6 is its default; words here are short)."""
-EXTRAS = {
-    "pyarrow": "parquet",
-    "psycopg": "postgresql",
-    "psycopg_binary": "postgresql",
-    "dask": "dask",
-    "distributed": "dask",
-    "fsspec": "dask",
-    "s3fs": "s3",
-    "opentelemetry": "otel",
-}
-"""Package -> the extra that installs it."""
-
-
 ASK_A_LEDGER = (
     *("run", "replay", "rebuild", "import", "verify"),
     *("report", "requests", "show", "top", "statusline", "serve", "limits", "context", "cache"),
@@ -63,19 +49,3 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     word."""
     found = get_close_matches(word[:WORD_CHARACTERS_MAX].lower(), list(known), 1, SIMILARITY_MIN)
     return f"; did you mean {found[0]!r}?" if found else ""
-
-
-def needs(package: str) -> str:
-    """The message for a package of `EXTRAS` that is not installed. An index may have another
-    project under our name, so the way to install names a clone or a wheel."""
-    return (
-        f"this needs {package}, which is not installed; with tokentee[{EXTRAS[package]}] it is: "
-        f"uv tool install --with-executables-from mitmproxy 'CLONE[{EXTRAS[package]}]' "
-        "(CLONE: the clone, or a wheel)"
-    )
-
-
-def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """The same for a failed import; None if no extra installs the package."""
-    package = (error.name or "").partition(".")[0]
-    return needs(package) if package in EXTRAS else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from addon.parts.telemetry.observer import Observer, Sink
 from addon.proxy.health import Health, MetricFiles
 from ledger.model.errors import LedgerError
-from ledger.text.hints import needs
+from ledger.settings.extras import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ledger.model.errors import LedgerError
-from ledger.text.hints import missing_extra
+from ledger.settings.extras import missing_extra
 from ledger.text.printable import FORMULA_STARTS, spreadsheet_text
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.settings import small_files
-from ledger.text.hints import needs
+from ledger.settings.extras import needs
 from ledger.text.printable import mistyped_url, without_passwords
 
 if TYPE_CHECKING:

@@ -241,6 +241,6 @@ def test_a_missing_extra_is_one_line(monkeypatch, archive, tmp_path, package, pa
     sys.modules["fsspec.registry"]._registry.pop("s3", None)
     monkeypatch.setitem(sys.modules, package, None)
     name = path if "://" in path else str(archive / path)
-    with pytest.raises(LedgerError, match=rf"mitmproxy 'CLONE\[{extra}\]'"):
+    with pytest.raises(LedgerError, match=rf"with tokentee\[{extra}\] it is: "):
         main([name], job_of(tmp_path / "ledger.sqlite3"), jobs=1, dask="local")
     assert not (tmp_path / "ledger.sqlite3").exists()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.text.hints import as_typed, missing_extra, named_ledger, suggestion
+from ledger.text.hints import as_typed, named_ledger, suggestion
 from ledger.text.origins import listen_address, shown_origin, stored_origin
 from ledger.text.printable import (
     mistyped_url,
@@ -166,27 +166,6 @@ WORDS = ("model", "provider", "key", "session")
 )
 def test_the_nearest_word(word, added):
     assert suggestion(word, WORDS) == added
-
-
-@for_each(
-    "name, extra",
-    [
-        ("pyarrow.parquet", "tokentee[parquet]"),
-        ("psycopg", "tokentee[postgresql]"),
-        ("distributed", "tokentee[dask]"),
-        ("fsspec.core", "tokentee[dask]"),
-        ("s3fs", "tokentee[s3]"),
-    ],
-)
-def test_the_extra_is_named(name: str, extra: str):
-    text = missing_extra(ModuleNotFoundError(name=name))
-    assert text is not None
-    assert extra in text
-
-
-@for_each("name", ["mitmproxy", None])
-def test_anything_else_is_no_extra(name: str | None):
-    assert missing_extra(ModuleNotFoundError(name=name)) is None
 
 
 def test_what_an_error_adds():
