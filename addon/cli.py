@@ -48,11 +48,13 @@ COMMANDS = (
 GROUPS = ("Record", "Look", "Money", "Operate")
 """The headings of the overview."""
 GONE = {
-    "config": "run --config FILE names every mistake in FILE; what lies in the current folder is "
-    "read only if it is named",
-    "digest": "report --since yesterday --format markdown, or report --html FILE",
+    "config": "`tokentee run --config FILE` names every mistake in FILE; what lies in the current "
+    "folder is read only if it is named",
+    "digest": "`tokentee report --since yesterday --format markdown`, or `tokentee report --html "
+    "FILE`",
     "mcp": "an agent calls the commands with --format json: report, requests, show, limits, cache",
-    "what-if": "report --format json has the tokens; prices show MODEL has what they cost",
+    "what-if": "`tokentee report --format json` has the tokens, `tokentee prices show MODEL` what "
+    "they cost",
     "deploy": "its files lie in docs/deploy of a clone: Docker, systemd, Kubernetes, Prometheus …",
 }
 """Command of before -> what is there instead."""
@@ -70,8 +72,8 @@ ELSEWHERE = {
 }
 """Command of ccusage, codeburn and others -> ours that does it."""
 GONE_WORDS: dict[tuple[str, ...], str] = {
-    ("prices", "history"): "prices show MODEL --at DAY has the prices of a day",
-    ("prices", "rollback"): "prices update FILE puts an older list into force again",
+    ("prices", "history"): "`tokentee prices show MODEL --at DAY` has the prices of a day",
+    ("prices", "rollback"): "`tokentee prices update FILE` puts an older list into force again",
 }
 """Word of a command before -> what is there instead."""
 GONE_OPTIONS = {

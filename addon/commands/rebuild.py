@@ -28,6 +28,7 @@ from addon.recordings.formats.recorded import Recorded
 from addon.recordings.matching import MatchCounts, is_other_answer, pairs
 from addon.recordings.metered import reread
 from ledger.commands.options import LedgerOption, Prices
+from ledger.commands.output import print_line
 from ledger.figures.figures import plus
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
@@ -97,7 +98,7 @@ def rebuild_command(
         if rest := rest_line(len(tally.altered), CHANGES_SHOWN_MAX):
             console.print(rest)
         for line in tally.found.lines():
-            console.print(escape(line))
+            print_line(line)
         if tally.lost:
             console.print(
                 f"{counted(tally.lost, 'exchange')} would lose booked tokens or a price: name the "

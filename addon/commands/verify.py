@@ -7,6 +7,7 @@ usage that we had asked for gives the bytes that the client received.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -24,6 +25,7 @@ from addon.recordings.formats.recorded import Recorded
 from addon.recordings.matching import MatchCounts, is_other_answer, pairs
 from addon.recordings.metered import client_body, reread
 from ledger.commands.options import LedgerOption, Since, TimezoneOption, scope_of
+from ledger.commands.output import print_line
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.checking import FAULTS_SHOWN_MAX, Finding
@@ -130,9 +132,10 @@ def verify_command(
             _rest(CAPTURED, counts[CAPTURED] - len(breaches))
             reread_count, settled_count = counts[REREAD], counts[SETTLED]
             if reread_count:
-                console.print(
+                again = shlex.join([*(["--url", url] if url else []), *map(str, paths or [])])
+                print_line(
                     f"remark  {reread_count:,} are read differently by this version: "
-                    "`tokentee rebuild`"
+                    f"`tokentee rebuild {again}`"
                 )
             if settled_count:
                 console.print(
@@ -140,7 +143,7 @@ def verify_command(
                     "version, such as outcome or finish reason; what is settled stays"
                 )
             for text in found.lines():
-                console.print(escape(text))
+                print_line(text)
             broken += counts[CAPTURED] + (not found.is_whole)
     counted_breaches = "1 breach" if broken == 1 else f"{broken} breaches"
     typer.echo(counted_breaches if broken else "everything holds")

@@ -33,6 +33,7 @@ from addon.proxy.recording import Recording
 from addon.proxy.shown import say_what_is_next
 from addon.proxy.traffic import Traffic
 from ledger.model.errors import LedgerError
+from ledger.text.hints import as_typed
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +200,8 @@ class Recorder(Traffic):
                 raise exceptions.OptionsError(reason) from error
             # While mitmproxy starts, an ERROR line ends the start with exit code 1 and without
             # the traceback that an OptionsError would bring.
-            logger.error("tokentee: %s", error)  # noqa: TRY400
+            named = ctx.options.ledger_url or None
+            logger.error("tokentee: %s", as_typed(str(error), os.environ, named))  # noqa: TRY400
             self._refused = True
 
     def _refuses_unknown_options(self) -> bool:

@@ -62,7 +62,8 @@ def say_what_is_next(master: Master) -> None:
     for line in first_minute.lines_at_start(
         listeners, authority=authority, asks_password=asks_password
     ):
-        logger.info("tokentee: %s", as_typed(line, os.environ))
+        named = getattr(options, "ledger_url", None) or None
+        logger.info("tokentee: %s", as_typed(line, os.environ, named))
     if getattr(options, "save_stream_file", None) and not options.store_streamed_bodies:
         logger.warning("tokentee: %s", first_minute.SAVED_WITHOUT_BODIES)
 

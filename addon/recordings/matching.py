@@ -32,7 +32,8 @@ class MatchCounts(EntryCounts):
     def lines(self) -> Iterator[str]:
         """One line for each kind of unusable entry."""
         if self.unknown:
-            yield f"{self.unknown} exchanges are not in the ledger: `tokentee replay` reads them in"
+            unknown = f"{self.unknown} exchanges are not in the ledger"
+            yield f"{unknown}: `tokentee replay FILE` reads them in"
         yield from self.unread_lines()
 
     @property

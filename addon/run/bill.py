@@ -49,11 +49,10 @@ def show(ledger_url: str, run_id: str, word: str = "tag:run") -> bool:
     sys.stderr.write("\n")
     title = "This run by model"
     render.print_table(report_tables.screen(found), console, title)
-    for note in report_tables.notes(found):
-        console.print(escape(note))
-    more = as_typed(f"tokentee report --only {word}={run_id}", os.environ)
-    where = f"tokentee: in {urls.shown(ledger_url)}; more: {more}"
-    console.print(escape(where), soft_wrap=True)
+    named = None if ledger_url == urls.default_url() else ledger_url
+    where = f"tokentee: in {urls.shown(ledger_url)}; more: tokentee report --only {word}={run_id}"
+    for line in (*report_tables.notes(found), where):
+        console.print(escape(as_typed(line, os.environ, named)), soft_wrap=line == where)
     return True
 
 

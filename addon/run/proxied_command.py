@@ -27,7 +27,7 @@ from ledger.model.errors import LedgerError
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url
 from ledger.text import first_minute
-from ledger.text.hints import as_typed
+from ledger.text.hints import as_typed, named_ledger
 
 IDLE_SECONDS_MAX = 24 * 3600
 """For a connection. mitmproxy closes one after 600 s without a byte; a long answer that is not
@@ -123,7 +123,7 @@ def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str) -> int:
         seen.unread, seen.local = proxied.policy.unread, proxied.local_connections()
         warnings = first_minute.nothing_recorded(seen, is_command=True)
     for line in warnings:
-        _print(as_typed(line, os.environ))
+        _print(line)
     return proxied.exit_code
 
 
@@ -264,4 +264,4 @@ class ProxiedCommand:
 
 
 def _print(text: str) -> None:
-    sys.stderr.write(f"tokentee: {text}\n")
+    sys.stderr.write(f"tokentee: {as_typed(text, os.environ, named_ledger(sys.argv))}\n")

@@ -187,4 +187,6 @@ def progress(counted: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _print(text: str) -> None:
-    typer.echo(text, err=True)
+    from ledger.commands.output import print_line
+
+    print_line(text)

@@ -19,6 +19,7 @@ silently give a wrong price.
 """
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -84,7 +85,8 @@ def load(named: str | None) -> Overrides:
     path = small_files.file_in_force(named, "TOKENTEE_PRICES", "prices.toml")
     if path is None:
         return NO_OVERRIDES
-    return toml_tables.valid(path, check(str(path)), "tokentee prices check")
+    command = f"tokentee prices check {shlex.quote(str(path))}"
+    return toml_tables.valid(path, check(str(path)), command)
 
 
 def check(path: str) -> tuple[Overrides, list[str]]:

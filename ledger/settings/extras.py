@@ -37,17 +37,19 @@ is a clone or a wheel."""
 def needs(package: str) -> str:
     """The message for a package of `EXTRAS` that is not installed."""
     extra = EXTRAS[package]
-    place = _source()
-    named = f"{place}[{','.join(sorted({extra, *installed()}))}]"
+    place, is_editable = _source()
+    named = shlex.quote(f"{place}[{','.join(sorted({extra, *installed()}))}]")
+    if is_editable:
+        named = f"-e {named}"
     if Path(sys.prefix, "uv-receipt.toml").exists():  # of `uv tool install`, which installs anew
-        command = f"uv tool install --with-executables-from mitmproxy {shlex.quote(named)}"
+        command = f"uv tool install --with-executables-from mitmproxy {named}"
     elif "UV_RUN_RECURSION_DEPTH" in os.environ:  # uv sets it for what it runs
         command, place = f"uv sync --inexact --extra {extra}", ""
     elif find_spec("pip") is not None:
-        command = f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(named)}"
+        command = f"{shlex.quote(sys.executable)} -m pip install {named}"
     else:
         python = shlex.quote(sys.executable)
-        command = f"uv pip install --python {python} {shlex.quote(named)}"
+        command = f"uv pip install --python {python} {named}"
     meant = " (CLONE: the clone, or a wheel)" if place == CLONE else ""
     return (
         f"this needs {package}, which is not installed; with tokentee[{extra}] it is: "
@@ -73,12 +75,16 @@ def _is_there(package: str) -> bool:
         return False
 
 
-def _source() -> str:
-    """The clone or wheel that this was installed from (PEP 610), if it is still there."""
+def _source() -> tuple[str, bool]:
+    """The clone or wheel that this was installed from (PEP 610), if it is still there; and whether
+    it is run from there."""
     try:
         text = metadata.distribution("tokentee").read_text("direct_url.json") or "{}"
-        url = urlsplit(json.loads(text).get("url", ""))
+        found = json.loads(text)
+        url = urlsplit(found.get("url", ""))
     except (metadata.PackageNotFoundError, OSError, ValueError):
-        return CLONE
+        return CLONE, False
     path = unquote(url.path)
-    return path if url.scheme == "file" and Path(path).exists() else CLONE
+    if url.scheme != "file" or not Path(path).exists():
+        return CLONE, False
+    return path, bool(found.get("dir_info", {}).get("editable"))

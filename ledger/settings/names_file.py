@@ -1,5 +1,6 @@
 """Edge. Finds and reads the names file."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def load(named: str | None) -> Names:
     path = path_of(named)
     if path is None:
         return NO_NAMES
-    return toml_tables.valid(path, check(path), "tokentee names check")
+    return toml_tables.valid(path, check(path), _command(path))
 
 
 def load_valid(log: Callable[[str, str], None]) -> Names:
@@ -40,5 +41,9 @@ def load_valid(log: Callable[[str, str], None]) -> Names:
         log("warning", str(error))
         return NO_NAMES
     if problems:
-        log("warning", str(toml_tables.refusal(path, problems, "tokentee names check")))
+        log("warning", str(toml_tables.refusal(path, problems, _command(path))))
     return names
+
+
+def _command(path: Path) -> str:
+    return f"tokentee names check {shlex.quote(str(path))}"

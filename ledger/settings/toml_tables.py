@@ -33,6 +33,8 @@ _TYPE_WORDS = {
 }
 """msgspec's names of types -> words."""
 
+PROBLEMS_MAX = 10
+"""Problems that one error names."""
 PROBLEM_LENGTH_MAX = 600
 """Characters of one problem. A longer one repeats a long value; it keeps both ends."""
 
@@ -61,12 +63,17 @@ class FaultError(ValueError):
 
 
 def refusal(path: object, problems: Sequence[object], command: str) -> LedgerError:
-    """An error with the first problem of a file, and the command that shows the rest."""
+    """An error with the first problem of a file, and the command that shows the rest.
+    Without a command, with the first PROBLEMS_MAX."""
+    if not command:
+        rest = len(problems) - PROBLEMS_MAX
+        texts = [*map(str, problems[:PROBLEMS_MAX]), *([f"and {rest} more"] if rest > 0 else [])]
+        return LedgerError(f"{path}: {'; '.join(texts)}")
     more = f" (and {len(problems) - 1} more: {command})" if problems[1:] else ""
     return LedgerError(f"{path}: {problems[0]}{more}")
 
 
-def valid[T](path: object, checked: tuple[T, Sequence[object]], command: str) -> T:
+def valid[T](path: object, checked: tuple[T, Sequence[object]], command: str = "") -> T:
     """What a file holds, if it has no problems; else LedgerError, as `refusal`."""
     value, problems = checked
     if problems:

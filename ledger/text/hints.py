@@ -15,11 +15,13 @@ SIMILARITY_MIN = 0.5
 ASK_A_LEDGER = (
     *("run", "replay", "rebuild", "import", "verify"),
     *("report", "requests", "show", "top", "statusline", "serve", "limits", "context", "cache"),
-    *("reprice", "export", "reconcile", "names suggest", "budget check", "budget alert"),
+    *("reprice", "prices update", "export", "reconcile", "names suggest"),
+    *("budget check", "budget alert", "budget"),
     *("db upgrade", "db current", "db check", "db describe", "db drop", "db forget-error-texts"),
 )
 """Commands with the option `--ledger`."""
-_COMMAND = re.compile(r"\btokentee (?!there\b|for\b|has\b)(?=--help|[a-z])")
+OTHERS = ("demo", "path", "prices", "names", "db", "sync", "--help", "--version")
+_COMMAND = re.compile(rf"\btokentee (?=(?:{'|'.join((*ASK_A_LEDGER, *OTHERS))})(?![\w-]))")
 """A command in a text; not the product's name in a sentence."""
 _OF_A_LEDGER = re.compile(rf"\btokentee (?:{'|'.join(ASK_A_LEDGER)})(?![\w-]| --ledger)")
 

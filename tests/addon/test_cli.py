@@ -268,11 +268,11 @@ def test_a_replay_of_what_a_sqlite_ledger_has_imports_neither_meter_nor_prices(t
         (LedgerError("no such ledger"), "no such ledger"),
         (
             ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow"),
-            "mitmproxy 'CLONE[parquet]'",
+            "with tokentee[parquet] it is: uv ",
         ),
         (
             ModuleNotFoundError("No module named 'psycopg'", name="psycopg.rows"),
-            "mitmproxy 'CLONE[postgresql]'",
+            "with tokentee[postgresql] it is: uv ",
         ),
     ],
 )

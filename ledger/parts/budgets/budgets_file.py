@@ -180,7 +180,7 @@ def load(named: str | None) -> Budgets:
     path = path_of(named)
     if path is None:
         return NO_BUDGETS
-    found = toml_tables.valid(path, read(read_text(path, "budgets file")), "tokentee budget check")
+    found = toml_tables.valid(path, read(read_text(path, "budgets file")))
     for cap in found.caps:
         if cap.person and names_file.path_of(None) is None:
             raise LedgerError(f"{path}: the cap {cap.name} is for a person: there is no names file")

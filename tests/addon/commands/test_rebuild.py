@@ -189,7 +189,7 @@ def test_what_the_ledger_does_not_have_is_left_alone(engine, book, rebuild, tmp_
     folder = captures(tmp_path / "captures", *map(recording, ("known", "lost", "new")))
     done = rebuild(folder)
     assert done.exit_code == 0
-    assert "2 exchanges are not in the ledger: `tokentee replay` reads them in" in done.stderr
+    assert "2 exchanges are not in the ledger: `tokentee replay FILE` reads them in" in done.stderr
     assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
 
 
@@ -414,7 +414,8 @@ def test_another_reading_is_a_remark(book, verify, tmp_path):
     book(exchange("a"), read=misread)
     done = verify(captures(tmp_path / "captures", recording("a")))
     assert (done.exit_code, done.stdout) == (0, HOLDS)
-    assert "remark  1 are read differently by this version: `tokentee rebuild`" in done.stderr
+    again = f"`tokentee rebuild {tmp_path}/captures`"
+    assert f"remark  1 are read differently by this version: {again}" in done.stderr
 
 
 def test_recordings_that_prove_nothing(book, verify, tmp_path):

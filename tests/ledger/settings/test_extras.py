@@ -22,15 +22,15 @@ def installation(monkeypatch, tmp_path):
     """An installation of a clone with the extras `parquet` and `postgresql`, without uv and pip."""
     clone = tmp_path / "my clone"
     clone.mkdir()
-    url = json.dumps({"url": clone.as_uri(), "dir_info": {}})
-    distribution = SimpleNamespace(read_text=lambda name: url if name == "direct_url.json" else "")
+    direct = {"url": clone.as_uri(), "dir_info": {}}
+    distribution = SimpleNamespace(read_text=lambda name: json.dumps(direct))
     there = set(THERE)
     monkeypatch.setattr("importlib.metadata.distribution", lambda name: distribution)
     monkeypatch.setattr(extras, "find_spec", lambda name: name if name in there else None)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
     monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
-    return SimpleNamespace(clone=clone, there=there, prefix=tmp_path)
+    return SimpleNamespace(clone=clone, direct=direct, there=there, prefix=tmp_path)
 
 
 def command_of(text: str) -> list[str]:
@@ -95,6 +95,12 @@ def test_another_environment_is_named(installation):
     ]  # fmt: skip
     installation.there.add("pip")
     assert command_of(needs("opentelemetry")) == [python, "-m", "pip", "install", named]
+
+
+def test_a_clone_that_runs_where_it_lies_stays_there(installation):
+    installation.direct["dir_info"]["editable"] = True
+    words = command_of(needs("opentelemetry"))
+    assert words[-2:] == ["-e", f"{installation.clone}[otel,parquet,postgresql]"]
 
 
 def test_a_clone_that_is_gone_is_asked_for(installation):
