@@ -143,6 +143,13 @@ PROVIDERS: tuple[Provider, ...] = (
         closed_models=r"claude-",
     ),
     Provider(
+        # Claude on Google Cloud that Anthropic manages; Vertex sells the one that Google manages.
+        name="gcp.claude",
+        hosts=("claude.googleapis.com",),
+        prices=VENDOR,
+        base_urls=(BaseUrl("ANTHROPIC_GOOGLE_CLOUD_BASE_URL", "https://claude.googleapis.com"),),
+    ),
+    Provider(
         name="gcp.gemini",
         hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com"),
         prices="google",
@@ -214,7 +221,12 @@ PROVIDERS: tuple[Provider, ...] = (
         model_prefixes=("perplexity",),
         open_models=r"sonar",
     ),
-    Provider(name="ibm.watsonx.ai", hosts=("ml.cloud.ibm.com",), prices="watsonx"),
+    Provider(
+        name="ibm.watsonx.ai",
+        hosts=("ml.cloud.ibm.com", "*.aws.wxai.ibm.com"),
+        unlisted_hosts=("wxai.ibmforusgov.com",),
+        prices="watsonx",
+    ),
     # The five systems that the ledger first supported.
     Provider(name="aivene", hosts=("aivene.com",), prices=VENDOR, stream_usage=_OPT_IN),
     Provider(name="opentoken", hosts=("opentoken.kr",), prices=VENDOR, stream_usage=_AUTOMATIC),
@@ -236,6 +248,7 @@ PROVIDERS: tuple[Provider, ...] = (
         name="cerebras",
         hosts=("cerebras.ai",),
         prices="cerebras",
+        stream_usage=_OPT_IN,
         base_urls=(BaseUrl("CEREBRAS_BASE_URL"),),
     ),
     Provider(name="charm", hosts=("hyper.charm.land",)),
@@ -248,7 +261,12 @@ PROVIDERS: tuple[Provider, ...] = (
     Provider(name="crusoe", hosts=("crusoecloud.com",)),
     Provider(
         name="dashscope",
-        hosts=("dashscope*.aliyuncs.com", "coding*.dashscope.aliyuncs.com"),
+        # The last ones are of a region or a workspace.
+        hosts=(
+            "dashscope*.aliyuncs.com",
+            "*.dashscope.aliyuncs.com",
+            "*.maas.aliyuncs.com",
+        ),
         prices="dashscope",
         stream_usage=_OPT_IN,
         base_urls=(BaseUrl("DASHSCOPE_HTTP_BASE_URL"),),
@@ -259,7 +277,7 @@ PROVIDERS: tuple[Provider, ...] = (
         hosts_are_shared=True,
         prices="databricks",
     ),
-    Provider(name="deepinfra", hosts=("deepinfra.com",), prices="deepinfra"),
+    Provider(name="deepinfra", hosts=("deepinfra.com",), prices="deepinfra", stream_usage=_OPT_IN),
     Provider(name="dify", hosts=("api.dify.ai",)),
     Provider(name="doubleword", hosts=("doubleword.ai",), prices="doubleword"),
     Provider(name="fireworks", hosts=("fireworks.ai",), prices="fireworks", stream_usage=_OPT_IN),
@@ -293,9 +311,10 @@ PROVIDERS: tuple[Provider, ...] = (
     Provider(name="oci", hosts=("inference.generativeai.*.oraclecloud.com",), prices="oci"),
     Provider(name="ollama", hosts=("ollama.com",), base_urls=(BaseUrl("OLLAMA_HOST"),)),
     Provider(name="ovhcloud", hosts=("*.ai.cloud.ovh.net",), prices="ovhcloud"),
-    Provider(name="replicate", hosts=("api.replicate.com",)),
+    Provider(name="replicate", hosts=("api.replicate.com", "stream.replicate.com")),
     Provider(name="sambanova", hosts=("sambanova.ai",), prices="sambanova"),
     Provider(name="sap", hosts=("api.ai.*.ml.hana.ondemand.com",)),
+    Provider(name="sarvam", hosts=("api.sarvam.ai",), prices="sarvam"),
     Provider(name="scaleway", hosts=("api.scaleway.ai",)),
     Provider(name="siliconflow", hosts=("api.siliconflow.com", "api.siliconflow.cn")),
     Provider(
@@ -315,10 +334,16 @@ PROVIDERS: tuple[Provider, ...] = (
         stream_usage=_OPT_IN,
         base_urls=(BaseUrl("TOGETHER_BASE_URL"),),
     ),
-    Provider(name="volcengine", hosts=("ark.*.volces.com",), prices="volcengine"),
+    Provider(
+        name="volcengine",
+        hosts=("ark.*.volces.com",),
+        unlisted_hosts=("ark.*.bytepluses.com",),
+        prices="volcengine",
+        stream_usage=_OPT_IN,
+    ),
     Provider(
         name="voyage",
-        hosts=("voyageai.com",),
+        hosts=("voyageai.com", "ai.mongodb.com"),
         prices="voyageai",
         model_prefixes=("voyage", "voyageai"),
     ),

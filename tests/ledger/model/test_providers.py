@@ -49,6 +49,13 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
         pytest.param("bedrock-runtime-fips.us-east-1.api.aws", "/", "aws.bedrock", id="dual-fips"),
         pytest.param("generativelanguage.googleapis.com", "/v1beta", "gcp.gemini", id="gemini"),
         pytest.param("eu.api.openai.com", "/", "openai", id="far-below-a-name"),
+        pytest.param("claude.googleapis.com", "/v1/messages", "gcp.claude", id="its-own-seller"),
+        pytest.param("ws-1.eu-central-1.maas.aliyuncs.com", "/", "dashscope", id="a-workspace"),
+        pytest.param("cn-hongkong.dashscope.aliyuncs.com", "/", "dashscope", id="a-regions-host"),
+        pytest.param("coding-intl.dashscope.aliyuncs.com", "/", "dashscope", id="a-plans-host"),
+        pytest.param("ap-south-1.aws.wxai.ibm.com", "/ml", "ibm.watsonx.ai", id="wx-at-aws"),
+        pytest.param("stream.replicate.com", "/v1/x", "replicate", id="a-host-for-streams"),
+        pytest.param("ai.mongodb.com", "/v1/embeddings", "voyage", id="a-makers-owner"),
         pytest.param("127.0.0.1", "/v1", "127.0.0.1", id="an-address"),
         pytest.param("", "/", "", id="no-host"),
     ],
@@ -69,6 +76,11 @@ def test_which_provider_answers_at_a_host(host: str, path: str, name: str) -> No
         ("bedrock-agent-runtime.us-east-1.amazonaws.com", ""),
         ("api.chuizi.ai", providers.VENDOR),
         ("api.replicate.com", ""),
+        ("claude.googleapis.com", providers.VENDOR),
+        ("us-east-1.aws.wxai.ibm.com", "watsonx"),
+        ("wxai.ibmforusgov.com", ""),
+        ("ark.ap-southeast.bytepluses.com", ""),
+        ("api.sarvam.ai", "sarvam"),
         ("llm.example", ""),
     ],
 )
@@ -95,6 +107,11 @@ def test_every_row_can_be_found_by_each_of_its_hosts() -> None:
             assert host in row.hosts, host
         for name in (row.under_paths or {}).values():
             assert TABLE.named(name) is not None, name
+
+
+@pytest.mark.parametrize("name", ["volcengine", "cerebras", "deepinfra"])
+def test_a_documented_opt_in_is_asked_from_the_first_stream_on(name: str) -> None:
+    assert policy.asks_of(name, None, now=NOW)
 
 
 def test_two_providers_of_one_name_are_refused() -> None:
