@@ -39,7 +39,9 @@ def is_needed(live: Live, inject: Inject, ledger: Ledger) -> bool:
     if inject is not Inject.AUTO:
         return inject is Inject.ALWAYS
     learned = ledger.learned.get((opened.origin, opened.path))
-    return policy.asks_of(opened.provider, learned, now=opened.opened_at)
+    return policy.asks_of(
+        opened.provider, learned, now=opened.opened_at, is_named=live.routes.is_named
+    )
 
 
 def inject(live: Live) -> None:

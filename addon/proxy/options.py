@@ -109,7 +109,8 @@ HELP = {
     "ledger_commit": "before_end (default): the end of an answer waits until its reading is on "
     "disk; async: it does not.",
     "tee_inject": "Ask upstream for usage the client did not ask for, and take it out again: "
-    "auto (default: where it is known or learned to be opt-in), always, never.",
+    "auto (default: where it is known or learned to be opt-in, and at hosts that tee_hosts names), "
+    "always, never.",
     "tee_hosts": "Hosts to treat as LLM upstreams beside detection by path: "
     "HOST[:PORT][=PROVIDER], comma separated.",
     "tee_capture": "Directory for captures of whole exchanges, credentials redacted. Off by "

@@ -26,11 +26,18 @@ LEARNED_FOR = {
 estimate."""
 
 
-def asks_of(provider: str, learned: Learned | None, *, now: datetime) -> bool:
-    """Whether `auto` asks here. A lesson overrides the table, because it was observed here."""
+def asks_of(
+    provider: str, learned: Learned | None, *, now: datetime, is_named: bool = False
+) -> bool:
+    """Whether `auto` asks here. A lesson overrides the table, because it was observed here.
+
+    `is_named`: the operator says that LLMs answer here. Then an upstream of which nothing is known
+    is asked, too: one that refuses costs a second request, one that is not asked a stream's usage.
+    """
     if learned is not None and learned.expires_at > now:
         return learned.verdict == UsageHabit.OPT_IN
-    return providers.TABLE.stream_usage_of(provider) is StreamUsage.OPT_IN
+    usage = providers.TABLE.stream_usage_of(provider)
+    return usage is StreamUsage.OPT_IN or (is_named and usage is StreamUsage.UNKNOWN)
 
 
 def is_known(provider: str) -> bool:

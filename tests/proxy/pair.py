@@ -57,7 +57,7 @@ class Pair:
 def pair(
     folder: Path,
     *,
-    provider: str = "aivene",
+    provider: str | None = "aivene",
     with_bare: bool = True,
     options: Mapping[str, str] | None = None,
     beside: tuple[Path, ...] = (),
@@ -65,13 +65,13 @@ def pair(
     environment: Mapping[str, str] | None = None,
     modes: tuple[str, ...] = (),
 ) -> Iterator[Pair]:
-    """Both proxies before an upstream that ours takes for `provider`.
+    """Both proxies before an upstream that ours takes for `provider`; None: it is not named.
 
     `beside` are scripts loaded before ours, `behind` after it; `modes` are further ones of ours.
     """
     with contextlib.ExitStack() as running:
         upstream = running.enter_context(Upstream(speak(OPENAI)))
-        hosts = {"tee_hosts": f"127.0.0.1:{upstream.port}={provider}"}
+        hosts = {"tee_hosts": f"127.0.0.1:{upstream.port}={provider}"} if provider else {}
         tee = Mitmdump(
             folder / "tee",
             upstreams=[upstream.url, *modes],

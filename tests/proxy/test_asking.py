@@ -45,9 +45,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 @pytest.fixture(scope="module")
 def unknown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Before an upstream that nothing is known about."""
-    with pair(
-        tmp_path_factory.mktemp("unknown"), provider="someone-new", with_bare=False
-    ) as running:
+    with pair(tmp_path_factory.mktemp("unknown"), provider=None, with_bare=False) as running:
         yield running
 
 
@@ -286,7 +284,7 @@ def test_an_upstream_that_reports_by_itself_is_never_asked(unknown: Pair) -> Non
     assert not any(asks(request.body) for request in unknown.requests())
 
 
-@pytest.mark.parametrize(("mode", "asked"), [("always", True), ("never", False)])
+@pytest.mark.parametrize(("mode", "asked"), [("auto", True), ("always", True), ("never", False)])
 def test_the_operator_decides(tmp_path: Path, mode: str, *, asked: bool) -> None:
     with pair(
         tmp_path, provider="someone-new", with_bare=False, options={"tee_inject": mode}

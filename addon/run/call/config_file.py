@@ -176,10 +176,11 @@ def load(path: Path) -> tuple[ConfigFile, dict[str, str]]:
         raise LedgerError(f"{path}: {shown}{f'; and {more} more' if more > 0 else ''}")
     hosts = [*settings.hosts]
     for upstream in settings.upstream:
-        if upstream.provider is not None:
-            parts = urlsplit(upstream.url)
-            port = f":{parts.port}" if parts.port else ""
-            hosts.append(f"{parts.hostname}{port}={upstream.provider}")
+        parts = urlsplit(upstream.url)
+        port = f":{parts.port}" if parts.port else ""
+        provider = f"={upstream.provider}" if upstream.provider else ""
+        if ":" not in (parts.hostname or ""):  # an IPv6 address, which tee_hosts cannot name
+            hosts.append(f"{parts.hostname}{port}{provider}")
     ledger, capture = settings.ledger, settings.capture
     if "ledger_file" in files:
         ledger = read_text(Path(files["ledger_file"]), "file with the ledger URL").strip()

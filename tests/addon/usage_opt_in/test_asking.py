@@ -150,6 +150,20 @@ def test_auto_asks_where_it_is_known_or_learned(provider, what, expected):
     assert asks_of(provider, known, now=NOW) is expected
 
 
+@for_each(
+    "provider, what, expected",
+    [
+        pytest.param("llm.example", None, True, id="from-the-first-stream-on"),
+        pytest.param("sansa", None, False, id="known-automatic"),
+        pytest.param("llm.example", UsageHabit.AUTOMATIC, False, id="learned-automatic"),
+        pytest.param("llm.example", UsageHabit.REFUSES, False, id="learned-refusal"),
+    ],
+)
+def test_auto_asks_where_the_operator_names_the_host(provider, what, expected):
+    known = learned(what, left=timedelta(days=1)) if what else None
+    assert asks_of(provider, known, now=NOW, is_named=True) is expected
+
+
 def test_what_was_learned_expires():
     assert not asks_of("llm.example", learned(UsageHabit.OPT_IN, left=timedelta(0)), now=NOW)
     assert asks_of("openai", learned(UsageHabit.REFUSES, left=timedelta(0)), now=NOW)

@@ -96,7 +96,7 @@ def test_every_setting_is_an_option():
     assert options(WHOLE.replace("ledger_file = ", "ledger = ")) == {
         "ledger_url": "ledger_url",
         "ledger_commit": "async",
-        "tee_hosts": "llm.example.com,127.0.0.1:11434=ollama",
+        "tee_hosts": "llm.example.com,api.openai.com,127.0.0.1:11434=ollama",
         "tee_tags": "team=search",
         "tee_log_format": "json",
         "tee_metrics": "127.0.0.1:9464",
@@ -111,6 +111,9 @@ def test_every_setting_is_an_option():
     ]
     upstream = "[[upstream]]\nname='a'\nurl='https://h.example'\nlisten='h:1'\nprovider='p'\n"
     assert options(upstream) == {"tee_hosts": "h.example=p"}
+    unnamed = "[[upstream]]\nname='a'\nurl='https://h.example:8443'\nlisten='h:1'\n"
+    assert options(unnamed) == {"tee_hosts": "h.example:8443"}
+    assert options(unnamed.replace("h.example", "[::1]")) == {}
     assert options("") == {}
 
 
