@@ -119,6 +119,32 @@ def _fetch(version: str, **more: object) -> Client:
     )
 
 
+def _gateway(name: str, port: int, path: str, *command: str, **more: object) -> Client:
+    asked = json.loads(BODY) | ({"max_tokens": 99} if path == "/v1/messages" else {})
+    bodies = [asked | {"stream": stream} for stream in (False, True)[: more.get("calls", 2)]]  # type: ignore[misc]
+    program = str(PROGRAMS / "gateway.py")
+    words = ("python3", program, str(port), path, json.dumps(bodies), *command)
+    return Client(**{"name": name, "arguments": words, "calls": 2, **more})  # type: ignore[arg-type]
+
+
+LITELLM = """\
+model_list:
+  - model_name: gpt-4o
+    litellm_params: {model: openai/gpt-4o, api_key: os.environ/OPENAI_API_KEY}
+"""
+ROUTER = json.dumps(
+    {
+        "Providers": [
+            {
+                "name": "openai",
+                "api_base_url": CHAT,
+                "api_key": KEYS["OPENAI_API_KEY"],
+                "models": ["gpt-4o"],
+            }
+        ],
+        "Router": {"default": "openai,gpt-4o"},
+    }
+)
 OPENCODE_IDS = (r"(ses|msg|prt)_\w+",)
 PAST_BY_HAND = ("mitmdump",)
 AIOHTTP = (
@@ -254,6 +280,16 @@ CLIENTS = (
         node="22",
         session=True,
     ),
+    _gateway("LiteLLM, gateway", 4140, "/v1/chat/completions",
+             "litellm", "--config", ".litellm.yaml", "--port", "4140",
+             packages=("litellm[proxy]",), files={"work/.litellm.yaml": LITELLM},
+             environment={"LITELLM_MASTER_KEY": KEYS["OPENAI_API_KEY"]}),
+    _gateway("Portkey, gateway", 4142, "/v1/chat/completions",
+             "gateway", "--port=4142", "--headless", packages=("@portkey-ai/gateway",),
+             node="22", calls=1),  # 1.15.2 answers 500 to a stream of this upstream, without us, too
+    _gateway("claude-code-router", 3456, "/v1/messages", "ccr", "start",
+             packages=("@musistudio/claude-code-router",), node="22",
+             files={".claude-code-router/config.json": ROUTER}),
 )  # fmt: skip
 
 CAPPED = (

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -160,8 +161,8 @@ def differences(
     name = name_of(client)
     found = []
     for stream in ("code", "stdout"):
-        before = _settled(client, direct.clients[name][stream])
-        after = _settled(client, led.clients[name][stream])
+        before = settled(client, direct.clients[name][stream])
+        after = settled(client, led.clients[name][stream])
         if before != after:
             found.append(f"{stream}: {before[-300:]!r} became {after[-300:]!r}")
     before_asked, after_asked = direct.asked_by(client), led.asked_by(client)
@@ -189,11 +190,11 @@ def _request_differences(
     found = [
         f"{part} {before[part]!r} became {after[part]!r}"
         for part in ("method", "path", "host")
-        if _settled(client, before[part]) != _settled(client, after[part])
+        if settled(client, before[part]) != settled(client, after[part])
     ]
     heads = [
         [
-            (name.lower(), _settled(client, value))
+            (name.lower(), settled(client, value))
             for name, value in each["headers"]
             if name.lower() not in NOT_COMPARED and name.lower() not in own
         ]
@@ -206,7 +207,7 @@ def _request_differences(
     asked = bodies[1].get("stream_options")
     if asked == {"include_usage": True} and "stream_options" not in bodies[0]:
         del bodies[1]["stream_options"]
-    texts = [_settled(client, json.dumps(body, sort_keys=True)) for body in bodies]
+    texts = [settled(client, json.dumps(body, sort_keys=True)) for body in bodies]
     if texts[0] != texts[1]:
         at = next((n for n, pair in enumerate(zip(*texts, strict=False)) if len(set(pair)) > 1), 0)
         shown = [text[max(at - 40, 0) : at + 80] for text in texts]
@@ -214,7 +215,7 @@ def _request_differences(
     return found
 
 
-def _settled(client: Client, text: Any) -> str:
+def settled(client: Client, text: Any) -> str:
     """Without what differs from run to run."""
     found = OURS_AND_VOLATILE.sub("#", str(text))
     for pattern in client.volatile:
@@ -226,6 +227,8 @@ CACHE = Path(
     os.environ.get("TOKENTEE_CLIENTS_CACHE") or platformdirs.user_cache_path("tokentee-clients")
 )
 INSTALL_SECONDS_MAX = 600
+INSTALLED_SECONDS_MAX = 86_400
+"""Then the newest release is installed again."""
 
 
 def spec_of(client: Client) -> dict[str, Any]:
@@ -233,11 +236,11 @@ def spec_of(client: Client) -> dict[str, Any]:
     owner = next(each for each in CLIENTS if each.name == (client.shares or client.name))
     path = []
     if client.node and client.node != "system":
-        path.append(str(_installed((f"node@{client.node}",), is_node=True) / "node_modules/.bin"))
+        path.append(str(installed((f"node@{client.node}",), is_node=True) / "node_modules/.bin"))
     command = list(client.arguments)
     if client.is_node:
         has_packages = owner.packages and not owner.packages[0].startswith("node@")
-        folder = _installed(owner.packages, is_node=True) if has_packages else CACHE
+        folder = installed(owner.packages, is_node=True) if has_packages else CACHE
         path.append(str(folder / "node_modules" / ".bin"))
         if client.program:
             # An ES module finds packages from where it lies.
@@ -246,7 +249,7 @@ def spec_of(client: Client) -> dict[str, Any]:
             shutil.copyfile(PROGRAMS / client.program, program)
             command = ["node", str(program), *command]
     elif owner.packages:
-        folder = _installed(owner.packages, is_node=False)
+        folder = installed(owner.packages, is_node=False)
         path.append(str(folder / "bin"))
         if client.program:
             command = [str(folder / "bin" / "python"), str(PROGRAMS / client.program), *command]
@@ -267,11 +270,13 @@ def name_of(client: Client) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in client.name.lower())
 
 
-def _installed(packages: tuple[str, ...], *, is_node: bool) -> Path:
+def installed(packages: tuple[str, ...], *, is_node: bool) -> Path:
+    """Where the newest release of packages lies; one of them may be `name@version`."""
     key = hashlib.sha256("\n".join(packages).encode()).hexdigest()[:8]
     first = packages[0].strip("@").replace("/", "-").split("[")[0]
     folder = CACHE / ("node" if is_node else "python") / f"{first}-{key}"
-    if (folder / ".done").exists():
+    done = folder / ".done"
+    if done.exists() and time.time() - done.stat().st_mtime < INSTALLED_SECONDS_MAX:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -285,7 +290,7 @@ def _installed(packages: tuple[str, ...], *, is_node: bool) -> Path:
         _call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), at=CACHE)
         interpreter = str(folder / "bin" / "python")
         _call(*uv, "pip", "install", "--quiet", "--python", interpreter, *packages, at=CACHE)
-    (folder / ".done").touch()
+    done.touch()
     return folder
 
 

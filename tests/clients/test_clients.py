@@ -2,18 +2,15 @@
 
 Each is run without us, under `tokentee run`, and with a plain `mitmdump -s addon/tee.py`, against
 fake providers on loopback; and some under a cap that refuses all. The fast part runs by default; `pytest -m clients` installs and runs
-the others too, and writes the table of docs/clients.md.
+the others too, and writes the table of docs/clients.md (`tests/clients/table.py`).
 """
 
-import importlib.metadata
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.clients import playing
+from tests.clients import playing, table
 from tests.clients.matrix import CAPPED, CLIENTS, Client
 from tests.clients.playing import Played, name_of
 
@@ -90,7 +87,7 @@ def fast_played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
 def all_played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Played]]:
     played = playing.play(CLIENTS, tmp_path_factory.mktemp("all"))
     yield played
-    write_table(played)
+    table.write(played)
 
 
 @pytest.mark.proxy
@@ -138,73 +135,3 @@ def test_under_a_cap_it_stops_at_once_and_shows_why(client: Client, capped: Play
     assert not capped.asked_by(client)
     assert len(capped.refused_of(client)) == client.refusals
     assert "refused by the cap run" in ran["stdout"] + ran["stderr"]
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
-BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
-HEAD = """\
-| client | works | recorded exactly | unchanged | session |
-|---|---|---|---|---|
-"""
-
-
-def write_table(played: dict[str, Played]) -> None:
-    """Put the table between the PAGE's markers."""
-    text = PAGE.read_text()
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    assert pattern.search(text), "the PAGE has no place for the table"
-    lines = [_line(client, played) for client in CLIENTS]
-    notes = [f"{client.name}: {client.why_not}.\n" for client in CLIENTS if client.why_not]
-    block = f"{BEGIN}\n{HEAD}{''.join(lines)}\n{''.join(notes)}{END}"
-    PAGE.write_text(pattern.sub(lambda _: block, text))
-
-
-def _line(client: Client, played: dict[str, Played]) -> str:
-    direct, led = played["direct"], played["run"]
-    name = name_of(client)
-    works = led.clients[name]["code"] == 0 and len(led.asked_by(client)) >= client.calls
-    asked = sorted(each["answer"] for each in led.asked_by(client))
-    recorded = sorted(
-        [row["response_id"], row["input_tokens"], row["output_tokens"]]
-        for row in led.rows_of(client)
-    )
-    if not client.calls:
-        exact = "no LLM call: tunnelled"
-    else:
-        exact = f"{len(recorded)} of {len(asked)}" + ("" if recorded == asked else ", **no**")
-    unchanged = not playing.differences(client, direct, led, Path())
-    has_session = bool(led.rows_of(client)) and all(
-        row["session_id"] for row in led.rows_of(client)
-    )
-    session = "yes" if has_session else ("**no**" if client.session else "-")
-    version = _version(client)
-    shown = f"{client.name} {version}".strip()
-    return f"| {shown} | {_yes(works)} | {exact} | {_yes(unchanged)} | {session} |\n"
-
-
-def _yes(fact: bool) -> str:
-    return "yes" if fact else "**no**"
-
-
-def _version(client: Client) -> str:
-    """The version that was installed, where that is told easily."""
-    owner = next(each for each in CLIENTS if each.name == (client.shares or client.name))
-    if not owner.packages:
-        name = client.name.partition(" (Python)")[0]
-        try:
-            return importlib.metadata.version(name) if client.is_python else ""
-        except importlib.metadata.PackageNotFoundError:
-            return ""
-    package = owner.packages[0].partition("[")[0]
-    if client.is_node and not package.startswith("node@"):
-        folder = playing._installed(owner.packages, is_node=True)
-        if client.shares or package == "ai":
-            package = client.name if client.name.startswith("@") else package
-        path = folder / "node_modules" / package / "package.json"
-        return json.loads(path.read_text())["version"] if path.exists() else ""
-    if client.is_node:
-        return ""
-    folder = playing._installed(owner.packages, is_node=False)
-    pattern = f"lib/python*/site-packages/{package.replace('-', '_')}-*.dist-info"
-    found = next(folder.glob(pattern), None)
-    return found.name.removesuffix(".dist-info").rpartition("-")[2] if found else ""

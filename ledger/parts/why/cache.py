@@ -1,6 +1,6 @@
 """Pure. Whether a request was served from the prompt cache, and if not, why.
 
-A request is compared with the earlier one of its session that shares most of its content. What that
+A request is compared with the one that it continues, else with the last of its session. What that
 one left in the cache (read and written, or its whole input where caching is automatic) is what this
 one should have read.
 """
@@ -10,13 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from itertools import islice
 
 from ledger.model.segments import DAY_ASKED, Kind, Part, Segment, Segments
 from ledger.parts.why.caches import Cache, cache_of
 
-HISTORY_MAX = 32
-"""Earlier requests of a session that are compared: side tasks of an agent run in between."""
 REQUESTS_MAX = 2_000
 """Requests of a session of which it is known that another continues them: without a session, those
 of all users are one."""
@@ -116,13 +113,12 @@ class Verdict:
 class _Before:
     """An earlier request."""
 
-    __slots__ = ("asked", "marks", "prefixes", "size", "sizes")
+    __slots__ = ("asked", "marks", "prefixes", "sizes")
 
     def __init__(self, asked: AskedRequest) -> None:
         self.asked = asked
         self.prefixes = asked.segments.prefixes()
         self.sizes = {each.digest: each.size for each in asked.segments.parts}
-        self.size = sum(self.sizes.values())
         self.marks = marks(asked.segments)
 
     @property
@@ -130,6 +126,10 @@ class _Before:
         """The prefix that the request left in the cache."""
         at = self.marks[-1][0] if self.marks and self.asked.cache.breakpoints else -1
         return self.prefixes[at] if self.prefixes else b""
+
+    def shared_size(self, other: "_Before") -> int:
+        """The size of the segments that both have."""
+        return sum(self.sizes[digest] for digest in self.sizes.keys() & other.sizes.keys())
 
     def tokens(self, count: int) -> int:
         """The tokens of the first segments, as their share of the input by bytes."""
@@ -154,9 +154,16 @@ class _Session:
         self._requests: OrderedDict[tuple[object, ...], _Before] = OrderedDict()
         self.segments = 0
 
-    def recent(self) -> list[_Before]:
-        """The latest, the newest first."""
-        return list(islice(reversed(self._requests.values()), HISTORY_MAX))
+    def to_compare(self, now: _Before) -> _Before | None:
+        """The request that this one continues, unless the last one of its owner and model shares
+        more with it (a message of that one changed); else the last of the session. None for the
+        session's first."""
+        owner, requests = self._owner_of(now), reversed(self._requests.items())
+        last = next((before for key, before in requests if key[: len(owner)] == owner), None)
+        alike = [before for before in (self.continued_by(now), last) if before is not None]
+        if alike:
+            return max(alike, key=now.shared_size)
+        return next(reversed(self._requests.values()), None)
 
     def continued_by(self, now: _Before) -> _Before | None:
         """The longest whole request that a request begins with, of the same owner and model."""
@@ -193,7 +200,7 @@ class Judge:
         session = self._sessions.setdefault(key, _Session())
         self._sessions.move_to_end(key)
         now = _Before(asked)
-        verdict = _verdict(now, _nearest(now, session))
+        verdict = _verdict(now, session.to_compare(now))
         self._segments -= session.segments
         session.add(now)
         self._segments += session.segments
@@ -318,63 +325,10 @@ def _never_cached(now: _Before, before: _Before) -> Verdict:
     if min(asked.input_tokens, before.asked.input_tokens) < asked.cache.tokens_min:
         return Verdict(asked=asked, reason=Reason.TOO_SHORT)
     if asked.cache.breakpoints and not before.marks:
-        shared = sum(before.sizes[each] for each in before.sizes.keys() & now.sizes.keys())
         total = sum(each.size for each in before.asked.segments.parts) or 1
-        lost = before.asked.input_tokens * shared // total
+        lost = before.asked.input_tokens * before.shared_size(now) // total
         return Verdict(asked=asked, reason=Reason.NO_BREAKPOINT, lost_tokens=lost)
     return Verdict(asked=asked, reason=Reason.UNEXPLAINED)
-
-
-def _nearest(now: _Before, session: _Session) -> _Before | None:
-    """The earlier request to compare with: of those that share most content, the latest, or one
-    that this one continues.
-
-    After a request for another model or with another key, it is the one before that, if this one
-    continues it. A side task that shares less than half with this request is no predecessor, unless
-    all that differs are segments that changed in their place.
-    """
-    prefixes = set(now.prefixes)
-
-    def is_ours(each: _Before) -> bool:
-        return each.asked.model == now.asked.model and each.asked.shares_cache(now.asked)
-
-    recent, continued = session.recent(), session.continued_by(now)
-    if continued is not None and continued.size >= max(each.size for each in recent):
-        return continued  # as most times; no other shares more than all of the longest
-    best = most = (0, False)
-    found: _Before | None = None
-    ours: _Before | None = None
-    for each in (*recent, *filter(None, [continued])):
-        size = sum(each.sizes[digest] for digest in each.sizes.keys() & now.sizes.keys())
-        is_alike = 2 * size >= min(now.size, each.size)
-        if not size or not (is_alike or (is_ours(each) and _goes_on(now, each))):
-            continue
-        shared = size, each.prefixes[-1] in prefixes
-        if shared > best:
-            best, found = shared, each
-        if shared > most and is_ours(each):
-            most, ours = shared, each
-    is_another = found is not None and not is_ours(found)
-    return ours if is_another and ours is not None and ours.kept in prefixes else found
-
-
-def _goes_on(now: _Before, before: _Before) -> bool:
-    """Whether a request has each segment of the earlier one in its place, as it was or changed, of
-    the messages all but one as they were; and goes on with them: one was an answer, or others
-    follow. So a system prompt, tools or a message that is most of a request is told from another
-    conversation."""
-    olds, news = before.asked.segments.parts, now.asked.segments.parts
-    pairs = [*zip(olds, news, strict=False)]
-    same = [old for old, new in pairs if old.digest == new.digest and old.kind is Kind.MESSAGES]
-    changed = [old for old, new in pairs if old.digest != new.digest and old.kind is Kind.MESSAGES]
-    is_in_place = all(old[:3] == new[:3] for old, new in pairs) and len(olds) <= len(news)
-    is_followed = len(olds) < len(news) and not changed
-    return (
-        is_in_place
-        and bool(same)
-        and len(changed) <= 1
-        and (is_followed or any(map(_is_answer, same)))
-    )
 
 
 def _difference(
