@@ -75,6 +75,74 @@ class Provider:
     """The same for models that others may also host."""
 
 
+_WITH_A_LIST = {
+    "abliteration": "api.abliteration.ai",
+    "aiand": "api.aiand.com",
+    "aihubmix": "aihubmix.com",
+    "amazon_nova": "api.nova.amazon.com",
+    "anyscale": "api.endpoints.anyscale.com",
+    "clf_ai_gateway": "api.clfaigateway.dev",
+    "cognition": "api.cognition.ai",
+    "coralbricks": "inference.coralbricks.ai",
+    "darkbloom": "api.darkbloom.dev",
+    "empiriolabs": "api.empiriolabs.ai",
+    "friendliai": "friendli.ai",
+    "gmi": "api.gmi-serving.com",
+    "gradient_ai": "inference.do-ai.run",
+    "hostinger_router": "router.hostinger.com",
+    "hyperbolic": "api.hyperbolic.xyz",
+    "inception": "api.inceptionlabs.ai",
+    "inferenceapis": "api.inferenceapis.com",
+    "jina_ai": "api.jina.ai",
+    "kyma": "kymaapi.com",
+    "libertai": "api.libertai.io",
+    "llamagate": "api.llamagate.dev",
+    "morph": "api.morphllm.com",
+    "nlp_cloud": "api.nlpcloud.io",
+    "nscale": "inference.api.nscale.com",
+    "openinfer": "api.openinfer.ai",
+    "pinstripes": "pinstripes.io",
+    "prism": "api.prisminference.com",
+    "publicai": "api.publicai.co",
+    "refuseless": "api.refuseless.com",
+    "sail": "api.sailresearch.com",
+    "scx-ai": "api.scx.ai",
+    "streamlake": "vanchin.streamlake.ai",
+    "tensormesh": "serverless.tensormesh.ai",
+    "v0": "api.v0.dev",
+    "wally": "inference.runanywhere.ai",
+    "wandb": "api.inference.wandb.ai",
+    "xiaomi_mimo": "api.xiaomimimo.com",
+    "zerogpu": "api.zerogpu.ai",
+}
+"""Sellers of which nothing is known but a host and LiteLLM's price list of the same name."""
+_WITHOUT_A_LIST = {
+    "aimlapi": "api.aimlapi.com",
+    "apertis": "api.stima.tech",
+    "assemblyai": "llm-gateway.assemblyai.com",
+    "bytez": "api.bytez.com",
+    "charity_engine": "api.charityengine.services",
+    "chutes": "llm.chutes.ai",
+    "clarifai": "api.clarifai.com",
+    "cometapi": "api.cometapi.com",
+    "compactifai": "api.compactif.ai",
+    "cortecs": "api.cortecs.ai",
+    "edenai": "api.edenai.run",
+    "empower": "app.empower.dev",
+    "featherless_ai": "api.featherless.ai",
+    "galadriel": "api.galadriel.com",
+    "helicone": "helicone.ai",
+    "maritalk": "chat.maritaca.ai",
+    "modelscope": "api-inference.modelscope.cn",
+    "nano-gpt": "nano-gpt.com",
+    "neosantara": "api.neosantara.xyz",
+    "parasail": "api.parasail.io",
+    "poe": "api.poe.com",
+    "predibase": "serving.app.predibase.com",
+    "reka": "api.reka.ai",
+    "synthetic": "api.synthetic.new",
+}
+"""Sellers of other vendors' models, without a list of their own."""
 _OPENAI = "https://api.openai.com/v1"
 _OPT_IN = StreamUsage.OPT_IN
 _AUTOMATIC = StreamUsage.AUTOMATIC
@@ -151,7 +219,11 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     Provider(
         name="gcp.gemini",
-        hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com"),
+        hosts=(
+            "generativelanguage.googleapis.com",
+            "generativelanguage.mtls.googleapis.com",
+            "cloudcode-pa.googleapis.com",
+        ),
         prices="google",
         base_urls=(BaseUrl("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),),
         model_prefixes=("google", "gemini", "vertex"),
@@ -164,6 +236,7 @@ PROVIDERS: tuple[Provider, ...] = (
             "aiplatform.googleapis.com",
             "*-aiplatform.googleapis.com",
             "aiplatform.*.rep.googleapis.com",  # several regions
+            "*aiplatform.mtls.googleapis.com",
             "firebasevertexai.googleapis.com",
             "discoveryengine.googleapis.com",
             "*-discoveryengine.googleapis.com",
@@ -277,6 +350,7 @@ PROVIDERS: tuple[Provider, ...] = (
         hosts_are_shared=True,
         prices="databricks",
     ),
+    Provider(name="datarobot", hosts=("datarobot.com",), hosts_are_shared=True, prices=VENDOR),
     Provider(name="deepinfra", hosts=("deepinfra.com",), prices="deepinfra", stream_usage=_OPT_IN),
     Provider(name="dify", hosts=("api.dify.ai",)),
     Provider(name="doubleword", hosts=("doubleword.ai",), prices="doubleword"),
@@ -305,9 +379,9 @@ PROVIDERS: tuple[Provider, ...] = (
         model_prefixes=("moonshotai", "moonshot"),
         open_models=r"kimi-|moonshot-",
     ),
-    Provider(name="nebius", hosts=("nebius.com",)),
+    Provider(name="nebius", hosts=("nebius.com", "nebius.ai")),
     Provider(name="novita", hosts=("novita.ai",), prices="novita"),
-    Provider(name="nvidia", hosts=("integrate.api.nvidia.com",)),
+    Provider(name="nvidia", hosts=("integrate.api.nvidia.com", "ai.api.nvidia.com")),
     Provider(name="oci", hosts=("inference.generativeai.*.oraclecloud.com",), prices="oci"),
     Provider(name="ollama", hosts=("ollama.com",), base_urls=(BaseUrl("OLLAMA_HOST"),)),
     Provider(name="ovhcloud", hosts=("*.ai.cloud.ovh.net",), prices="ovhcloud"),
@@ -325,7 +399,11 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     Provider(
         name="tencent",
-        hosts=("hunyuan*.tencentcloudapi.com", "api.hunyuan.cloud.tencent.com"),
+        hosts=(
+            "hunyuan*.tencentcloudapi.com",
+            "api.hunyuan.cloud.tencent.com",
+            "*.tencentcloudmaas.com",
+        ),
     ),
     Provider(
         name="together",
@@ -373,6 +451,8 @@ PROVIDERS: tuple[Provider, ...] = (
     Provider(name="requesty", hosts=("requesty.ai",), prices=VENDOR),
     Provider(name="venice", hosts=("venice.ai",), prices=VENDOR),
     Provider(name="vercel", hosts=("ai-gateway.vercel.sh",), prices=VENDOR),
+    *(Provider(name=name, hosts=(host,), prices=name) for name, host in _WITH_A_LIST.items()),
+    *(Provider(name=name, hosts=(host,), prices=VENDOR) for name, host in _WITHOUT_A_LIST.items()),
 )
 
 
