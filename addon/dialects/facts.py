@@ -103,6 +103,10 @@ class AnswerContext(Struct, frozen=True, kw_only=True):
     """The model in the request's path; Bedrock names it only there."""
     secrets: tuple[str, ...] = ()
     """The credentials of the request: no recorded text may contain one."""
+    prompts: int = 1
+    """How many prompts the request has, each of which is answered."""
+    choices: int = 1
+    """How many answers to each prompt it asks for."""
     keeps_error_text: bool = False
     """Whether the operator wants the messages of errors (`tee_error_text=on`)."""
 
@@ -124,6 +128,12 @@ class RareFacts(Struct, kw_only=True):
     """Generated text that no byte search finds: whole items without deltas, content in base64."""
     calls: int = 0
     """The tool calls in them."""
+    by_choice: dict[int, dict[tuple[str, ...], int]] = field(default_factory=dict)
+    """Of the usage that `addon.dialects.choices` adds up: index -> path -> count."""
+    finished: dict[int, None] = field(default_factory=dict)
+    """Indexes of the choices that are over, the last one last."""
+    extra_of: int | None = None
+    """Index of the choice that was over last before the last chunk with usage alone."""
     executed: dict[int, str] = field(default_factory=dict)
     """Server tools that a stream repeats: index -> unit (Groq)."""
     tools_are_billed: bool = False

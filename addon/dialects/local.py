@@ -11,7 +11,8 @@ llama.cpp   https://github.com/ggml-org/llama.cpp/blob/master/tools/server/READM
             `/completion`. There is no usage object: the counts are at the top level of the answer
             and of a stream's last event. `tokens_evaluated` is the whole prompt, of which
             `timings.cache_n` came from the cache; `tokens_cached` counts prompt and answer
-            together, and the ledger does not use it.
+            together, and the ledger does not use it. Each frame of a stream repeats the counts so
+            far of its prompt, of which a request may have a list.
 Hugging Face Text Generation Inference
             https://huggingface.github.io/text-generation-inference/: `/generate`. A document has
             details only if the request asked for them; response headers always have the counts.
@@ -21,7 +22,7 @@ Hugging Face Text Generation Inference
 from dataclasses import replace
 from typing import Any
 
-from addon.dialects import shapes
+from addon.dialects import choices, shapes
 from addon.dialects.counts import HEADER_PREFIX, counts_among, counts_in, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
@@ -130,24 +131,43 @@ LM_STUDIO_CHAT = Dialect(
     ),
 )
 
+_LLAMA_CPP_LAYOUT = FramePaths(
+    models=("model",),
+    finishes=("stop_type",),
+    unfinished=frozenset({"none"}),
+    texts=("content",),
+    usage_keys=("tokens_evaluated", "tokens_predicted", "tokens_cached", "timings.cache_n"),
+)
 _LLAMA_CPP = UsagePaths(
     input=("tokens_evaluated",), output=("tokens_predicted",), cache_read=("timings.cache_n",)
 )
 
+
+def read_llama_cpp(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document, one of a list of them, or one event."""
+    before, facts.usage = facts.usage, None
+    _LLAMA_CPP_LAYOUT.read(facts, event, body)
+    found, facts.usage = facts.usage, facts.usage or before
+    if facts.is_document:
+        return
+    if body.get("stop") is True:
+        choices.finish(facts, body)
+        facts.ended = choices.all_finished(facts)
+    if found is not None:
+        choices.record_usage(facts, found, [choices.index_of(body)])
+
+
 LLAMA_CPP_COMPLETION = Dialect(
     name="llama_cpp.completion",
     operation="text_completion",
-    read=FramePaths(
-        models=("model",),
-        finishes=("stop_type",),
-        unfinished=frozenset({"none"}),
-        texts=("content",),
-        usage_keys=("tokens_evaluated", "tokens_predicted", "tokens_cached", "timings.cache_n"),
-        ends=("stop",),
-    ).read,
+    read=read_llama_cpp,
     usage_of=_LLAMA_CPP.usage_of,
     known_keys=_LLAMA_CPP.known_keys("tokens_cached"),
-    marks=(Mark(b'"stop"', (b'"stop":false', b'"stop": false')), Mark(b'"error"')),
+    marks=(
+        Mark(b'"stop"', (b'"stop":false', b'"stop": false')),
+        Mark(b'"tokens_predicted"'),
+        Mark(b'"error"'),
+    ),
     text_marks=(b'"content"',),
     answer_shapes=(
         {"content": shapes.anything, "tokens_predicted": shapes.count},

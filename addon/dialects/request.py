@@ -13,7 +13,7 @@ from addon.dialects.dialect import Asking, Dialect
 from addon.dialects.facts import BILLING_HEADERS, UNREAD, text_of, token_of
 from addon.dialects.routes import Route
 from addon.framing import json_values, long_json
-from ledger.model.usage import SERVICE_TIER, billing_value
+from ledger.model.usage import SERVICE_TIER, billing_value, count_of
 
 _FORM_NAMES = {b'name="model"': "model", b'name="stream"': "stream", b'name="user"': "user"}
 """Short fields of a multipart form (audio, image edits); the file beside them is not read."""
@@ -47,6 +47,10 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     units: Mapping[str, int] = field(default_factory=dict)
     """The request's billable units, used if the answer reports no usage: `input_characters` of
     speech, `search_units` of Google's ranking."""
+    prompts: int = 1
+    """Of a list of them (Completions)."""
+    choices: int = 1
+    """The answers to each prompt that are asked for."""
     is_confirmed: bool = False
     """The body has the shape of a request in the route's dialect."""
 
@@ -86,6 +90,11 @@ def read_request(
         named = next(filter(None, (text_of(lookup(values, path)) for path in _MODEL_PATHS)), None)
     model = named or headers.get(dialect.model_header) or route.path_model
     user, session = _identity_in(values)
+    prompt, choices = values.get("prompt"), count_of(values.get("n", values.get("n_cmpl")))
+    # A list with a number is one prompt, of tokens.
+    prompts = 1
+    if isinstance(prompt, list) and prompt and not any(type(one) is int for one in prompt):
+        prompts = len(prompt)
     return RequestFacts(
         model=text_of(model, secrets),
         streamed=streamed,
@@ -94,6 +103,8 @@ def read_request(
         session_id=text_of(session, secrets) if session else None,
         billing=_billing(values, headers),
         units=_units(dialect, values),
+        prompts=prompts,
+        choices=choices or 1,
         is_confirmed=shapes.fits(dialect.request_shapes, values),
     )
 
@@ -121,7 +132,7 @@ _KEYS = frozenset(
     key
     for path in (
         *("model", "stream", "response_mode", "stream_options.include_usage"),
-        *("input", "text", "prompt"),
+        *("input", "text", "prompt", "n", "n_cmpl"),
         *("user", "safety_identifier", "metadata.session_id", "metadata.user_id"),
         *("session_id", "prompt_cache_key", "previous_response_id", "messages", "contents"),
         *("max_tokens", "role", "anthropic_version", "parts", "content", "type", "instances"),

@@ -281,7 +281,12 @@ def read(
         limits=rules.limits_of(route.dialect, values or {}, body.data, chat.parts)
         if rules.limits_of
         else None,
-        context=replace(nothing_asked(routes).context, secrets=secrets),
+        context=replace(
+            nothing_asked(routes).context,
+            secrets=secrets,
+            prompts=facts.prompts,
+            choices=facts.choices,
+        ),
     )
     return opened, asked
 

@@ -11,12 +11,11 @@ stream is whole only if the connection then closes in order. The endpoint with i
 `stream:chat:<uuid>` may close without either. GigaChat's v2 ends with `response.message.done`.
 """
 
-import re
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from addon.dialects import shapes
+from addon.dialects import choices, shapes
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import Asking, CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error, record_error_in
@@ -29,8 +28,6 @@ _CONTENT = (
 )
 _ENDS_BY_CLOSING = "stream:chat:"
 """Prefix of the ids of the endpoint without an end mark."""
-_TGI_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+\S*-(native|sha-)")
-"""`system_fingerprint` of Text Generation Inference: its version and how it was built."""
 _EXECUTED_TOOLS = {"search": "web_searches", "python": "code_executions", "visit": "web_fetches"}
 """https://console.groq.com/docs/compound/built-in-tools; others keep their own name."""
 _EXECUTED_MAX = 1_024
@@ -66,8 +63,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         # and the model beside them: https://www.volcengine.com/docs/82379/1526787
         models = objects_at(body["bot_usage"], "model_usage")
         usage = {"model_usage": models} if len(models) > 1 else next(iter(models), None)
-    choices = objects_at(body, "choices")
-    for choice in choices:
+    answered = objects_at(body, "choices")
+    for choice in answered:
         _read_choice(facts, choice)
         if "usage" in choice:
             usage = usage or object_at(choice, "usage")
@@ -75,10 +72,12 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.ending = Ending.CLOSE
         # Its documentation: complete when a finish reason has come and/or the connection is closed.
         facts.ended = facts.is_finished
-    # With a finish reason, or in a chunk of its own, it is the billed usage; before that, it is a
+    # When all choices are over, or in a chunk of its own, it is the billed usage; before that, a
     # running figure (Perplexity, Databricks).
-    if usage is not None:
-        facts.record_usage(usage, final=facts.is_finished or not choices)
+    if usage is not None and facts.is_document:
+        facts.record_usage(usage, final=True)
+    elif usage is not None:
+        choices.record_usage(facts, usage, [choices.index_of(choice) for choice in answered])
     if "messages" in body or event == "response.message.done":
         # GigaChat's v2 has messages instead of choices, and an end mark of its own:
         # https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/gigachat-api
@@ -91,24 +90,11 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         record_error_in(facts, event, body)
 
 
-def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read one document or chunk of Completions.
-
-    Text Generation Inference streams several prompts as choices, each of which ends with its own
-    usage: the sum is billed.
-    https://github.com/huggingface/text-generation-inference `router/src/server.rs`
-    """
-    before, facts.usage = facts.usage, None
-    read(facts, event, body)
-    if facts.usage is None:
-        facts.usage = before
-    elif before is not None and _TGI_FINGERPRINT.match(str(body.get("system_fingerprint"))):
-        facts.usage = openai_usage.added(before, facts.usage)
-
-
 def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
     if (reason := choice.get("finish_reason")) is not None:
         facts.record_finish(reason)
+        if reason != "":  # a filler of TGI
+            choices.finish(facts, choice)
     if reason == "error" or choice.get("error"):
         record_error(facts, choice.get("error"))  # Sansa, OpenRouter
     facts.token_seen = facts.token_seen or bool(choice.get("text"))
@@ -165,7 +151,6 @@ COMPLETIONS = replace(
     name="openai.completions",
     operation="text_completion",
     cost_limits=CostLimits(inputs="prompt"),
-    read=read_completion,
     request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
     answer_shapes=(
         {"object": shapes.beginning("text_completion")},

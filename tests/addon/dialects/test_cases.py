@@ -79,6 +79,7 @@ def encoded(lines: bytes) -> bytes:
 
 def metered(case: Path, chunks: list[bytes]) -> Answer:
     route, request, expected, content_type, _ = load(case)
+    said = read_request(route, json.dumps(request["body"]).encode())
     meter = Answer(
         route.dialect,
         content_type=expected.get("content_type", content_type),
@@ -86,6 +87,8 @@ def metered(case: Path, chunks: list[bytes]) -> Answer:
             headers={name.lower(): value for name, value in expected.get("headers", {}).items()},
             provider=providers.provider_of(request["host"], request["path"]),
             path_model=route.path_model,
+            prompts=said.prompts,
+            choices=said.choices,
             keeps_error_text=True,
         ),
         status=expected.get("status", 200),
