@@ -29,7 +29,10 @@ ARROWS: dict[str, set[str]] = {
     "ledger.settings": {*VALUES},
     "ledger.pricing": {*VALUES, "ledger.settings"},
     "ledger.store": {*VALUES, "ledger.settings", "ledger.store.engines", "ledger.store.schema"},
-    "ledger.store.engines": {*VALUES, "ledger.settings", "ledger.store", "ledger.store.schema"},
+    "ledger.store.engines": {
+        *(*VALUES, "ledger.settings", "ledger.store", "ledger.store.processes"),
+        "ledger.store.schema",
+    },
     "ledger.store.processes": {"ledger.model", "ledger.store", "ledger.store.engines"},
     "ledger.store.schema": {"ledger.model", "ledger.store"},
     "ledger.store.writing": {

@@ -3,12 +3,15 @@ differences. Migrations change tables, and drop derived objects that are in the 
 creates them all, from one text for both databases.
 
 A migration holds a lock, so two processes that start at once do not collide. A SQLite ledger
-is copied before its migration. A schema that is newer than this code is refused.
+is copied before its migration. A schema that is newer than this code is refused. So is a migration
+while a process of an older version records into the file: its rows would fit into no table.
 """
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,11 +20,18 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.errors import LedgerError
 from ledger.store.engines import sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION, refuse_newer
+from ledger.store.processes import nodes
 from ledger.store.schema import descriptions, guards, links, views
 from ledger.store.tables import PARTITIONED
 
 MIGRATION_LOCK = 0x746F6B656E746565
 """`tokentee` as a number: the advisory lock on PostgreSQL."""
+NAMED_ROWS = 10_000
+"""Of the newest exchanges, among which the name of an older process is searched."""
+_NEWEST_NODES = (
+    "SELECT DISTINCT node FROM "
+    "(SELECT node FROM exchanges ORDER BY opened_at DESC LIMIT :rows) WHERE node IS NOT NULL"
+)
 LINKS_SINCE = "0008"
 """The first schema whose links follow `schema/links.py`."""
 
@@ -44,6 +54,7 @@ def upgrade(engine: Engine, *, is_copy: bool = False) -> str | None:
             path = urls.file_of(engine.url)
             copy = None
             if path and found and not is_copy:
+                _refuse_beside_older(connection, path, found)
                 copy = sqlite_file.copy_before(path, found, new_revision=REVISION)
             if path and found is None:
                 _create(connection)
@@ -60,6 +71,27 @@ def upgrade(engine: Engine, *, is_copy: bool = False) -> str | None:
             "it is as it was: remove what stands in the way, and run `tokentee db upgrade`"
         ) from error
     return str(copy) if copy else None
+
+
+def _refuse_beside_older(connection: Connection, path: Path, found: str) -> None:
+    """LedgerError while a process that writes an older schema than this code's records."""
+    older = [each for each in nodes.recorders(path) if each.schema < REVISION]
+    if not older:
+        return
+    known: list[str] = []
+    with contextlib.suppress(sa.exc.DBAPIError):
+        known = list(connection.execute(sa.text(_NEWEST_NODES), {"rows": NAMED_ROWS}).scalars())
+    names = [
+        each.node
+        or next((node for node in known if nodes.has_lock_file(each, path, node)), "")
+        or f"the one that holds {each.file}"
+        for each in older
+    ]
+    raise LedgerError(
+        f"{urls.shown(connection.engine.url)} has the schema {found}, and a process of an older "
+        f"tokentee records into it ({', '.join(names)}): a migration to {REVISION} would end its "
+        "recording. Nothing is changed: stop it, then run this again"
+    )
 
 
 def differences(engine: Engine) -> list[str]:

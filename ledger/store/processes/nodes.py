@@ -3,7 +3,8 @@
 Each one holds a lock on a file of its own beside the ledger. The system releases the lock when the
 process ends for any reason, so a lock that can be taken belongs to a dead process. This needs no
 process ids, which are reused and mean nothing between two containers on one volume. In the file
-stand the exchanges that upstream is answering: what is shown for seconds needs no commit.
+stand the schema that the process writes, its name, and the exchanges that upstream is answering:
+what is shown for seconds needs no commit.
 """
 
 import contextlib
@@ -14,9 +15,14 @@ import secrets
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
+
+from ledger.store.engines.sqlite_file import REVISION
 
 ANSWERED_MAX = 1_000
 """Ids in a file, of 64 characters at most."""
+LINE_BYTES_MAX = 1_000
+"""Read of the first line: a schema, and a host's name, a process id and a time."""
 
 
 class Claim:
@@ -34,10 +40,12 @@ class Claim:
             self._file = take_turn(self._path)
             if self._file is None:
                 self.node = f"{node}/{secrets.token_hex(4)}"
+        self.note_answered(())
 
     def note_answered(self, ids: Iterable[str]) -> None:
         """Write which exchanges upstream is answering, in place of the last ones."""
-        data = "\n".join(sorted(ids)[:ANSWERED_MAX]).encode()
+        lines = (f"{REVISION} {self.node}", *sorted(ids)[:ANSWERED_MAX])
+        data = "\n".join(lines).encode("utf-8", "replace")
         with self._lock, contextlib.suppress(OSError):
             if self._file is not None:
                 os.ftruncate(self._file, 0)
@@ -61,8 +69,35 @@ def answered(ledger: Path, nodes: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for node in nodes:
         with contextlib.suppress(OSError), _lock_path(ledger, node).open("rb") as file:
-            found.update(file.read(ANSWERED_MAX * 65).decode("utf-8", "replace").split("\n"))
+            found.update(file.read(ANSWERED_MAX * 65).decode("utf-8", "replace").split("\n")[1:])
     return found
+
+
+class Recorder(NamedTuple):
+    """A live process that records into a ledger."""
+
+    file: Path
+    """Its lock file."""
+    schema: str
+    """The one that it writes; empty: it is of a version that did not note it."""
+    node: str
+
+
+def recorders(ledger: Path) -> list[Recorder]:
+    """The live processes that record into a SQLite ledger."""
+    found = []
+    for path in sorted(_folder(ledger).glob("*")):
+        with contextlib.suppress(OSError), path.open("r+b") as file:
+            if not _try_lock(file.fileno()):
+                first = file.readline(LINE_BYTES_MAX).decode("utf-8", "replace").rstrip("\n")
+                schema, _, node = first.partition(" ")
+                found.append(Recorder(path, schema if node else "", node))
+    return found
+
+
+def has_lock_file(recorder: Recorder, ledger: Path, node: str) -> bool:
+    """Whether a node of this name would hold the lock of this recorder."""
+    return recorder.file == _lock_path(ledger, node)
 
 
 def is_alive(ledger: Path, node: str) -> bool:
@@ -94,7 +129,11 @@ def take_turn(path: Path) -> int | None:
 
 def _lock_path(ledger: Path, node: str) -> Path:
     digest = hashlib.blake2b(node.encode(), digest_size=16).hexdigest()
-    return ledger.with_name(f"{ledger.name}-nodes") / digest
+    return _folder(ledger) / digest
+
+
+def _folder(ledger: Path) -> Path:
+    return ledger.with_name(f"{ledger.name}-nodes")
 
 
 def _try_lock(file: int) -> bool:

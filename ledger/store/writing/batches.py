@@ -2,7 +2,8 @@
 
 A row that cannot be written is tried alone, then without its charges, and is set aside if that
 fails too; the rest of its batch is written. If `write` raises, no row is at fault: the whole batch
-is retried later.
+is retried later. Whether a row is at fault, a plain exchange of the same origin shows, which is
+written and taken back: if that is refused as well, the schema is at fault (`UnfitError`).
 
 A failure names no model, so it would stand under the name that was asked for, and the answers under
 a snapshot of it. Its row is given the model that last answered the name at that provider, from its
@@ -10,10 +11,11 @@ begin on: if this process is killed, nobody else can. What is asked for and what
 the same model (`model/aliases.py`): nobody knows which one a router would have chosen.
 """
 
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import orjson
 from msgspec.structs import replace
@@ -21,13 +23,18 @@ from msgspec.structs import replace
 from ledger.model import door
 from ledger.model.aliases import NAMES_MAX, is_another, is_router
 from ledger.model.charge import Charge, remarked
-from ledger.model.exchange import Exchange, Outcome, Reading, Source
+from ledger.model.exchange import NO_METER, Exchange, Outcome, Reading, Source, State, UsageSource
 from ledger.store.engines import sqlite_file
 from ledger.store.processes.supervision import SetAside, shown
 from ledger.store.writing import batch_insert
 from ledger.store.writing.incoming import Job
 from ledger.store.writing.ledger_file import LedgerFile
-from ledger.store.writing.unwritten import Trouble, is_trouble
+from ledger.store.writing.unwritten import (
+    Trouble,
+    UnfitError,
+    is_of_statement,
+    is_trouble,
+)
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 type Resolve = Callable[[Sequence[Job], str | None], None]
@@ -53,6 +60,16 @@ _ANSWERED = (
     "AND response_model <> '' LIMIT 1"
 )
 
+PLAIN = Exchange(
+    id="check",
+    origin="check",
+    provider="check",
+    dialect="check",
+    operation="check",
+    path="check",
+    opened_at=datetime(2020, 1, 1, tzinfo=UTC),
+)
+
 
 class Batches:
     """Writes batches of jobs to a file."""
@@ -74,9 +91,52 @@ class Batches:
         self._trouble = trouble
         self._set_aside = set_aside
         self._resolve = resolve
+        self._refused_last = PLAIN
 
     def write(self, batch: Sequence[Job]) -> None:
-        """Commit a batch. Refused jobs are left out and resolved here."""
+        """Commit a batch. Refused jobs are left out and resolved here. UnfitError: the schema takes
+        no row."""
+        try:
+            self._write(batch)
+        except sqlite3.Error as error:
+            if not is_of_statement(error):
+                raise
+            raise UnfitError(str(error)) from error  # of a query, which has no row
+
+    def check_schema(self) -> None:
+        """UnfitError if the ledger refuses a plain exchange, of the origin refused last."""
+        now, plain = datetime.now(UTC), self._refused_last
+        exchange = Exchange(
+            id=f"check.{secrets.token_hex(8)}",
+            origin=plain.origin,
+            provider=plain.provider,
+            dialect=plain.dialect,
+            operation=plain.operation,
+            path=plain.path,
+            opened_at=now,
+            state=State.SETTLED,
+            outcome=Outcome.COMPLETE,
+            settled_at=now,
+        )
+        reading = Reading(
+            exchange_id=exchange.id,
+            opened_at=now,
+            meter_version=NO_METER,
+            usage_source=UsageSource.NONE,
+            read_at=now,
+        )
+        connection = self._file.connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._execute([batch_insert.settled_row(exchange, reading, (), None)])
+        except sqlite3.Error as error:
+            if is_trouble(error):
+                raise
+            raise UnfitError(str(error)) from error
+        finally:
+            connection.rollback()
+
+    def _write(self, batch: Sequence[Job]) -> None:
         new = [job for job in batch if job.row is None and not job.is_refused]
         self._each(new, _admit)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
@@ -115,7 +175,7 @@ class Batches:
             try:
                 step(job)
             except Exception as error:  # one bad row must not end the writer for all
-                if is_trouble(error):
+                if is_of_statement(error) or is_trouble(error):
                     raise
                 refused.append(job)
                 self._refuse(job, error)
@@ -159,6 +219,9 @@ class Batches:
                     )
                 return
         assert refusal is not None
+        if isinstance(refusal, sqlite3.Error):
+            self._refused_last, _ = door.admitted(job.exchange, None)
+            self.check_schema()
         self._refuse(job, refusal)
 
     def _prepare(self, job: Job) -> None:

@@ -33,6 +33,7 @@ from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.processes import nodes
 from ledger.store.processes.supervision import Log
 from ledger.store.writing import batch_insert
+from ledger.store.writing.unwritten import UnfitError
 
 LOCK_SECONDS_MAX = 30.0
 LOCK_PAUSE_SECONDS = 0.02
@@ -73,6 +74,8 @@ class LedgerFile:
         self._size_and_time = (0, 0)
         """Of the file, when it was found to be the ledger's."""
         self._is_wal_long = False
+        self._schema_version = 0
+        """SQLite's, which any change of tables raises, when the schema was found to be ours."""
 
     def open(self) -> None:
         """Open the ledger, created or migrated if need be. LedgerError if it cannot be opened."""
@@ -135,9 +138,15 @@ class LedgerFile:
         return is_same_wal
 
     def check(self) -> None:
-        """Open the file that has the ledger's name, if that is another one now."""
+        """Open the file that has the ledger's name, if that is another one now. UnfitError: its
+        schema is another one."""
         if not self.is_in_place():
             self.change()
+        if (version := _pragma(self.connection, "schema_version")) != self._schema_version:
+            found = sqlite_file.revision_of(self.connection)
+            if found != REVISION:
+                raise UnfitError(f"its schema is {found or 'none'}, this tokentee has {REVISION}")
+            self._schema_version = version
         with contextlib.suppress(OSError):
             size = self._wal.stat().st_size
             if size > WAL_WARNED_BYTES and not self._is_wal_long:
@@ -147,6 +156,11 @@ class LedgerFile:
                     "end keeps it from being emptied",
                 )
             self._is_wal_long = size > WAL_WARNED_BYTES
+
+    def reopen(self) -> None:
+        """Open the ledger again, migrated if need be. LedgerError: this process cannot."""
+        self.connection.close()
+        self.open()
 
     def change(self) -> None:
         """Let go of a file that was moved or removed, and open the one that has the name."""

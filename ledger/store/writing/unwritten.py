@@ -4,9 +4,10 @@ next start, or dropped, and what is logged.
 - Trouble is a condition of the file, the disk or another process: all rows wait and are tried
   again. It is logged when it begins and when it ends.
 - A refusal belongs to one row, which is set aside; the others are written.
-- A ledger that was overwritten is written no more. Its rows go into a file beside it,
-  NAME-unbooked-….jsonl, one line for each: the exchange, and its reading or null. While its writer
-  lives, it holds a lock on the file (`nodes.take_turn`). The next start books what is left behind.
+- A ledger that was overwritten is written no more, and one whose schema takes no row (`UnfitError`)
+  is not written meanwhile. Rows go into a file beside it, NAME-unbooked-….jsonl, one line for each:
+  the exchange, and its reading or null. While its writer lives, it holds a lock on the file
+  (`nodes.take_turn`). What is left behind is booked by the next start, or when the schema fits.
 """
 
 import glob
@@ -39,6 +40,8 @@ ROW_ERRORS = (
 """The row is at fault: every retry would fail."""
 TROUBLE = (sqlite3.Error, LedgerError, OSError)
 """The file, the disk or another process is at fault: a retry may succeed."""
+_WRONG_STATEMENT = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA)
+"""No such table or column, or a value that a function refuses."""
 UNBOOKED_BYTES_MAX = 1_000_000_000
 """Some 500 000 rows."""
 
@@ -48,7 +51,17 @@ _row_of = msgspec.json.Decoder(tuple[Exchange, Reading | None]).decode
 
 def is_trouble(error: Exception) -> bool:
     """Whether a retry of the same write may succeed later."""
-    return isinstance(error, TROUBLE) and not isinstance(error, ROW_ERRORS)
+    is_other = isinstance(error, ROW_ERRORS) or is_of_statement(error)
+    return isinstance(error, TROUBLE) and not is_other
+
+
+def is_of_statement(error: Exception) -> bool:
+    """Whether the statement does not fit the schema, or a value in it a function of SQL."""
+    return getattr(error, "sqlite_errorcode", 0) in _WRONG_STATEMENT
+
+
+class UnfitError(Exception):
+    """The ledger's tables are not those that this process writes: they take no row."""
 
 
 class Trouble:
@@ -94,7 +107,7 @@ class Trouble:
 
 
 class Unbooked:
-    """The rows of a writer whose ledger was overwritten."""
+    """The rows of a writer whose ledger takes none."""
 
     def __init__(self, ledger: Path, node: str, *, set_aside: SetAside) -> None:
         self.path = ledger.with_name(f"{ledger.name}-unbooked-{secrets.token_hex(8)}.jsonl")

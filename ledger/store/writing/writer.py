@@ -18,7 +18,8 @@ Promises, also when the disk fails (`unwritten.py`):
   rest of its batch is written.
 - Each condition is logged once when it begins and once when it ends.
 - A ledger that is overwritten in place is written no more: all rows go into a file beside it
-  (`unwritten.py`), which the next start books. Health says so to the end.
+  (`unwritten.py`), which the next start books. Health says so to the end. One whose schema takes no
+  row is tried again every `RETRY_SECONDS_MAX`; when it takes rows, those of the file are booked.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming, Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile, OverwrittenError
 from ledger.store.writing.lessons import Lessons
-from ledger.store.writing.unwritten import TROUBLE, Trouble, Unbooked
+from ledger.store.writing.unwritten import TROUBLE, Trouble, Unbooked, UnfitError
 from ledger.text.figures import seconds_text
 
 MOVES_MAX = 3
@@ -84,7 +85,11 @@ class Ledger:
         self._companions = companions
         self._claim: nodes.Claim
         self._unbooked: Unbooked | None = None
-        """Where rows go since the ledger was overwritten."""
+        """Where rows go while the ledger takes none."""
+        self._unfit: UnfitError | None = None
+        """Why it takes none; None: it was overwritten."""
+        self._fits_at = 0.0
+        """When its schema is looked at again, as `time.monotonic`."""
         self._waiting: list[Job] = []
         self._lessons = Lessons()
         self._trouble = Trouble(path, log=log)
@@ -112,18 +117,13 @@ class Ledger:
                 connection, node = self._file.connection, self._claim.node
                 self.secret = secret.of_file(path, connection)
                 self._lessons.known = lessons.valid_at(connection, now)
-                booked = unwritten.book(path, self._batches.write, set_aside=self._set_aside)
+                self._book()
                 lost = mark_lost_of_dead_nodes(
                     connection, path, node, now=now, spooling=self._file.spooling
                 )
                 undoing.pop_all()
         except (sqlite3.Error, OSError, OverwrittenError) as error:
             raise LedgerError(f"cannot write the ledger {self.shown_url}: {error}") from error
-        if booked:
-            self._log(
-                "warning",
-                f"{booked} exchanges that could not be written earlier are in the ledger now",
-            )
         if lost:
             self._log("warning", f"{lost} exchanges of a process that died are recorded as lost")
         self._batches.node = node
@@ -194,7 +194,7 @@ class Ledger:
         """The state of recording, for health endpoints."""
         return RecordingHealth(
             threads=(self._thread.health(), *(each.health() for each in self._companions)),
-            trouble=self._overwritten or self._trouble.reason,
+            trouble=self._why_unbooked or self._trouble.reason,
             queued_rows=self._incoming.count + len(self._waiting),
             dropped=self._trouble.dropped,
             set_aside=self._set_aside.count,
@@ -222,13 +222,15 @@ class Ledger:
         while not stopping:
             pause = max(0.0, retry_at - time.monotonic()) if self._waiting else IDLE_SECONDS
             stopping = self._incoming.take(self._waiting, self._lessons.new, pause)
+            if self._unfit is not None and time.monotonic() >= self._fits_at:
+                self._try_again()
             if not self._waiting and self._unbooked is None:
                 # Let go of a file that was replaced: others that open the new one wait for that.
                 with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
                     try:
                         self._file.check()
-                    except OverwrittenError:
-                        self._stop_writing()
+                    except (OverwrittenError, UnfitError) as error:
+                        self._stop_writing(error)
             if self._waiting and (stopping or time.monotonic() >= retry_at):
                 self._waiting = self._flush(self._waiting)
                 failures, retry_at = failures + 1 if self._waiting else 0, 0.0
@@ -251,8 +253,8 @@ class Ledger:
             self._drop(self._waiting)
         try:
             self._file.close()
-        except OverwrittenError:
-            self._stop_writing()
+        except OverwrittenError as error:
+            self._stop_writing(error)
         if self._unbooked is not None:
             self._unbooked.close()
 
@@ -289,20 +291,63 @@ class Ledger:
                         break
                     self._file.change()  # the rows went where nobody looks for them
                     self._batches.write(batch)
-        except OverwrittenError:
-            self._stop_writing()
+        except (OverwrittenError, UnfitError) as error:
+            self._stop_writing(error)
         if self._unbooked is not None:
             self._unbooked.write(batch)
 
-    def _stop_writing(self) -> None:
-        self._unbooked = Unbooked(self.file, self._claim.node, set_aside=self._set_aside)
-        self._log("error", f"{self.file}: {self._overwritten}")
+    def _stop_writing(self, error: OverwrittenError | UnfitError) -> None:
+        self._unfit = error if isinstance(error, UnfitError) else None
+        self._fits_at = time.monotonic() + RETRY_SECONDS_MAX
+        if self._unbooked is None:
+            self._unbooked = Unbooked(self.file, self._claim.node, set_aside=self._set_aside)
+        self._log("error", f"{self.file}: {self._why_unbooked}")
+
+    def _try_again(self) -> None:
+        """Write into the ledger again if its schema takes rows, those of the file first."""
+        assert self._unbooked is not None
+        self._fits_at = time.monotonic() + RETRY_SECONDS_MAX
+        try:
+            self._file.reopen()
+            self._batches.check_schema()
+            self._unbooked.close()  # `book` takes files without a writer
+            self._unbooked = Unbooked(self.file, self._claim.node, set_aside=self._set_aside)
+            self._batches.node = None
+            self._book()
+        except (UnfitError, *TROUBLE) as error:
+            self._unfit = UnfitError(str(error))
+        else:
+            self._unbooked = self._unfit = None
+            self._log("warning", f"the ledger {self.file} is written again")
+        finally:
+            self._batches.node = self._claim.node
+
+    def _book(self) -> int:
+        """Book the rows that writers have left beside the ledger."""
+        booked = 0
+        try:
+            booked = unwritten.book(self.file, self._batches.write, set_aside=self._set_aside)
+        except UnfitError as error:
+            if self._unbooked is not None:
+                raise
+            self._log("error", f"{self.file} takes no rows, those beside it stay there: {error}")
+        if booked:
+            self._log(
+                "warning",
+                f"{booked} exchanges that could not be written earlier are in the ledger now",
+            )
+        return booked
 
     @property
-    def _overwritten(self) -> str | None:
-        """Why nothing goes into the ledger until the next start."""
+    def _why_unbooked(self) -> str | None:
+        """Why nothing goes into the ledger."""
         if self._unbooked is None:
             return None
+        if self._unfit is not None:
+            return (
+                f"the ledger's schema takes no rows ({self._unfit}); exchanges go into "
+                f"{self._unbooked.path}: the ledger gets them when it does"
+            )
         return (
             "the ledger was overwritten in place, and nothing more is written to "
             f"it; exchanges go into {self._unbooked.path}: after a restart the ledger gets them"

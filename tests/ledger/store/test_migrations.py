@@ -6,6 +6,7 @@ filled in brings a new file; nothing here changes.
 """
 
 import ast
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,9 @@ from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
 from ledger.store.engines.sqlite_file import REVISION
+from ledger.store.processes import nodes
 from ledger.store.tables import metadata
+from ledger.store.writing.ledger_file import LedgerFile
 from tests.ledger.priced import BOTH
 from tests.ledger.store.engines import empty_ledger
 from tests.ledger.written import alter, put, rows, run_python, settled, whole
@@ -301,3 +304,61 @@ def test_an_older_shared_ledger_is_not_migrated_by_the_way(new_postgres):
         set_revision(engine, "0003")
         with pytest.raises(LedgerError, match=r"has the schema 0003.*run `tokentee db upgrade`"):
             db.ensure(url)
+
+
+def hold_lock(path: Path, node: str, first_line: str) -> int:
+    """Hold a node's lock, as a process of another version does."""
+    lock = nodes._lock_path(path, node)
+    lock.parent.mkdir(exist_ok=True)
+    turn = nodes.take_turn(lock)
+    assert turn is not None
+    os.write(turn, first_line.encode())
+    return turn
+
+
+@pytest.mark.parametrize(
+    ("first_line", "name"),
+    [
+        pytest.param("", "host/1/2020", id="one-that-notes-nothing"),
+        pytest.param("an-exchange\nanother", "host/1/2020", id="one-that-notes-exchanges"),
+        pytest.param("0001 host/2/2020\nan-exchange", "host/2/2020", id="one-that-notes-itself"),
+    ],
+)
+def test_a_migration_beside_an_older_recorder_is_refused_and_names_it(tmp_path, first_line, name):
+    url, path = f"sqlite:///{tmp_path / 'ledger.sqlite3'}", tmp_path / "ledger.sqlite3"
+    with db.disposing(db.create(url)) as engine:
+        migrate(engine, OLDER[-1])
+        alter(
+            engine,
+            "INSERT INTO exchanges (id, origin, provider, dialect, operation, path, opened_at, "
+            "streamed, state, usage_injected, usage_stripped, resent, tags, source, node, "
+            "id_unstable) VALUES ('a', 'o', 'p', 'd', 'chat', '/', '2026-01-01 00:00:00.000000Z', "
+            "0, 'open', 0, 0, 0, '{}', 'live', 'host/1/2020', 0)",
+        )
+        turn = hold_lock(path, "host/1/2020", first_line)
+        newer = hold_lock(path, "host/3/2020", "9999 host/3/2020")
+        opening = LedgerFile(path, shown_url=url, spooling=False, log=print)
+        for open_it in (lambda: db.ensure(url), lambda: migration.upgrade(engine), opening.open):
+            with pytest.raises(LedgerError, match=rf"an older .*\({name}\).* stop it"):
+                open_it()
+        assert migration.revision_of(engine) == OLDER[-1]
+        assert not sqlite_file.copies_of(path)
+        os.close(turn)
+        assert migration.upgrade(engine) is not None
+    os.close(newer)
+    opening.open()
+    opening.close()
+
+
+def test_an_older_copy_under_the_name_of_a_recorded_ledger_is_migrated_by_its_recorders(tmp_path):
+    """They write the schema that it gets."""
+    path = tmp_path / "ledger.sqlite3"
+    claims = [nodes.Claim(path, f"host/{number}/2020") for number in range(2)]
+    with db.disposing(db.create(f"sqlite:///{path}")) as engine:
+        migrate(engine, OLDER[-1])
+    file = LedgerFile(path, shown_url=str(path), spooling=False, log=print)
+    file.open()
+    assert sqlite_file.revision_of(file.connection) == REVISION
+    file.close()
+    for claim in claims:
+        claim.release()

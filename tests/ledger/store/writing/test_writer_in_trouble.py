@@ -20,6 +20,7 @@ from ledger.model import door
 from ledger.model.errors import LedgerError
 from ledger.model.learned import Learned
 from ledger.store import db
+from ledger.store.engines import sqlite_file
 from ledger.store.processes import supervision
 from ledger.store.writing import batch_insert, batches, incoming, ledger_file, lessons, writer
 from tests.ledger.written import (
@@ -452,3 +453,84 @@ def test_a_ledger_that_is_moved_keeps_what_was_committed(url, tmp_path):
     assert old[0] + new[0] == 50
     assert old[0] >= 26
     assert new[0] > 0
+
+
+REFUSING = "CREATE TRIGGER theirs BEFORE INSERT ON {} BEGIN SELECT RAISE(ABORT, 'no'); END"
+SPOILED = {
+    "a trigger added later": (REFUSING.format("exchanges"), "DROP TRIGGER theirs"),
+    "one on another table": (REFUSING.format("readings"), "DROP TRIGGER theirs"),
+    "a table renamed": (
+        "ALTER TABLE readings RENAME TO gone",
+        "ALTER TABLE gone RENAME TO readings",
+    ),
+    "a column renamed": (
+        "ALTER TABLE quotas RENAME COLUMN holder TO gone",
+        "ALTER TABLE quotas RENAME COLUMN gone TO holder",
+    ),
+    "a column that must be there": (
+        "ALTER TABLE exchanges ADD theirs CHECK (theirs IS NOT NULL OR id = 'before')",
+        "ALTER TABLE exchanges DROP theirs",
+    ),
+    "a newer schema": (
+        "UPDATE alembic_version SET version_num = '9999'; CREATE TABLE newer (a)",
+        f"UPDATE alembic_version SET version_num = '{sqlite_file.REVISION}'; DROP TABLE newer",
+    ),
+    "no revision": (
+        "ALTER TABLE alembic_version RENAME TO gone",
+        "ALTER TABLE gone RENAME TO alembic_version",
+    ),
+}
+
+
+def change_schema(url: str, script: str) -> None:
+    with closing(sqlite3.connect(file_of(url))) as other:
+        other.executescript(f"PRAGMA legacy_alter_table = ON; {script}")
+
+
+@pytest.mark.parametrize("is_one_by_one", [True, False])
+@pytest.mark.parametrize("name", SPOILED)
+def test_rows_that_no_table_takes_wait_in_a_file_until_one_does(new_sqlite, name, is_one_by_one):
+    """The writer says so at once, and goes on when the schema is as it was."""
+    spoil, mend = SPOILED[name]
+    with writing(new_sqlite()) as written:
+        written.settle(settled("before"))
+        change_schema(written.url, spoil)
+        exchanges = [settled(f"meanwhile-{number}") for number in range(3)]
+        if is_one_by_one:
+            receipts = [written.settle(each) for each in exchanges]
+        else:
+            receipts = [written.hand_over(each) for each in exchanges]
+            written.wait(*receipts)
+        assert [receipt.committed for receipt in receipts] == [True] * 3
+        (problem,) = written.ledger.health().problems()
+        assert "exchanges go into" in problem
+        assert any("exchanges go into" in line for line in written.lines())
+        assert [*file_of(written.url).parent.glob("*-unbooked-*")]
+        change_schema(written.url, mend)
+        deadline = time.monotonic() + 20
+        while written.ledger.health().problems():
+            assert time.monotonic() < deadline, written.lines()
+            written.settle(settled(uuid.uuid4().hex))
+        assert written.settle(settled("after")).committed
+        assert not [*file_of(written.url).parent.glob("*-unbooked-*")]
+        assert (written.ledger.dropped, written.ledger.health().set_aside) == (0, 0)
+    with closing(sqlite3.connect(file_of(written.url))) as ledger:
+        rows = ledger.execute("SELECT id, node IS NOT NULL FROM exchanges WHERE length(id) < 32")
+        assert {*rows} == {
+            *((f"meanwhile-{number}", 1) for number in range(3)),
+            *(("before", 1), ("after", 1)),
+        }
+
+
+def test_rows_that_no_table_took_are_booked_by_the_next_start(new_sqlite):
+    with writing(new_sqlite()) as written:
+        change_schema(written.url, REFUSING.format("exchanges"))
+        assert written.settle(settled("a")).committed
+    # A start that finds the schema as it was keeps them once more.
+    with writing(written.url) as again:
+        assert again.settle(settled("b")).committed
+    change_schema(written.url, "DROP TRIGGER theirs")
+    with writing(written.url) as third:
+        assert not third.ledger.health().problems()
+    assert totals(written.url)[0] == 2
+    assert not [*file_of(written.url).parent.glob("*-unbooked-*")]
