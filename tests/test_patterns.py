@@ -63,7 +63,6 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
     ),
     ("ledger/settings/names.py", "pattern"): (names.pattern("*a*b?c*"), names.pattern("team-*")),
     ("ledger/settings/toml_tables.py", "parse"): (re.compile(r"line (\d+)"),),
-    ("ledger/settings/toml_tables.py", "problem_of"): (re.compile(r"\[[^\[\]]*\]"),),
     ("ledger/settings/toml_tables.py", "line_of_key"): (re.compile(r"\s*\[{1,2}\s*key\b"),),
     ("ledger/settings/toml_tables.py", "_mentions"): (
         re.compile(r"(^|[\s{,.\"'])(key)[\"']?\s*="),

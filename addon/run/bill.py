@@ -17,11 +17,26 @@ from ledger.text.figures import counted
 from ledger.text.hints import as_typed
 from ledger.text.printable import printable
 
+NOTHING = "no LLM request passed"
 
-def show(ledger_url: str, run_id: str, word: str = "tag:run") -> bool:
+
+def show(
+    ledger_url: str,
+    run_id: str,
+    word: str = "tag:run",
+    *,
+    unrecorded: str = "",
+    nothing: str = NOTHING,
+) -> bool:
     """A table by model of the requests of a run, which the dimension `word` tells, to stderr;
-    whether there are any, or it is not known."""
+    whether there are any, or it is not known.
+
+    `unrecorded`: what the ledger lacks, if anything; `nothing`: the line without any request.
+    """
     console = Console(stderr=True, highlight=False)
+    if unrecorded:
+        line = f"tokentee: this bill is a lower bound: {unrecorded}"
+        console.print(escape(line), soft_wrap=True)
     try:
         scope = Scope(only=((word, run_id),))
         with db.disposing(db.open_engine(_local(ledger_url))) as engine:
@@ -43,11 +58,12 @@ def show(ledger_url: str, run_id: str, word: str = "tag:run") -> bool:
         all_refused = counted(found.total.figures.refused, "request")
         console.print(escape(f"tokentee: caps refused {all_refused}: {caps}"))
     if not requests:
-        if not (repeated or refused):
-            console.print("tokentee: no LLM request passed")
-        return bool(repeated or refused)
+        is_explained = bool(repeated or refused or unrecorded)
+        if not is_explained:
+            console.print(f"tokentee: {nothing}")
+        return is_explained
     sys.stderr.write("\n")
-    title = "This run by model"
+    title = f"This run by model{', at least' if unrecorded else ''}"
     render.print_table(report_tables.screen(found), console, title)
     named = None if ledger_url == urls.default_url() else ledger_url
     where = f"tokentee: in {urls.shown(ledger_url)}; more: tokentee report --only {word}={run_id}"

@@ -104,10 +104,11 @@ def run_proxied(call: Call) -> int:
         if proxied.was_started or (opts is not None and not proxied.troubles):  # by a signal
             return 1
         return _without_recorder(call)
-    return _result(proxied, opts.ledger_url or default_url(), run_id)
+    unrecorded = recorder.recording.ledger.health().unrecorded() if recorder.recording else ""
+    return _result(proxied, opts.ledger_url or default_url(), run_id, unrecorded)
 
 
-def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str) -> int:
+def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str, unrecorded: str) -> int:
     """Print what the command used; returns the exit code of the run."""
     assert proxied.exit_code is not None
     is_recorded = False
@@ -115,7 +116,7 @@ def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str) -> int:
     if seen.requests:
         from addon.run import bill
 
-        is_recorded = bill.show(ledger_url, run_id)
+        is_recorded = bill.show(ledger_url, run_id, unrecorded=unrecorded)
     else:
         _print("no LLM request passed")
     warnings = proxied.warnings

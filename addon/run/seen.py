@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PLACES_MAX = 1_000
 """Hosts that are counted; further ones are not."""
 PASSWORD_ASKED = 407
+NOTHING_READ = "no new LLM request was read: the ledger has it already, or it is no LLM call"
+"""The bill of `mitmdump -nr`."""
 
 
 class SeenTraffic:
@@ -64,11 +66,13 @@ class SeenTraffic:
     def failed(self, _: object, failure: Exception) -> None:
         """What is not counted: only the words at the end may be others."""
 
-    def show_bill(self, ledger_url: str, run_id: str, word: str = "tag:run") -> None:
+    def show_bill(
+        self, ledger_url: str, run_id: str, word: str = "tag:run", *, unrecorded: str = ""
+    ) -> None:
         """Print what was recorded (`bill.show`), or why nothing was."""
         from addon.run import bill
 
-        if not bill.show(ledger_url, run_id, word):
+        if not bill.show(ledger_url, run_id, word, unrecorded=unrecorded):
             for line in first_minute.nothing_recorded(self.seen, is_command=False):
                 sys.stderr.write(f"tokentee: {as_typed(line, os.environ)}\n")
 
@@ -86,11 +90,19 @@ class ScriptBill(SeenTraffic):
         """mitmproxy's hook, at its end and when the script is taken out; after the recorder's."""
         found, options = self._recorder.recording, ctx.options
         # Only a master that writes to a terminal has the option.
-        is_read = options.server and getattr(options, "termlog_verbosity", "error") != "error"
+        is_read = getattr(options, "termlog_verbosity", "error") != "error"
         if not found or is_embedded() or not (is_read and ctx.master.should_exit.is_set()):
             return
-        if not found.settings.log_as_json:
-            self.show_bill(found.settings.ledger_url, found.rules.node, "node")
+        if found.settings.log_as_json:
+            return
+        url, node = found.settings.ledger_url, found.rules.node
+        unrecorded = found.ledger.health().unrecorded()
+        if options.server:
+            self.show_bill(url, node, "node", unrecorded=unrecorded)
+        elif options.rfile:
+            from addon.run import bill
+
+            bill.show(url, node, "node", unrecorded=unrecorded, nothing=NOTHING_READ)
 
 
 def place_of(host: str, port: int | None) -> str:

@@ -36,12 +36,14 @@ def run_proxy(call: Call) -> int:
         for line in (*warnings(opts), *troubles):
             sys.stderr.write(f"tokentee: {line}\n")
         run_id, seen = secrets.token_hex(4), SeenTraffic()
+        recorder = Recorder(tags={"run": run_id})
         stopped = run_master(
-            lambda opts: RecordingMaster(opts, words, Recorder(tags={"run": run_id}), last=(seen,)),
+            lambda opts: RecordingMaster(opts, words, recorder, last=(seen,)),
             words,
             {"ssl_verify_upstream_trusted_ca": str(trusted)},
         )
-    seen.show_bill(stopped.ledger_url or default_url(), run_id)
+    unrecorded = recorder.recording.ledger.health().unrecorded() if recorder.recording else ""
+    seen.show_bill(stopped.ledger_url or default_url(), run_id, unrecorded=unrecorded)
     return 0
 
 

@@ -53,6 +53,8 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """None: metrics are off."""
     dropped_observations: int
     seen: PassedTraffic
+    unrecorded: str = ""
+    """What the ledger lacks; empty: nothing is known to be missing."""
 
 
 class WorkerAddon:
@@ -67,6 +69,7 @@ class WorkerAddon:
         self._recorder = recorder
         self._reports = reports
         self._servers: list[tuple[Any, asyncio.Server]] = []
+        self._last: WorkerReport | None = None
         self._is_retiring = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -111,6 +114,17 @@ class WorkerAddon:
             dropped_observations=watching.dropped if watching is not None else 0,
             seen=self.traffic.seen,
         )
+        self._send(report)
+
+    def report_end(self) -> None:
+        """The last report again, when the ledger is closed, if it lacks something."""
+        running = self._recorder.recording
+        unrecorded = running.ledger.health().unrecorded() if running is not None else ""
+        if unrecorded and self._last is not None:
+            self._send(msgspec.structs.replace(self._last, unrecorded=unrecorded))
+
+    def _send(self, report: WorkerReport) -> None:
+        self._last = report
         with contextlib.suppress(OSError):  # the supervisor is gone
             self._reports.write(msgspec.json.encode(report) + b"\n")
 
@@ -175,6 +189,7 @@ def main() -> int:
         job.words,
         {"ssl_verify_upstream_trusted_ca": job.trusted},
     )  # fmt: skip
+    worker.report_end()
     return 0
 
 

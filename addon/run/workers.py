@@ -362,7 +362,9 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
     if code == 0:
         url = set_options(supervisor.words).get("ledger_url") or default_url()
         traffic = SeenTraffic()
+        lacking = []
         for report in supervisor.last_reports:
             traffic.seen.add(report.seen)
-        traffic.show_bill(url, supervisor.run_id)
+            lacking += [report.unrecorded] if report.unrecorded else []
+        traffic.show_bill(url, supervisor.run_id, unrecorded="; ".join(lacking))
     return code

@@ -113,9 +113,15 @@ def scope_of(
         if not separator:
             raise WrongCallError(f"not a condition: {condition!r}; write --only model=gpt-5")
         pairs.append((word.strip(), value.strip()))
+    begin = period.moment(since, now) if since else None
+    end = period.moment(until, now) if until else None
+    if begin and end and begin >= end:
+        raise WrongCallError(
+            f"no time lies between --since {since} and --until {until}, which is not included"
+        )
     return Scope(
-        since=period.moment(since, now) if since else None,
-        until=period.moment(until, now) if until else None,
+        since=begin,
+        until=end,
         only=tuple(pairs),
         names=names_file.load(names),
         zone=zone,

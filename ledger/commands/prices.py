@@ -9,10 +9,11 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from difflib import get_close_matches
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import typer
@@ -31,6 +32,9 @@ from ledger.commands.output import print_line, print_table
 from ledger.model.errors import LedgerError
 from ledger.text.figures import seconds_text
 from ledger.text.printable import printable
+
+if TYPE_CHECKING:
+    from ledger.pricing.price_lines import Sheet
 
 prices = typer.Typer(
     no_args_is_help=True,
@@ -82,20 +86,47 @@ def show_prices(
     from ledger.text import period
 
     moment = period.moment(at, datetime.now(UTC))
-    question = PriceQuestion(
-        origin=f"https://{host}" if host else "",
-        provider=provider or host or VENDOR,
-        response_model=model,
-    )
-    sheet = PriceBook.load(prices).look_up(question, tier=tier, at=moment)
+    book = PriceBook.load(prices)
+
+    def look_up(name: str) -> "Sheet":
+        question = PriceQuestion(
+            origin=f"https://{host}" if host else "",
+            provider=provider or host or VENDOR,
+            response_model=name,
+        )
+        return book.look_up(question, tier=tier, at=moment)
+
+    sheet = look_up(model)
     if not sheet.rates and sheet.rest is None:
-        print_line(sheet.absent)
+        priced = (name for name in near_models(model) if look_up(name).rates)
+        near = ", ".join(islice(priced, NEAR_SHOWN_MAX))
+        print_line(f"{sheet.absent}{f'; did you mean {near}?' if near else ''}")
         raise typer.Exit(1)
     if sheet.partial:
         for reason in sheet.partial:
             print_line(reason)
         raise typer.Exit(1)
     print_table(sheet_table(sheet), sheet_title(sheet, model, moment))
+
+
+def near_models(model: str) -> list[str]:
+    """Names of the price lists that are like this one: the same but for dashes and dots first, then
+    those that have it in them, the newest first, then those with a slip."""
+    from ledger.pricing import published
+
+    asked = _letters(model)
+    names = {
+        each.id for listed in published.installed().providers.values() for each in listed.models
+    }
+    ordered = sorted(names, reverse=True)
+    same = [name for name in ordered if asked == _letters(name)]
+    within = [name for name in ordered if asked and asked in _letters(name)]
+    slips = get_close_matches(model.lower(), ordered, NEAR_TRIED_MAX)
+    return list(dict.fromkeys([*same, *within, *slips]))[:NEAR_TRIED_MAX]
+
+
+def _letters(name: str) -> str:
+    return "".join(each for each in name.lower() if each.isalnum())
 
 
 def reprice(
@@ -153,6 +184,9 @@ def reprice(
         )
 
 
+NEAR_SHOWN_MAX = 3
+NEAR_TRIED_MAX = 40
+"""Names that are like the one without a price; those with a price are shown."""
 FETCH_SECONDS_MAX = 120
 FETCH_CHUNK_BYTES = 256 * 1024
 CHANGES_SHOWN_MAX = 20

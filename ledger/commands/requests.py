@@ -169,5 +169,5 @@ def _facts(pairs: "Iterable[tuple[str, str]]") -> None:
 
     width = console().width
     for heading, text in pairs:
-        line = f"{heading:<{HEADING_COLUMNS}}{printable(text)}"
+        line = f"{heading:<{HEADING_COLUMNS - 1}} {printable(text)}"
         sys.stdout.write(f"{wrapped(line, width, ' ' * HEADING_COLUMNS)}\n")

@@ -52,7 +52,7 @@ class KnownExchanges:
             connection, revision = sqlite_file.opened(path, shown)
             if revision is None:
                 connection.close()
-                raise LedgerError(urls.no_tables(shown))
+                raise LedgerError(urls.empty(shown))
             self._close.append(connection.close)
             self._lookups.append(
                 lambda ids: dict(connection.execute(_IN_FILE, {"ids": json.dumps(ids)}).fetchall())

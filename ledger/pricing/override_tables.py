@@ -14,6 +14,16 @@ from ledger.pricing.published import MTOK, picousd_of_price
 from ledger.settings.toml_tables import FaultError
 from ledger.text.hints import suggestion
 
+MEANT = {
+    "input": "uncached_input",
+    "prompt": "uncached_input",
+    "completion": "output",
+    "cached": "cache_read",
+    "cached_input": "cache_read",
+    "cache_creation": "cache_write",
+    "thinking": "reasoning",
+}
+"""What vendors' pages call a line -> its name."""
 _UNIT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 type Figures = Mapping[str, int | Decimal]
@@ -116,7 +126,7 @@ def _per_mtok(figures: Figures, within: str) -> Iterator[tuple[str, int]]:
     for line, figure in figures.items():
         where = f"{within}.{line}"
         if line not in TOKEN_LINES:
-            hint = suggestion(line, TOKEN_LINES)
+            hint = suggestion(line, TOKEN_LINES, MEANT)
             raise FaultError(where, f"unknown line{hint}; one of {', '.join(TOKEN_LINES)}")
         yield line, _picousd(figure, where, MTOK)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -17,6 +18,8 @@ NATIVE = (Decimal, date, datetime, time)
 """Types with their own TOML syntax: a text is not converted to them."""
 _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<key>[^`]*)`")
 _PLACE = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+_INVALID_VALUE = re.compile(r"[Ii]nvalid enum value '?(?P<value>[^'`]*)'?")
+_INDEX = re.compile(r"\[[^\[\]]*\]")
 _MISSING = re.compile(r"missing required field `(?P<key>[^`]*)`")
 
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<found>[^`]*)`")
@@ -142,8 +145,29 @@ def fault_of(error: Exception, kind: Any) -> FaultError:
         return FaultError(f"{path}.{key}" if path else key, f"unknown{hint}{names}")
     if missing := _MISSING.search(message):
         return FaultError(missing["key"], "missing")
+    if invalid := _INVALID_VALUE.search(message):
+        choices = list(dict.fromkeys(_choices(kind, _INDEX.sub("", path).split("."))))
+        hint = suggestion(invalid["value"], choices)
+        one_of = f"; one of {', '.join(choices)}" if choices else ""
+        return FaultError(path or "the table", f"{invalid['value']!r} is not known{hint}{one_of}")
     reason = _EXPECTED.sub(_in_words, placed["text"])
     return FaultError(path or "the table", f"{reason[:1].lower()}{reason[1:]}".replace("`", ""))
+
+
+def _choices(kind: Any, path: Sequence[str]) -> Iterator[str]:
+    """The values that a type, or the field of a table at a path, takes: those of enumerations and
+    literals in it."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        yield from (str(each.value) for each in kind)
+    elif get_origin(kind) is Literal:
+        yield from map(str, get_args(kind))
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name == path[0]:
+                yield from _choices(field.type, path[1:] or ("",))
+    else:
+        for inner in get_args(getattr(kind, "__value__", kind)):
+            yield from _choices(inner, path)
 
 
 def _in_words(found: re.Match[str]) -> str:
@@ -154,7 +178,7 @@ def _in_words(found: re.Match[str]) -> str:
 
 def problem_of(text: str, name: str, place: int, fault: FaultError) -> TomlProblem:
     """The problem with the line it is in."""
-    key = re.sub(r"\[[^\[\]]*\]", "", fault.key).rpartition(".")[2]
+    key = _INDEX.sub("", fault.key).rpartition(".")[2]
     line = line_in_table(text, name, place, key)
     return TomlProblem(line=line, text=f"{name} {place + 1}: {fault}")
 

@@ -80,7 +80,9 @@ def open_existing(url: str | URL) -> Engine:
     engine = open_engine(parsed)
     with _opening(engine):
         if migration.revision_of(engine) is None:
-            raise LedgerError(urls.no_tables(shown(parsed)))
+            there = sa.inspect(engine)
+            is_empty = not (there.get_table_names() or there.get_view_names())
+            raise LedgerError((urls.empty if is_empty else urls.no_tables)(shown(parsed)))
     return engine
 
 

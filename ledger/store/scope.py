@@ -69,6 +69,19 @@ requests = sa.table(
 
 FIRST_YEAR, LAST_YEAR = 2020, 2040
 """Changes of a zone's offset are known within these; before and after it is the nearest one."""
+MEANT = {
+    "name": "key",
+    "api_key": "key",
+    "user": "person",
+    "date": "day",
+    "time": "hour",
+    "host": "origin",
+    "client": "agent",
+    "repo": "project",
+    "status": "http_status",
+    "cost_center": "cost_centre",
+}
+"""What is typed for a dimension -> its word."""
 NO_VALUE = "(none)"
 """The value that stands for a missing value."""
 
@@ -155,9 +168,8 @@ def dimension(
     if name != word and name and '"' not in name:
         return _tag(name, dialect, of)
     known = (*COLUMN_OF, *WORDS, "tag:NAME", *TIME_CHARACTERS)
-    raise WrongCallError(
-        f"no such dimension: {word[:60]!r}{suggestion(word, known)}; use one of {', '.join(known)}"
-    )
+    near = suggestion(word, known, MEANT)
+    raise WrongCallError(f"no such dimension: {word[:60]!r}{near}; use one of {', '.join(known)}")
 
 
 def condition(

@@ -5,11 +5,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
+from types import MappingProxyType
 
 from ledger.text.printable import without_passwords
 
 WORD_CHARACTERS_MAX = 60
 """Characters that an error repeats of a wrong word; a longer word is not a typing slip."""
+NO_WORDS: Mapping[str, str] = MappingProxyType({})
 SIMILARITY_MIN = 0.5
 """difflib's ratio: `colour` is not offered `hour` (0.6 is its default; words here are short)."""
 ASK_A_LEDGER = (
@@ -46,8 +48,10 @@ def named_ledger(words: Sequence[str]) -> str | None:
     return values[-1] if values else None
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str], meant: Mapping[str, str] = NO_WORDS) -> str:
     """`; did you mean 'model'?`, or an empty text if none is similar: the end of an error about a
-    word."""
+    word. `meant`: words of other tools -> ours."""
+    if (ours := meant.get(word.lower())) is not None:
+        return f"; did you mean {ours!r}?"
     found = get_close_matches(word[:WORD_CHARACTERS_MAX].lower(), list(known), 1, SIMILARITY_MIN)
     return f"; did you mean {found[0]!r}?" if found else ""

@@ -123,15 +123,17 @@ def test_a_ledger_that_is_gone(running: Pair) -> None:
 
 
 def test_a_ledger_that_cannot_be_written(running: Pair) -> None:
-    """No room for another byte: the client is served, one line says so, nothing crashes."""
+    """No room for another byte: the client is served, one line says so, nothing crashes, and the
+    bill does not call itself whole."""
     exchange(running.tee, OPENAI, new_tag())
-    limit = running.tee.ledger.stat().st_size
-    resource.prlimit(running.tee.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+    resource.prlimit(running.tee.process.pid, resource.RLIMIT_FSIZE, (1, 1))  # of each file
     for _ in range(3):
         received = exchange(running.tee, OPENAI, new_tag())
         assert received.body == b"".join(OPENAI.frames)
     assert running.tee.process.poll() is None
-    assert running.tee.wait_for_log("tokentee: ")
+    assert running.tee.wait_for_log("tokentee: cannot write the ledger ")
+    running.tee.stop(signal.SIGINT)
+    assert "this bill is a lower bound: 3 exchanges are not in the ledger: " in running.tee.log
 
 
 def test_async_commits_do_not_hold_the_end_back(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_proxy_says_what_to_set_and_prints_its_bill_at_ctrl_c(tmp_path: Path, 
             host, port = proxy.address()
             said = f"clients set their base URL to http://{host}:{port} in the place of"
             assert proxy.wait_for_log(said)
-            assert proxy.wait_for_log("tokentee report --since today")
+            assert proxy.wait_for_log(f"tokentee report --ledger sqlite:///{proxy.ledger}")
             with Http1(proxy.address()) as client:
                 post(client, OPENAI, "x", body=OPENAI.request(asked=True))
                 assert client.receive().status == 200
@@ -43,7 +43,7 @@ def test_a_proxy_says_what_to_set_and_prints_its_bill_at_ctrl_c(tmp_path: Path, 
     (row,) = rows.by_tag(tmp_path / "ledger.db", "case")["x"]
     assert row["response_model"] in proxy.log.partition("This run by model")[2]
     run = f"node={row['node']}" if kind == "mitmdump" else f"tag:run={row['tags']['run']}"
-    assert f"tokentee report --only {run}" in proxy.log
+    assert f"tokentee report --ledger sqlite:///{proxy.ledger} --only {run}" in proxy.log
     assert proxy.log.count("clients set") == 1
 
 

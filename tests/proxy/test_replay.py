@@ -97,7 +97,10 @@ def load(flows: Path, ledger: Path) -> None:
     """With `mitmdump -nr`, into a ledger."""
     options = [f"confdir={ledger.parent}", f"ledger_url=sqlite:///{ledger}"]
     words = [word for option in options for word in ("--set", option)]
-    run("mitmdump", "-nr", str(flows), "-s", str(TEE), *words).check_returncode()
+    for said in ("This run by model\n", "tokentee: no new LLM request was read: "):
+        done = run("mitmdump", "-nr", str(flows), "-s", str(TEE), *words)
+        done.check_returncode()
+        assert said in done.stderr.decode(), done.stderr
 
 
 def test_captures_are_read_as_live(captured, tmp_path: Path):

@@ -48,7 +48,8 @@ UPSTREAMS_MAX = 100
 class UpstreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One upstream, and the address at which clients reach it."""
 
-    name: str
+    name: str = ""
+    """For messages about the file."""
     url: str
     """scheme://host[:port]; a reverse proxy's target has no path."""
     listen: str
@@ -278,11 +279,12 @@ def _mistakes(
             faults.append(FaultError("url", reason))
         if not _is_address(upstream.listen):
             faults.append(FaultError("listen", f"{upstream.listen!r} is not HOST:PORT"))
-        for key, value in (("name", f"name {upstream.name}"), ("listen", upstream.listen)):
+        named = [("name", f"name {upstream.name}")] if upstream.name else []
+        for key, value in (*named, ("listen", upstream.listen)):
             if value in taken:
                 reason = f"{getattr(upstream, key)!r} is taken by {taken[value]}"
                 faults.append(FaultError(key, reason))
-            taken.setdefault(value, f"upstream {upstream.name!r}")
+            taken.setdefault(value, f"upstream {upstream.name or upstream.url!r}")
         for fault in faults:
             line = line_in_table(text, "upstream", place, fault.key)
             yield TomlProblem(line=line, text=f"upstream {place + 1}: {fault}")

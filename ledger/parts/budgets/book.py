@@ -405,13 +405,16 @@ class Book:
     def _warn(self, account: Account) -> None:
         pairs = zip(account.spent, account.limits, strict=True)
         reached = max(100 * (amount or 0) // limit for amount, limit in pairs if limit)
+        passed = 0
         for per_cent in account.cap.per_cents:
             if account.warned < per_cent <= reached:
                 account.warned = per_cent
-                self.news.append(
-                    f"the cap {account.cap.name}: {per_cent}% reached: "
-                    f"{', '.join(_shares(account))} spent"
-                )
+                passed = per_cent
+        if passed:
+            self.news.append(
+                f"the cap {account.cap.name}: {', '.join(_shares(account))} spent, "
+                f"{reached}% (it warns at {passed}%)"
+            )
 
 
 def account_name(cap: Cap, session: str | None, since: datetime | None) -> str:

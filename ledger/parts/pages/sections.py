@@ -7,7 +7,7 @@ ones at once and the slow ones when they are ready.
     sessions   the costliest sessions                                              from the sums
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -25,7 +25,7 @@ from ledger.parts.pages import charts, period_sums
 from ledger.parts.pages.period import Period
 from ledger.parts.pages.problems import problems
 from ledger.parts.pages.unusual import HISTORY, UnusualDay, unusual_days
-from ledger.reports.layout import Amount, amount_places, amount_text
+from ledger.reports.layout import Amount, amount_places, amount_text, key_text
 from ledger.reports.page_parts import Problem
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import NO_VALUE, Scope, snapshot
@@ -344,20 +344,11 @@ def _begun(connection: Connection, period: Period) -> Period:
 def key_labels(
     hints: Mapping[str | None, str | None], names: Names = NO_NAMES
 ) -> dict[str | None, str]:
-    """Fingerprint -> the label of a key: its name or its last characters; if two keys have the same
-    end, also the beginning of the fingerprint."""
-    ends: dict[str | None, int] = defaultdict(int)
-    for hint in hints.values():
-        ends[hint] += 1
+    """Fingerprint -> the label of a key: its name, or `key_text`, as in reports."""
     found: dict[str | None, str] = {None: "(no key)"}
     for fingerprint, hint in hints.items():
         if fingerprint is not None:
-            start = fingerprint[:8]
-            is_enough = hint is not None and ends[hint] == 1
-            name = names.key_name(fingerprint, hint)
-            found[fingerprint] = (
-                name or f"…{hint}" if name or is_enough else f"{start} …{hint or ''}".rstrip(" …")
-            )
+            found[fingerprint] = names.key_name(fingerprint, hint) or key_text(fingerprint, hint)
     return found
 
 

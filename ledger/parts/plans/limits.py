@@ -66,6 +66,8 @@ class Limit:
     """Whose it is: the account, or else the key; empty: neither is known."""
     key: str | None
     """Fingerprint of the key of the last answer."""
+    key_hint: str | None
+    """Its last characters."""
     window: str
     window_minutes: int | None
     kind: str
@@ -216,10 +218,13 @@ def _limit(
         bought = bought_ppm(estimate, its)
         full = full_at(figures, last.resets_at, now, recorded_ppm=sum(bought.values()))
         shared = bought_shares(figures, bought) if bought else shares(figures, its)
+    e = exchanges.c
+    of_last = (e.opened_at == last.opened_at, e.id == last.exchange_id)
     return Limit(
         provider=last.provider,
         holder=last.holder,
         key=last.key_fingerprint,
+        key_hint=connection.scalar(sa.select(e.key_hint).where(*of_last)),
         window=label_of(last.window, last.window_minutes),
         window_minutes=last.window_minutes,
         kind=last.kind,

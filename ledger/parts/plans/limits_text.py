@@ -8,7 +8,7 @@ from ledger.model.money import PICOUSD_PER_USD
 from ledger.parts.plans.limit_values import LimitValue
 from ledger.parts.plans.limits import PLANS_SHOWN, RATES_SHOWN, Limit
 from ledger.parts.plans.plans import PlanMonth
-from ledger.reports.layout import Amount, Table, TableColumn, amount_of
+from ledger.reports.layout import Amount, Table, TableColumn, amount_of, key_text
 from ledger.reports.render import table_lines
 from ledger.text.figures import MILLISECOND, duration_text, money, until_text, used_share
 from ledger.text.printable import printable
@@ -48,7 +48,7 @@ def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
                 until_text(each.resets_at, now) or None,
                 until_text(each.full_at, now) or None,
                 each.status,
-                each.key and each.key[:8],
+                each.key and key_text(each.key, each.key_hint),
                 ", ".join(sessions) or None,
             )
         )

@@ -205,6 +205,11 @@ def no_ledger(path: Path) -> str:
     )
 
 
+def empty(shown: str) -> str:
+    """The same for a database without tables and views."""
+    return f"{shown} is empty: `tokentee db upgrade` makes it a ledger, once"
+
+
 def no_tables(shown: str) -> str:
     """The same for a database that holds something else, or nothing."""
     return (

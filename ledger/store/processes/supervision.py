@@ -117,6 +117,18 @@ class RecordingHealth:
             found.append(f"{self.set_aside} items were set aside")
         return tuple(found)
 
+    def unrecorded(self) -> str:
+        """What the ledger lacks, for a bill that it is the source of; empty: nothing is known to
+        be missing."""
+        count = self.dropped + self.set_aside + self.queued_rows
+        if not (count or self.trouble):
+            return ""
+        noun = "exchange is" if count == 1 else "exchanges are"
+        what = (
+            f"{count} {noun} not in the ledger" if count else "exchanges may not be in the ledger"
+        )
+        return f"{what}{f': {self.trouble}' if self.trouble else ''}"
+
 
 class SetAside:
     """Keeps items that could not be processed. Called from any thread; never raises."""

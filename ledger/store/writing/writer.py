@@ -251,6 +251,7 @@ class Ledger:
                     self._waiting = settled[-kept_max:]
         if self._waiting:
             self._drop(self._waiting)
+            self._waiting = []
         try:
             self._file.close()
         except OverwrittenError as error:

@@ -121,7 +121,7 @@ def test_a_completed_stream_without_usage_is_counted_and_estimated_beside(tmp_pa
     told = " ".join(shown.split())
     assert "without usage, in no total: 1 completed, 0 ended early" in told
     assert "by our estimate ~12 output tokens" in told
-    assert "tokentee report --only tag:run=r1" in told
+    assert f"tokentee report --ledger {url} --only tag:run=r1" in told
 
 
 def test_the_bill_of_a_shared_ledger_is_read_from_the_spool(tmp_path, capsys, monkeypatch):
@@ -136,3 +136,24 @@ def test_the_bill_of_a_shared_ledger_is_read_from_the_spool(tmp_path, capsys, mo
     shown = capsys.readouterr().err
     assert any(line.split()[:2] == ["gpt-4.1", "1"] for line in shown.splitlines())
     assert "db.example.com" in shown
+
+
+def test_a_bill_that_lacks_something_is_a_lower_bound(ledger, capsys):
+    lacking = "2 exchanges are not in the ledger: the disk is full"
+    assert bill.show(ledger, "r1", unrecorded=lacking)
+    said = capsys.readouterr().err
+    assert said.startswith(f"tokentee: this bill is a lower bound: {lacking}\n")
+    assert "This run by model, at least\n" in said
+    assert bill.show(ledger, "none", unrecorded=lacking)  # no other reason is looked for
+    assert "no LLM request" not in capsys.readouterr().err
+    assert bill.show(ledger, "r1")
+    assert "at least" not in capsys.readouterr().err
+
+
+def test_the_hint_of_a_bill_keeps_the_ledger(ledger, capsys, monkeypatch):
+    monkeypatch.delenv("TOKENTEE_LEDGER", raising=False)
+    bill.show(ledger, "r1")
+    assert f"more: tokentee report --ledger {ledger} --only tag:run=r1\n" in capsys.readouterr().err
+    monkeypatch.setenv("TOKENTEE_LEDGER", ledger)
+    bill.show(ledger, "r1")
+    assert "more: tokentee report --only tag:run=r1\n" in capsys.readouterr().err

@@ -28,6 +28,24 @@ def test_a_price_file_is_checked(run, text_file):
     assert "line 3: price 1: modle: unknown" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("gpt5", "did you mean gpt-5, "),
+        ("sonnet", "claude-sonnet-"),
+        ("claude-opus-45", "claude-opus-4-5"),
+    ],
+)
+def test_a_model_without_a_price_has_near_names_that_have_one(run, word, near):
+    said = run("prices", "show", word, exits=1).stderr
+    assert near in said
+    names = said.partition("did you mean ")[2].strip().rstrip("?").split(", ")
+    assert 1 <= len(names) <= 3
+    for name in names:
+        assert run("prices", "show", name).stdout
+    assert "did you mean" not in run("prices", "show", "zzzqqq", exits=1).stderr
+
+
 def test_a_price_is_shown_with_its_source(run):
     result = run("prices", "show", "o3", "--at", "2025-06-09")
     lines = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.strip()}

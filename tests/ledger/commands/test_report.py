@@ -101,6 +101,9 @@ def test_asking_does_not_make_a_ledger(run, tmp_path):
         (["report", "--by", "colour"], "no such dimension: 'colour'"),
         (["report", "--since", "soon"], "not a date or period: 'soon'"),
         (["report", "--only", "gpt"], "not a condition: 'gpt'"),
+        (["report", "--since", "today", "--until", "yesterday"], "no time lies between --since "),
+        (["requests", "--since", "2026-11", "--until", "2026-11-01"], "no time lies between "),
+        (["export", "x", "--since", "1h", "--until", "30d"], "no time lies between "),
         (["show", "nope"], "no exchange has an id"),
         (
             ["show", "no"],
@@ -260,3 +263,10 @@ def test_an_export_tells_of_its_files(run, tmp_path):
     ]
     result = run("export", str(tmp_path / "out"), "--until", "2020-01-01")
     assert result.stderr == "nothing to export in this period\n"
+
+
+def test_a_long_heading_does_not_touch_its_text(run, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(url, [(settled(exchange("gpt-4.1", id="seen-1")), reading(estimated_output_tokens=12))])
+    shown = run("show", "seen-1", url=url).stdout
+    assert "  output seen, by estimate 12\n" in shown

@@ -299,7 +299,8 @@ def test_a_team_by_its_project(engine):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("modle", "model"), ("teams", "team"), ("days", "day"), ("keys", "key")]
+    ("word", "meant"),
+    [("modle", "model"), ("teams", "team"), ("days", "day"), ("keys", "key"), ("name", "key")],
 )
 def test_the_nearest_word_is_named(engine, word, meant):
     with pytest.raises(LedgerError, match=f"no such dimension: '{word}'; did you mean '{meant}'"):

@@ -440,6 +440,10 @@ def test_a_context_step_in_any_order(loaded):
                 "[[price]]\nmodel = 'x'\nusd_per_mtok = { inptu = 1 }",
                 "line 3: price 1: usd_per_mtok.inptu: unknown line; ",
             ),
+            "word-of-vendors": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { input = 1 }",
+                "line 3: price 1: usd_per_mtok.input: unknown line; did you mean 'uncached_input'?",
+            ),
             "misspelt-key": (
                 "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
                 "[[price]]\nmodle = 'y'\nusd_per_mtok = { output = 1 }",

@@ -96,6 +96,15 @@ def empty(request, tmp_path):
     engine.dispose()
 
 
+def test_an_empty_database_names_the_command_that_fills_it(empty):
+    with pytest.raises(LedgerError, match="is empty: `tokentee db upgrade` makes it a ledger"):
+        db.open_existing(empty.url)
+    with empty.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE notes (a INTEGER)"))
+    with pytest.raises(LedgerError, match="is not a ledger of tokentee"):
+        db.open_existing(empty.url)
+
+
 @pytest.mark.parametrize(
     "revision",
     [

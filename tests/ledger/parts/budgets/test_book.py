@@ -218,7 +218,13 @@ def test_it_warns_once_of_each_share_and_of_the_first_refusal():
     assert [line.partition(":")[0] for line in book.news] == ["the cap run"] * 2 + [
         "the cap run refuses requests"
     ]
-    assert "50% reached: $5.00 of $10.00 (usd) spent" in book.news[0]
+    assert book.news[0] == "the cap run: $5.00 of $10.00 (usd) spent, 50% (it warns at 50%)"
+
+
+def test_of_several_shares_passed_at_once_the_highest_is_named_with_what_is_used():
+    book = book_of(cap(warn=[50, 80]))
+    book.settle(held(book, 5), usd(10))
+    assert book.news == ["the cap run: $10.00 of $10.00 (usd) spent, 100% (it warns at 80%)"]
 
 
 # Simulation

@@ -74,6 +74,35 @@ def test_what_is_spent(engine):
     assert today.spent_picousd == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            '[[budget]]\nname = "x"\nusd = 1\nperiod = "months"\n',
+            "line 4: budget 1: period: 'months' is not known; did you mean 'month'?; "
+            "one of run, session, day, week, month, 5h",
+        ),
+        (
+            '[[cap]]\nname = "x"\nusd = 1\nperiod = "day"\nunpriced = "refused"\n',
+            "line 5: cap 1: unpriced: 'refused' is not known; did you mean 'refuse'?; "
+            "one of refuse, pass",
+        ),
+    ],
+)
+def test_a_wrong_word_gets_the_valid_ones(text, problem):
+    _, problems = read(text)
+    assert [str(each) for each in problems] == [problem]
+
+
+def test_a_wrong_file_has_all_its_mistakes_in_one_error(tmp_path):
+    path = tmp_path / "budgets.toml"
+    path.write_text('[[budget]]\nname = "x"\nusd = 1\nperiod = "months"\n' * 12)
+    with pytest.raises(LedgerError) as error:
+        budgets_file.load(str(path))
+    assert str(error.value).count("'months' is not known") == 10
+    assert str(error.value).endswith("; and 2 more")
+
+
 def test_by_team(engine):
     budgets, _ = read('[[budget]]\nname = "x"\nusd = 1\nperiod = "month"\nteam = "finders"\n')
     names, _ = read_names('[[name]]\ntag = "team=search"\nteam = "finders"\n')
@@ -406,7 +435,10 @@ def test_a_webhook_is_never_shown():
         ('[[budget]]\nname = "x"\nusd = 0\nperiod = "day"', "line 3: budget 1: usd: 0 is not an"),
         ('[[budget]]\nname = "x"\nusd = 1e400\nperiod = "day"', "line 3: budget 1: usd: 1E+400"),
         ('[[budget]]\nname = "x"\nusd = nan\nperiod = "day"', "line 3: budget 1: usd: NaN is not"),
-        ('[[budget]]\nname = "x"\nusd = 1\nperiod = "year"', "line 4: budget 1: period: invalid"),
+        (
+            '[[budget]]\nname = "x"\nusd = 1\nperiod = "year"',
+            "line 4: budget 1: period: 'year' is not known; one of run",
+        ),
         (DAILY + "thresholds = [0]", "line 5: budget 1: thr"),
         (DAILY + "thresholds = []", "line 5: budget 1: thr"),
         (DAILY + "model = []", "line 5: budget 1: model: e"),

@@ -146,14 +146,14 @@ def test_what_is_unusual_is_found(with_a_dear_day):
     assert problem.advice.startswith(f"{yesterday.day} {yesterday:%b} cost $8.")
 
 
-def test_keys_that_end_alike_are_told_apart():
+def test_a_key_is_spelled_as_in_reports():
     hints = {"a" * 32: "1111", "b" * 32: "1111", "c" * 32: "2222", "d" * 32: None, None: None}
     assert sections.key_labels(hints) == {
         None: "(no key)",
-        "a" * 32: "aaaaaaaa …1111",
-        "b" * 32: "bbbbbbbb …1111",
-        "c" * 32: "…2222",
-        "d" * 32: "dddddddd",
+        "a" * 32: "…1111 (aaaaaa)",
+        "b" * 32: "…1111 (bbbbbb)",
+        "c" * 32: "…2222 (cccccc)",
+        "d" * 32: "key dddddd",
     }
 
 

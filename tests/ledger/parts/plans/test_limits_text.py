@@ -15,6 +15,7 @@ def limit(window, used_ppm, *, kind="plan", resets=None, full=None, shares=None)
         provider="anthropic",
         holder="a",
         key="f" * 20,
+        key_hint="1a2b",
         window=window,
         window_minutes=None,
         kind=kind,
@@ -64,3 +65,7 @@ def test_the_sessions_that_used_most_are_named(count, ending):
     assert "s0 9%, s1 9" in row
     assert ending in row
     assert ("more" in row) is (count > 3)
+
+
+def test_a_key_is_spelled_as_in_reports():
+    assert any("…1a2b (ffffff)" in line for line in lines(LIMITS, NOW, 200))

@@ -308,7 +308,7 @@ def test_a_ledger_that_must_be_there_is_not_made(tmp_path):
         db.open_existing(f"sqlite:///{path}")
     assert not path.exists()
     sqlite3.connect(path).close()
-    with pytest.raises(LedgerError, match="is not a ledger"):
+    with pytest.raises(LedgerError, match="is empty: `tokentee db upgrade` makes it a ledger"):
         db.open_existing(f"sqlite:///{path}")
 
 
