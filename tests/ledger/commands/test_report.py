@@ -6,9 +6,11 @@ import io
 import json
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import UsageSource
 from ledger.store.engines import urls
 from tests.app import APP
 from tests.ledger.priced import exchange, fill, reading, settled
@@ -267,6 +269,7 @@ def test_an_export_tells_of_its_files(run, tmp_path):
 
 def test_a_long_heading_does_not_touch_its_text(run, tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    fill(url, [(settled(exchange("gpt-4.1", id="seen-1")), reading(estimated_output_tokens=12))])
+    seen = replace(reading(usage_source=UsageSource.NONE), estimated_output_tokens=12)
+    fill(url, [(settled(exchange("gpt-4.1", id="seen-1")), seen)])
     shown = run("show", "seen-1", url=url).stdout
     assert "  output seen, by estimate 12\n" in shown
