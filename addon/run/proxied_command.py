@@ -209,7 +209,9 @@ class ProxiedCommand:
 
     async def _run(self) -> None:
         def start_watch(pid: int) -> None:
-            self._watch = child.Watch(pid, own_port=self._port)
+            own_names = (each.name for each in self.policy.hosts.named)
+            names = (*own_names, *hosts.default_hosts())
+            self._watch = child.Watch(pid, own_port=self._port, names=names)
             self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 
         command = self._call.command
@@ -246,11 +248,14 @@ class ProxiedCommand:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
-            names: dict[str, str] = {}
-            if any(port == 443 for _, port in self._watch.seen):
-                own_names = (each.name for each in self.policy.hosts.named)
-                names = await child.resolve([*hosts.default_hosts(), *own_names])
-            self.warnings += child.warnings(self._watch.seen, names)
+            self.warnings += child.warnings(self._watch.seen, await self._watch.names())
+            self.warnings += first_minute.tunnelled(
+                {
+                    place: count
+                    for place, count in self.policy.unread.items()
+                    if hosts.is_llm_name(place.partition(":")[0])
+                }
+            )
         except child.CommandCannotStartError as error:
             self.exit_code = error.exit_code
             self.warnings.append(str(error))

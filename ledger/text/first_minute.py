@@ -18,6 +18,9 @@ SAVED_WITHOUT_BODIES = (
 HOSTS_SHOWN_MAX = 3
 """Hosts that a line names; further ones are counted."""
 
+TUNNELLED_SHOWN_MAX = 8
+"""Hosts that have a line of their own, each with the command that records it."""
+
 type Counts = Mapping[str, int]
 """HOST[:PORT] -> how often it was seen."""
 
@@ -141,6 +144,18 @@ def nothing_recorded(seen: PassedTraffic, *, is_command: bool) -> list[str]:
     elif not lines:
         lines.append("no client connected: the lines at the start say what each has to set")
     return lines
+
+
+def tunnelled(unread: Counts) -> list[str]:
+    """A line for each of the hosts named like sellers of models whose tunnels were not read."""
+    lines = [
+        f"{counted(count, 'connection')} to {printable(place)} passed unread, as no table has it; "
+        "if it is an LLM, its calls are missing here. To record it: "
+        f"tokentee run --set tee_hosts={printable(place)} -- COMMAND"
+        for place, count in sorted(unread.items(), key=lambda item: -item[1])
+    ]
+    more = len(lines) - TUNNELLED_SHOWN_MAX
+    return lines[:TUNNELLED_SHOWN_MAX] + ([f"and to {counted(more, 'more host')}"] * (more > 0))
 
 
 def _first(counts: Counts) -> str:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from addon.run.command.hosts import local_base_urls, origin_of
+from addon.run.command.hosts import base_url_variable, local_base_urls, origin_of
 from ledger.settings.small_files import first_bytes
 from ledger.text.figures import counted
 
@@ -199,14 +199,29 @@ LOCAL_SERVERS = {11434: "Ollama", 1234: "LM Studio"}
 """Ports on loopback that only an LLM server uses by default."""
 _ESTABLISHED, _CONNECTING = "01", "02"
 
+NAMES_SHOWN_MAX = 3
+"""Hosts behind one address that a warning names."""
+
 type Address = tuple[str, int]
+type Names = dict[str, tuple[str, ...]]
+"""Address -> the known hosts that have it."""
 
 
 class Watch:
     """Counts the direct connections of a process and its descendants."""
 
-    def __init__(self, pid: int, *, own_port: int, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        pid: int,
+        *,
+        own_port: int,
+        names: Iterable[str] = (),
+        proc: Path = Path("/proc"),
+    ) -> None:
+        """`names`: of the hosts to recognise."""
         self._pid = pid
+        self._names = tuple(names)
+        self._resolving: asyncio.Task[Names] | None = None
         self._own_port = own_port
         self._proc = proc
         self._counted: set[str] = set()
@@ -218,7 +233,22 @@ class Watch:
             began = time.monotonic()
             with contextlib.suppress(OSError):  # a process ends while it is read
                 await asyncio.to_thread(self.sample)
+            if self._resolving is None and self._has_direct():
+                # At once: the addresses behind a name change within minutes.
+                self._resolving = asyncio.get_running_loop().create_task(resolve(self._names))
             await asyncio.sleep(max(PERIOD_SECONDS, 9 * (time.monotonic() - began)))
+
+    async def names(self) -> Names:
+        """The names behind the addresses of direct connections: when the first was seen, and now;
+        empty if there was none."""
+        if not self._has_direct():
+            return {}
+        before = await self._resolving if self._resolving is not None else {}
+        found = await resolve(self._names)
+        return {address: found.get(address) or before[address] for address in {**before, **found}}
+
+    def _has_direct(self) -> bool:
+        return any(port == 443 for _, port in self.seen)
 
     def sample(self) -> None:
         """Take one sample."""
@@ -266,26 +296,30 @@ class Watch:
             self.seen[candidates[inode]] += 1
 
 
-async def resolve(hosts: Iterable[str]) -> dict[str, str]:
-    """Address -> the first name that has it, for the names that resolve in time."""
+async def resolve(hosts: Iterable[str]) -> Names:
+    """The addresses of the names that resolve in time."""
     loop = asyncio.get_running_loop()
     names = list(dict.fromkeys(hosts))
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
 
     async def one(name: str) -> None:
         with contextlib.suppress(OSError):
             for entry in await loop.getaddrinfo(name, 443, type=socket.SOCK_STREAM):
-                found.setdefault(str(entry[4][0]), name)
+                found.setdefault(str(entry[4][0]), []).append(name)
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(RESOLVE_SECONDS_MAX):
             await asyncio.gather(*(one(name) for name in names))
-    return found
+    order = {name: at for at, name in enumerate(names)}  # not that of the answers
+    return {
+        address: tuple(sorted(set(those), key=order.__getitem__))
+        for address, those in found.items()
+    }
 
 
-def warnings(seen: Mapping[Address, int], names: Mapping[str, str]) -> list[str]:
+def warnings(seen: Mapping[Address, int], names: Mapping[str, tuple[str, ...]]) -> list[str]:
     """A warning for each host that the command may have called without the recorder."""
-    past: Counter[str] = Counter()
+    past: Counter[tuple[str, ...]] = Counter()
     local: Counter[Address] = Counter()
     for (host, port), count in seen.items():
         if host in names:
@@ -293,9 +327,11 @@ def warnings(seen: Mapping[Address, int], names: Mapping[str, str]) -> list[str]
         elif port in LOCAL_SERVERS:
             local[host, port] += count
     lines = [
-        f"{counted(count, 'connection')} to {name} went past the recorder: a client that ignores "
-        "HTTPS_PROXY may have made requests that are not in the ledger"
-        for name, count in past.items()
+        f"{counted(count, 'connection')} to {' or '.join(those[:NAMES_SHOWN_MAX])} went past the "
+        "recorder: a client that ignores HTTPS_PROXY may have made requests that are not in the "
+        f"ledger. To record it: tokentee run --mode reverse:https://{those[0]}@8080, and for the "
+        f"client {base_url_variable(those[0])}"
+        for those, count in past.items()
     ]
     for (host, port), count in local.items():
         shown = f"[{host}]" if ":" in host else host

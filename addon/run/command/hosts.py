@@ -24,6 +24,33 @@ NOT_REDIRECTED = {"OLLAMA_HOST"}
 """`ollama serve` listens at this address, so its value is never changed."""
 SCHEMES = ("http", "https")
 """Of proxies that mitmproxy can go out through."""
+AWS_REGIONS = (
+    *("us-east-1", "us-west-2", "us-east-2", "us-west-1", "eu-central-1", "eu-west-1", "eu-west-3"),
+    *("eu-west-2", "eu-north-1", "eu-south-1", "eu-south-2", "eu-central-2", "ca-central-1"),
+    *("ap-northeast-1", "ap-southeast-1", "ap-southeast-2", "ap-south-1", "ap-northeast-2"),
+    *("ap-northeast-3", "ap-south-2", "ap-southeast-4", "sa-east-1", "us-gov-west-1"),
+)
+"""With a Bedrock endpoint, the busiest first
+(https://docs.aws.amazon.com/general/latest/gr/bedrock.html)."""
+OF_PATTERNS = (
+    *("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
+    *("cn-hongkong.dashscope.aliyuncs.com", "ark.cn-beijing.volces.com", "api.minimax.io"),
+    *("api.minimaxi.com", "inference.baseten.co", "api.studio.nebius.com", "open.bigmodel.cn"),
+    *("api.tokenfactory.nebius.com", "router.requesty.ai", "codestral.mistral.ai"),
+    *("us-south.ml.cloud.ibm.com", "router.huggingface.co", "ai-gateway.helicone.ai"),
+    *("api.inference.crusoecloud.com"),
+)
+"""Hosts that SDKs call and the table has as patterns, or below a domain."""
+_LLM_NAME = re.compile(
+    r"(^|[.-])(ai|aigateway|anthropic|bedrock|claude|embeddings?|gemini|genai|gpt|inference|litellm"
+    r"|llms?|maas|models?|ollama|openai|rerank|vllm)([.-]|$)"
+)
+"""Words of hosts that sell models; `ai` is also a top-level domain."""
+_NO_LLM = re.compile(
+    r"(^|\.)(models\.dev|litellm\.ai|(api|trace)\.wandb\.ai|(docs?|www|statsig|static|cdn|auth"
+    r"|login|console|status|telemetry|mcp|registry|hub)\..*)$"
+)
+"""Hosts that are named so and answer no LLM call: price lists, traces, pages, logins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +127,35 @@ def local_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def default_hosts() -> tuple[str, ...]:
-    """Names of the hosts that SDKs call by default, which the bypass check resolves."""
+    """Names of the hosts that clients call, which the bypass check resolves: those of the table and
+    their `api.`, and what is known of its patterns. Not hosts where other services answer, too."""
     urls = [entry.default for entry in providers.TABLE.base_urls() if entry.default]
-    return tuple(dict.fromkeys(address_of(url)[0] for url in urls))
+    names = [address_of(url)[0] for url in urls]
+    for row in providers.TABLE.rows:
+        for host in (*row.hosts, *row.unlisted_hosts):
+            if "*" in host or row.hosts_are_shared:
+                continue
+            # Of a domain, its API; a page that a browser shows has the name itself.
+            names.append(host if host.count(".") > 1 else f"api.{host}")
+            if host.count(".") == 1:
+                names.append(host)
+    names += OF_PATTERNS
+    names += [f"bedrock-runtime.{region}.amazonaws.com" for region in AWS_REGIONS]
+    return tuple(dict.fromkeys(names))
+
+
+def is_llm_name(host: str) -> bool:
+    """Whether a host that no table has is named like one that sells models."""
+    host = host.lower().rstrip(".")
+    return _LLM_NAME.search(host) is not None and _NO_LLM.search(host) is None
+
+
+def base_url_variable(host: str) -> str:
+    """NAME=URL of the variable that leads the SDKs of a host to a reverse proxy; or words."""
+    for entry in providers.TABLE.base_urls():
+        if entry.default and address_of(entry.default)[0] == host:
+            return f"{entry.variable}=http://127.0.0.1:8080{urlsplit(entry.default).path}"
+    return "http://127.0.0.1:8080 as its base URL, with the same path"
 
 
 def address_of(url: str) -> tuple[str, int]:

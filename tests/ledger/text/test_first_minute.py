@@ -1,5 +1,6 @@
 """What clients have to set, and why nothing was recorded."""
 
+from ledger.text import first_minute
 from ledger.text.first_minute import NEXT, PassedTraffic, lines_at_start, nothing_recorded
 from tests.named import for_each
 
@@ -84,3 +85,16 @@ def test_what_several_processes_saw_is_added():
     one = PassedTraffic(connections=1, requests={"a": 1})
     one.add(PassedTraffic(connections=2, requests={"a": 1, "b": 1}, unread={"c": 1}))
     assert one == PassedTraffic(connections=3, requests={"a": 2, "b": 1}, unread={"c": 1})
+
+
+def test_tunnels_that_may_be_calls_have_a_line_each_with_its_cure():
+    lines = first_minute.tunnelled({"llm.corp:8443": 1, "api.acme.ai": 6})
+    assert [line.split(" passed")[0] for line in lines] == [
+        "6 connections to api.acme.ai",
+        "1 connection to llm.corp:8443",
+    ]
+    assert lines[1].endswith("tokentee run --set tee_hosts=llm.corp:8443 -- COMMAND")
+    many = first_minute.tunnelled({f"llm-{number}.corp": 1 for number in range(10)})
+    assert len(many) == first_minute.TUNNELLED_SHOWN_MAX + 1
+    assert many[-1] == "and to 2 more hosts"
+    assert first_minute.tunnelled({}) == []

@@ -15,11 +15,14 @@ from addon.run.command.hosts import (
     LlmHosts,
     NamedHost,
     address_of,
+    default_hosts,
     from_base_urls,
+    is_llm_name,
     javascript_pattern,
     no_proxy_for,
     origin_of,
 )
+from ledger.model import providers
 from tests.named import for_each
 
 GATEWAY = LlmHosts(named=(NamedHost(name="gw.corp", port=8443), NamedHost(name="llm.corp")))
@@ -201,8 +204,60 @@ def test_a_real_connection_is_seen(monkeypatch: pytest.MonkeyPatch):
 
 def test_names_that_do_not_resolve_are_left_out():
     found = asyncio.run(resolve(["localhost", "no.such.host.invalid"]))
-    assert set(found.values()) == {"localhost"}
+    assert set(found.values()) == {("localhost",)}
     assert "127.0.0.1" in found
+
+
+@for_each(
+    "host, is_named_so",
+    [
+        ("api.acme.ai", True),
+        ("llm.corp", True),
+        ("eu-inference.acme.example", True),
+        ("MODELS.acme.example.", True),
+        ("registry.npmjs.org", False),
+        ("email.acme.example", False),
+        ("models.dev", False),
+        ("docs.acme.ai", False),
+        ("trace.wandb.ai", False),
+    ],
+)
+def test_names_that_look_like_sellers_of_models(host: str, is_named_so: bool):
+    assert is_llm_name(host) is is_named_so
+
+
+def test_every_seller_with_hosts_of_its_own_is_recognised_by_one():
+    """But for patterns whose parts a user chooses: the name of a resource, a network, a tenant."""
+    found = {providers.provider_of(name, "") for name in default_hosts()}
+    rows = [row for row in providers.TABLE.rows if row.hosts and not row.hosts_are_shared]
+    missing = {row.name for row in rows} - found
+    assert missing == {"oci", "ovhcloud", "sap"}
+
+
+def test_addresses_are_resolved_when_the_first_direct_connection_is_seen(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """They may be others when the command has ended."""
+    answers: list[dict[str, tuple[str, ...]]] = [
+        {"10.10.10.4": ("api.acme.ai",)},
+        {"10.10.10.9": ("api.acme.ai",)},
+    ]
+
+    async def resolved(hosts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        assert hosts == ("api.acme.ai",)
+        return answers.pop(0)
+
+    async def watched() -> dict[str, tuple[str, ...]]:
+        watch = Watch(1, own_port=8080, names=["api.acme.ai"], proc=proc)
+        assert await watch.names() == {}
+        watching = asyncio.create_task(watch.run())
+        while len(answers) == 2:
+            await asyncio.sleep(0.01)
+        watching.cancel()
+        return await watch.names()
+
+    monkeypatch.setattr(child, "resolve", resolved)
+    assert asyncio.run(watched()) == dict.fromkeys(("10.10.10.4", "10.10.10.9"), ("api.acme.ai",))
 
 
 def test_what_is_said():
@@ -213,9 +268,15 @@ def test_what_is_said():
         ("127.0.0.1", 11434): 3,
         ("::1", 1234): 1,
     }
-    names = {"10.0.0.1": "api.openai.com", "10.0.0.2": "api.openai.com"}
-    openai, ollama, studio = warnings(seen, names)
+    shared = ("bedrock-runtime.eu-west-1.amazonaws.com", "b", "c", "d")
+    seen["10.0.0.3", 443] = 1
+    names = dict.fromkeys(("10.0.0.1", "10.0.0.2"), ("api.openai.com",)) | {"10.0.0.3": shared}
+    openai, bedrock, ollama, studio = warnings(seen, names)
     assert openai.startswith("3 connections to api.openai.com went past the recorder")
+    assert "--mode reverse:https://api.openai.com@8080" in openai
+    assert openai.endswith("OPENAI_BASE_URL=http://127.0.0.1:8080/v1")
+    assert bedrock.startswith(f"1 connection to {shared[0]} or b or c went past the recorder")
+    assert bedrock.endswith("http://127.0.0.1:8080 as its base URL, with the same path")
     assert ollama.startswith("3 connections to Ollama at 127.0.0.1:11434 went past")
     assert "--set tee_hosts=127.0.0.1:11434" in ollama
     assert studio.startswith("1 connection to LM Studio at [::1]:1234 went past")
