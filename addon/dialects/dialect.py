@@ -78,7 +78,8 @@ class SessionProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLimits:
-    """Where a request says what bounds its cost: paths of members."""
+    """Where a request says what bounds its cost: paths of members, which are found in any
+    spelling."""
 
     output: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     """The most tokens of one answer, reasoning included; of several the largest counts."""
@@ -88,8 +89,6 @@ class CostLimits:
     """A list of which each member is a request of its own."""
     kept: tuple[str, ...] = ("previous_response_id", "conversation")
     """Refer to input that the provider keeps."""
-    unbounded: tuple[str, ...] = ("web_search_options", "search_parameters", "plugins")
-    """Let the provider do more than the request says."""
     tool_uses: tuple[str, ...] = ()
     """The most uses of the provider's own tools, all together."""
     clients_tools: tuple[str, ...] = ("function", "custom")

@@ -1,8 +1,10 @@
 """Pure. The one place where wire JSON becomes values: `Any` stops here."""
 
+import contextlib
 import json
 import math
 import re
+from collections import Counter
 from typing import Any
 
 import orjson
@@ -76,6 +78,25 @@ def strict_loads(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
+
+
+def repeated_key(data: bytes, value: object) -> str | None:
+    """A key that stands twice in one object of JSON; None: each stands once. `value`: what the JSON
+    says. Writing it again gives the same bytes where no key was lost, and takes a twentieth of the
+    time of looking at each key."""
+    with contextlib.suppress(TypeError):
+        if orjson.dumps(value) == data:
+            return None
+    repeated: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+            repeated.append(key)
+
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(data, object_pairs_hook=members)
+    return repeated[0] if repeated else None
 
 
 def dumps(value: object) -> str:

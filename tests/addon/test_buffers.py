@@ -54,6 +54,7 @@ BOUNDS = {
     "parts/caps/holds.py Holds._answers": "ANSWERED_MAX of ANSWERS_MAX",
     "parts/caps/holds.py Holds._billings": "ANSWERED_MAX",
     "parts/caps/holds.py Holds._priced": "ANSWERED_MAX",
+    "parts/caps/members.py Members._values": "the members of one request",
     "parts/caps/turns.py Turns.conversation.latest": "LATEST_MAX",
     "parts/caps/gate.py Gate._futures": "flows under way",
     "parts/caps/gate.py Gate._held": "flows under way, and the responses of their sessions",
@@ -105,6 +106,7 @@ BOUNDS = {
     "ledger/parts/sync/shipper.py Shipper._logged": "1 000",
 }
 CACHES = {
+    "parts/caps/beyond_tokens.py table": "no argument",
     "parts/caps/limits.py _model_rows": "no argument",
     "parts/caps/limits.py limits_of_model": "MODELS_MAX",
     "dialects/routes.py answer_keys": "no argument",

@@ -177,7 +177,6 @@ RESPONSES = Dialect(
         output=("max_output_tokens",),
         answers=(),
         kept=("previous_response_id", "conversation", "prompt"),
-        unbounded=("context_management",),
         tool_uses=("max_tool_calls",),
         clients_tools=(
             *("function", "custom", "local_shell", "apply_patch", "computer", "namespace"),

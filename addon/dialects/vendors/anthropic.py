@@ -225,8 +225,6 @@ MESSAGES = Dialect(
         output=("max_tokens", "max_tokens_to_sample"),
         answers=(),
         kept=("container",),
-        # Compaction, tools and other models that the provider runs are billed beside the answer.
-        unbounded=("context_management", "mcp_servers", "fallbacks"),
         clients_tools=("custom", "bash_", "text_editor_", "computer_", "memory_"),
     ),
     marks=(

@@ -227,7 +227,6 @@ CONVERSE = Dialect(
         output=("inferenceConfig.maxTokens",),
         answers=(),
         kept=("promptVariables",),
-        unbounded=("additionalModelRequestFields",),
         clients_tools=("toolSpec", "cachePoint"),
     ),
     marks=(Mark(b"messageStop"), Mark(b"metadata"), Mark(b"xception"), Mark(b":error-code")),
@@ -248,11 +247,10 @@ INVOKE = replace(
     cost_limits=CostLimits(
         output=(
             *("max_tokens", "max_completion_tokens", "max_tokens_to_sample", "max_gen_len"),
-            *("maxTokens", "textGenerationConfig.maxTokenCount", "inferenceConfig.maxTokens"),
+            *("textGenerationConfig.maxTokenCount", "inferenceConfig.maxTokens"),
             *("inferenceConfig.max_new_tokens",),
         ),
         answers=("n", "num_generations", "numResults"),
-        unbounded=("context_management", "mcp_servers"),
         clients_tools=(
             *("function", "custom", "bash_", "text_editor_", "computer_", "memory_", "toolSpec"),
         ),

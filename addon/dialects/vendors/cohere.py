@@ -83,7 +83,7 @@ CHAT = Dialect(
         {"tokens", "tokens.*", "billed_units", "billed_units.*", "cached_tokens"}
         | {"api_version", "api_version.*", "warnings"}
     ),
-    cost_limits=CostLimits(unbounded=("connectors", "search_queries_only")),
+    cost_limits=CostLimits(),
     marks=(Mark(b"message-end"), Mark(b"stream-end"), Mark(b'"error"')),
     text_marks=(b'"text"', b'"tool_plan"', b'"arguments"'),
     call_marks=(Mark(b'"tool-call-start"'),),

@@ -180,10 +180,9 @@ GENERATE_CONTENT = Dialect(
     known_keys=KNOWN_KEYS,
     refusal=google_refusal,
     cost_limits=CostLimits(
-        output=("generationConfig.maxOutputTokens", "generation_config.max_output_tokens"),
-        answers=("generationConfig.candidateCount", "generation_config.candidate_count"),
-        kept=("cachedContent", "cached_content"),
-        unbounded=(),
+        output=("generationConfig.maxOutputTokens",),
+        answers=("generationConfig.candidateCount",),
+        kept=("cachedContent",),
         clients_tools=("functionDeclarations", "function_declarations"),
     ),
     marks=(

@@ -133,8 +133,8 @@ class _CappedSocket(OpenSocket):
         if not gate.is_active or live.is_recorded or not message.from_client:
             return None
         dialect = (live.routes.session or live.route).dialect
-        asked = response_asked(message.content)
-        if asked is None or dialect.cost_limits is None:
+        asked = response_asked(message.content) if dialect.cost_limits is not None else None
+        if asked is None:
             return None
         self._asked += 1
         exchange = replace(

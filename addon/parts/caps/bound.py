@@ -51,6 +51,8 @@ def tokens_of(
     turn bounds them."""
     if limits.unbounded:
         return 0, 0, limits.unbounded
+    if model.works_by_itself:
+        return 0, 0, "its model works by itself as long as it likes (searches, further models)"
     output = 0 if is_embedding else limits.output_tokens or model.output
     if output and not is_embedding:
         output = max(output, OUTPUT_TOKENS_MIN)

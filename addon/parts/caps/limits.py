@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import orjson
 from msgspec import Struct
 
-from addon.dialects.counts import lookup, object_at, objects_at
+from addon.dialects.counts import object_at
 from addon.dialects.dialect import CostLimits, Dialect
 from addon.framing import json_values
+from addon.parts.caps import beyond_tokens
+from addon.parts.caps.beyond_tokens import WALKED_MAX
+from addon.parts.caps.members import Members, UnboundedError, folded
 from ledger.model.segments import Kind, Row
-from ledger.model.usage import count_of
 
 MODEL_LIMITS = Path(__file__).with_name("model_limits.toml")
 OPERATIONS = ("chat", "text_completion", "generate_content", "embeddings")
@@ -34,25 +36,30 @@ https://ai.google.dev/gemini-api/docs/tokens), moderation, what ends a backgroun
 stores files, conversations and vectors: storage is billed apart, by no request."""
 MODELS_MAX = 1_024
 """Names of models whose limits are kept; clients choose them."""
-WALKED_MAX = 20_000
-"""Values of a request that are looked through for pictures, in 5 ms; with more, it may have any."""
 SEARCHES = ("web_search", "file_search")
 """Beginnings of the provider's own tools whose price is one of a call."""
 _MEDIA = re.compile(
-    rb'"(?:image|image_url|input_image|inlineData|inline_data|fileData|file_data|document|file'
-    rb"|input_file|input_audio|audio|file_id|video|video_url|media|search_result|url"
-    rb'|item_reference)"'
+    rb'"(?:(?:input_?)?(?:image|audio|file|video)|(?:image|video|audio|file|document)_?ur[li]'
+    rb"|(?:inline|file)_?data|document|file_?ids?|media|search_?result|url|container_?upload"
+    rb'|item_?reference)"',
+    re.IGNORECASE,
 )
 """Members and types of what is no text. An escaped key is looked for apart."""
-_PICTURES = frozenset({"image", "image_url", "input_image"})
+_PICTURES = frozenset({"image", "imageurl", "inputimage"})
 _FILES = frozenset(
-    {"inlineData", "inline_data", "fileData", "file_data", "document", "file", "input_file"}
-    | {"input_audio", "audio", "file_id", "video", "video_url", "media", "container_upload"}
-    | {"item_reference"}
+    {"inlinedata", "filedata", "document", "file", "inputfile", "inputaudio", "audio", "fileid"}
+    | {"fileids", "video", "inputvideo", "media", "containerupload", "itemreference"}
+    | {
+        f"{kind}{ending}"
+        for kind in ("video", "audio", "file", "document")
+        for ending in ("url", "uri")
+    }
+    | {"imageuri"}
 )
+"""Folded names of members and types (`members.folded`)."""
 _NAMED = frozenset({"name", "function", "input_schema"})
 """Members of a tool that the client describes itself."""
-_CALLS = frozenset({"tool_use", "function_call", "functionCall", "toolUse", "custom_tool_call"})
+_CALLS = frozenset({"tooluse", "functioncall", "customtoolcall"})
 """What the client's tools were called with: text, whatever its members are called."""
 _CONVERSATIONS = ("messages", "contents", "input")
 """Members with the messages, the first of which counts."""
@@ -60,6 +67,11 @@ _IN_PARTS = frozenset(
     {"tools", "system", "instructions", "systemInstruction", "system_instruction"}
 )
 """Further members that are read in parts."""
+_NO_INPUT = frozenset(
+    {"tools", "toolconfig", "toolchoice", "metadata", "responseformat", "text", "audio"}
+    | {"generationconfig", "modalities"}
+)
+"""Folded names of members that are no conversation: schemas, and settings of the answer."""
 _REFERENCE = frozenset({"id", "type"})
 """All members of an input item that the provider keeps."""
 _VENDOR = re.compile(r"^(?:[a-z-]{2,8}\.)?(?:anthropic|openai)\.")
@@ -71,6 +83,8 @@ class ModelLimits(NamedTuple):
 
     context: int | None = None
     output: int | None = None
+    works_by_itself: bool = False
+    """It searches, or chooses other models: no window bounds what it takes."""
 
 
 class Turn(NamedTuple):
@@ -123,6 +137,8 @@ def _model_rows() -> tuple[tuple[tuple[str, ...], ModelLimits], ...]:
 @lru_cache(maxsize=MODELS_MAX)
 def limits_of_model(model: str) -> ModelLimits:
     """The published limits of a model, by its name on the wire."""
+    if beyond_tokens.works_by_itself(model):
+        return ModelLimits(works_by_itself=True)
     name = _VENDOR.sub("", model.lower().rpartition("/")[2].partition(":")[0])
     if name.startswith("claude"):
         name = name.replace(".", "-")
@@ -147,84 +163,100 @@ def read_limits(
         return Limits(unbounded=f"a request of {dialect.name} states no limit of its cost")
     if not values:
         return Limits(unbounded="the request could not be read")
-    inner = object_at(values, "request")  # of Code Assist
-    if inner is not None and "contents" in inner:
-        values = inner
-    for name in where.unbounded:
-        if values.get(name) and not _only_clears(values[name]):
-            return Limits(
-                unbounded=f"with {name} the provider may do work that the request does not limit"
-            )
-    searches, unbounded = _tools(where, values)
-    if unbounded:
-        return Limits(unbounded=unbounded)
-    counts = [count_of(lookup(values, path)) for path in where.output]
-    answers = [count_of(lookup(values, path)) or 1 for path in where.answers]
-    many = values.get(where.inputs) if where.inputs else None
+    try:
+        return _read(where, values, body, parts)
+    except UnboundedError as error:
+        return Limits(unbounded=str(error))
+
+
+def _read(where: CostLimits, values: dict[str, Any], body: bytes, parts: Sequence[Row]) -> Limits:
+    if (name := json_values.repeated_key(body, values)) is not None:
+        raise UnboundedError(f"{name[:40]!r} stands in it twice")
+    members = Members(values)
+    for inner in members.at("request"):  # of Code Assist
+        if isinstance(inner, dict) and Members(inner).has("contents"):
+            values, members = inner, Members(inner)
+    members.text("model")
+    beyond_tokens.check(values, members)
+    searches = _searches(where, members)
+    counts = members.counts(where.output)
+    answers = max(members.counts(where.answers), default=1)
+    for many in members.at(where.inputs) if where.inputs else ():
+        if not isinstance(many, list | str):
+            raise UnboundedError(f"{where.inputs} is no text and no list")
+        answers = max(answers, 1) * (max(len(many), 1) if isinstance(many, list) else 1)
     media = _media_in(values, body)
     is_text, reasonings = media.is_text, 0
-    for item in objects_at(values, "input"):
-        if item.get("type") == "reasoning":
-            reasonings += not item.get("encrypted_content")
-        elif item.keys() <= _REFERENCE:
-            is_text = False
-    kept = [name for name in where.kept if values.get(name)]
+    for stated in members.at("input"):
+        for item in stated if isinstance(stated, list) else [stated]:
+            if not isinstance(item, dict):
+                continue
+            if item.get("type") == "reasoning":
+                reasonings += not item.get("encrypted_content")
+            elif len(item) <= len(_REFERENCE) and {*map(folded, item)} <= _REFERENCE:
+                is_text = False
+    kept = [name for name in where.kept if members.has(name)]
     response_before, turn = None, None
     # Of what is left out, or fetched anew, an earlier request says nothing.
     if is_text and media.is_fixed and values.get("truncation", "disabled") == "disabled":
         if kept == ["previous_response_id"]:
-            response_before = values["previous_response_id"]
+            response_before = members.text("previous_response_id")
         elif not (kept or searches):
             turn = _turn_of(values, parts, media, reasonings)
     return Limits(
         input_bytes=len(body) - media.picture_bytes,
-        output_tokens=max((each for each in counts if each), default=None),
-        answers=max(answers, default=1) * (len(many) if isinstance(many, list) and many else 1),
+        output_tokens=max(counts) if counts and all(counts) else None,
+        answers=max(answers, 1),
         pictures=media.pictures,
         is_whole=is_text and not kept and not reasonings,
         searches=searches,
-        is_kept_long=b'"1h"' in body,
+        is_kept_long=beyond_tokens.is_kept_long(values, body),
         response_before=response_before,
         turn=turn,
     )
 
 
-def _only_clears(management: Any) -> bool:
-    """Whether a provider leaves older parts of the input out, and makes nothing of its own."""
-    edits = objects_at(management, "edits")
-    return bool(edits) and all(str(edit.get("type")).startswith("clear_") for edit in edits)
-
-
 def response_asked(message: bytes) -> dict[str, Any] | None:
-    """The parameters of a response that a client's message of a WebSocket asks for."""
-    if b"response.create" not in message and not json_values.has_escaped_key(message):
-        return None
+    """The parameters of a response that a client's message of a WebSocket asks for. None: it asks
+    for none. None of them: it cannot be told, and some server may read one: it is no JSON object, a
+    key stands twice, or the parameters are no object."""
     body = json_values.loads(message)
-    if body is None or body.get("type") != "response.create":
+    if body is None or json_values.repeated_key(message, body) is not None:
+        return {}
+    members = Members(body)
+    if "response.create" not in members.at("type"):
         return None
-    return object_at(body, "response") or body  # Realtime wraps the parameters
+    wrapped = members.at("response")  # Realtime wraps the parameters
+    if not wrapped:
+        return body
+    return wrapped[0] if len(wrapped) == 1 and isinstance(wrapped[0], dict) else {}
 
 
-def _tools(where: CostLimits, values: dict[str, Any]) -> tuple[int, str]:
-    """The uses that the provider's own tools are allowed, or why they have no bound."""
+def _searches(where: CostLimits, members: Members) -> int:
+    """The uses that the provider's own tools are allowed. UnboundedError if they have no bound."""
+    tools = members.objects("tools") + members.objects("toolConfig.tools")
+    has_named = "custom" in where.clients_tools
     uses = 0
-    stated = [count_of(lookup(values, path)) for path in where.tool_uses]
-    for tool in (*objects_at(values, "tools"), *objects_at(values.get("toolConfig"), "tools")):
-        kind = tool.get("type")
-        if isinstance(kind, str):
+    for tool in tools:
+        of_tool = Members(tool)
+        kind = of_tool.text("type")
+        if kind is not None:
             if kind.startswith(where.clients_tools):
                 continue
-        elif _NAMED & tool.keys() or all(key.startswith(where.clients_tools) for key in tool):
+        elif (has_named and _NAMED & tool.keys()) or (
+            tool and all(key.startswith(where.clients_tools) for key in tool)
+        ):
             continue
         else:
             kind = next(iter(tool), "")
-        most = next((each for each in (count_of(tool.get("max_uses")), *stated) if each), None)
-        if most is None:
-            return 0, f"the provider's own tool {kind[:40]} has no limit of uses"
+        most = max(of_tool.counts(("max_uses",)), default=0)
+        most = most or max(members.counts(where.tool_uses), default=0)
+        if not most:
+            raise UnboundedError(f"the provider's own tool {kind[:40]} has no limit of uses")
         if not kind.startswith(SEARCHES):
-            return 0, f"the cost of the provider's own tool {kind[:40]} has no bound"
+            raise UnboundedError(f"the cost of the provider's own tool {kind[:40]} has no bound")
         uses += most
-    return uses, ""
+    return uses
 
 
 class _Media(NamedTuple):
@@ -273,9 +305,8 @@ def _media_in(values: dict[str, Any], body: bytes) -> _Media:
         return _Media()
     pictures, picture_bytes, walked, is_fixed = 0, 0, 0, True
     left: list[Any] = [
-        values.get(name)
-        for name in ("messages", "input", "contents", "system", "systemInstruction", "prompt")
-    ] + [value for name, value in values.items() if name in ("requests", "content", "images")]
+        {name: value for name, value in values.items() if folded(name) not in _NO_INPUT}
+    ]
     while left:
         value = left.pop()
         walked += 1
@@ -284,18 +315,21 @@ def _media_in(values: dict[str, Any], body: bytes) -> _Media:
         if isinstance(value, list):
             left += value
         elif isinstance(value, dict):
-            kind = value.get("type")
-            if kind in _CALLS:
+            kind = value.get("type", value.get("Type"))
+            names = {folded(name): name for name in value}
+            kinds = {folded(kind)} if isinstance(kind, str) else set()
+            if kinds & _CALLS:
                 continue
-            if kind in _PICTURES or not _PICTURES.isdisjoint(value):
+            kinds.update(names)
+            if kinds & _PICTURES:
                 pictures += 1
                 size = _picture_bytes(value)
                 picture_bytes += size
                 is_fixed = is_fixed and size > 0
-            elif kind in _FILES or not _FILES.isdisjoint(value):
+            elif kinds & _FILES:
                 return _Media(is_text=False)
             else:
-                left += [each for key, each in value.items() if key not in _CALLS]
+                left += [value[name] for fold, name in names.items() if fold not in _CALLS]
     return _Media(pictures, picture_bytes, True, is_fixed)
 
 

@@ -14,6 +14,7 @@ from addon.framing.json_values import (
     is_cut,
     loads,
     repaired,
+    repeated_key,
     strict_loads,
 )
 from tests.named import for_each
@@ -130,3 +131,18 @@ def test_keys_written_with_escapes_are_noticed() -> None:
     assert has_escaped_key(b'{"finish\\u005Freason":1}')
     assert has_escaped_key(b'{"type":"response\\u002ecompleted"}')
     assert not has_escaped_key(b'{"usage":"\\u003cb\\u003e \\u4f60 \\u00e9"}')
+
+
+@for_each(
+    "text, key",
+    [
+        (b'{"a":1,"b":[{"a":1}]}', None),
+        (b' {"a": 1.0, "b": [{"a": "\\u003c"}]}', None),
+        (b'{"a":1,"b":[{"c":1,"a":2,"c":3}]}', "c"),
+        (b'{"a":1,"\\u0061":1}', "a"),
+        (b'{"a":' + b"9" * 30 + b"}", None),
+        (b'{"a":', None),
+    ],
+)
+def test_a_key_that_stands_twice_is_found(text, key):
+    assert repeated_key(text, loads(text)) == key

@@ -332,7 +332,34 @@ def test_a_response_that_is_asked_for_over_a_web_socket():
     }
     assert response_asked(b'{"type":"response.create","response":{"model":"m"}}') == {"model": "m"}
     assert response_asked(b'{"type":"response.cancel"}') is None
-    assert response_asked(b'"response.create"') is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'"response.create"',
+        b"",
+        b'[{"type":"response.create"}]',
+        b'{"type":"response.create","input":"\xff"}',
+        b'{"type":"response.create"}\0',
+        b'{"type":"response.create"}{}',
+        b'{"type":"response.create",}',
+        b'{"type":"response.create","type":"response.cancel"}',
+        b'{"type":"response.create","response":[]}',
+        b'{"type":"response.create","response":{"model":"a"},"Response":{"model":"b"}}',
+    ],
+)
+def test_a_message_that_some_server_may_read_otherwise_has_no_bound(message):
+    assert response_asked(message) == {}
+    assert read_limits(RESPONSES, {}, message).unbounded == "the request could not be read"
+
+
+def test_a_message_is_read_in_any_encoding_of_json():
+    message = '{"TYPE":"response.create","model":"m"}'
+    for encoding in ("utf-8", "utf-16", "utf-16-le", "utf-32"):
+        asked = response_asked(message.encode(encoding))
+        assert asked is not None
+        assert asked["model"] == "m"
 
 
 # Whatever usage lies within the tokens of a hold, it costs no more than the hold.
