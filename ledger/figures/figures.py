@@ -23,7 +23,7 @@ class Figures:
     """By a cap; in no other figure."""
     errors: int = 0
     without_usage: int = 0
-    """Neither reported nor estimated, errors included."""
+    """Neither reported nor estimated; of an error none is expected."""
     complete_without_usage: int = 0
     """Of these, completed: the provider probably bills them, and no total here includes them."""
     estimated: int = 0

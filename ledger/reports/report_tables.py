@@ -204,7 +204,9 @@ def notes(report: Report) -> Iterator[str]:
             f"covered by a plan or free, in no cost: {counted(total.covered, 'request')}, "
             f"{value} at list prices"
         )
-    if total.complete_without_usage or total.estimated or total.estimated_output_tokens:
+    unknown = max(0, total.without_usage - total.complete_without_usage)
+    ended_early = total.estimated + unknown
+    if total.complete_without_usage or ended_early or total.estimated_output_tokens:
         tokens = [
             f"~{count(number)} {kind}"
             for number, kind in (
@@ -218,7 +220,7 @@ def notes(report: Report) -> Iterator[str]:
         estimates += [f"~{money(cost)}"] if cost else []
         yield (
             f"without usage, in no total: {count(total.complete_without_usage)} completed, "
-            f"{count(total.estimated)} ended early"
+            f"{count(ended_early)} ended early"
             f"{f'; by our estimate {", ".join(estimates)}' if estimates else ''}"
         )
     if total.reported:

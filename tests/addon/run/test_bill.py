@@ -138,6 +138,34 @@ def test_the_bill_of_a_shared_ledger_is_read_from_the_spool(tmp_path, capsys, mo
     assert "db.example.com" in shown
 
 
+def test_what_ended_early_without_usage_is_counted_with_and_without_an_estimate(tmp_path, capsys):
+    """A request that was left before an answer, and two that were cut, of which one is estimated;
+    an error expects no usage, and a part of the usage is in the total."""
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    mine = exchange("gpt-4.1", id="a", tags={"run": "r1"})
+    none, estimate = (
+        reading(usage_source=each) for each in (UsageSource.NONE, UsageSource.ESTIMATED)
+    )
+    early = (
+        (Outcome.CLIENT_LEFT, none),
+        (Outcome.UPSTREAM_CUT, none),
+        (Outcome.UPSTREAM_CUT, estimate),
+        (Outcome.HTTP_ERROR, none),
+        (Outcome.CLIENT_LEFT, reading(usage_source=UsageSource.PARTIAL, input_tokens=9)),
+    )
+    fill(
+        url,
+        [
+            (replace(settled(replace(mine, id=str(place))), outcome=outcome), read)
+            for place, (outcome, read) in enumerate(early)
+        ],
+    )
+    bill.show(url, "r1")
+    told = " ".join(capsys.readouterr().err.split())
+    assert "without usage, in no total: 0 completed, 3 ended early" in told
+    assert "by our estimate" not in told
+
+
 def test_a_bill_that_lacks_something_is_a_lower_bound(ledger, capsys):
     lacking = "2 exchanges are not in the ledger: the disk is full"
     assert bill.show(ledger, "r1", unrecorded=lacking)
