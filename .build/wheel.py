@@ -28,7 +28,10 @@ import sys
 if sys.version_info < (3, 12):  # before an import that an older Python cannot parse
     sys.exit("tokentee: needs Python 3.12 or newer; this is %d.%d" % sys.version_info[:2])
 
-from {prefix}addon.cli import main
+try:
+    from {prefix}addon.cli import main
+except KeyboardInterrupt:  # as of a command that is interrupted later
+    sys.exit(130)
 
 if __name__ == "__main__":
     main()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -286,10 +287,46 @@ def test_a_hangup_at_any_moment_leaves_no_command_and_no_folder(tmp_path: Path, 
         assert rows.eventually(lambda: bool(list(tmp_path.glob(glob))), 60)
         run.send_signal(signal.SIGHUP)
         if moment == "the proxy starts":  # before the signal's handler is there
-            assert run.wait(60) in (1, -signal.SIGHUP)
+            assert run.wait(60) in (1, -signal.SIGHUP, 128 + signal.SIGHUP)
             assert not started.exists()
         else:
             assert run.wait(60) == 128 + signal.SIGHUP
             assert not Path(f"/proc/{started.read_text().strip()}").exists()
     leftovers.remove_leftovers(tmp_path)
     assert not list(tmp_path.glob(f"{leftovers.PREFIX}*"))
+
+
+MOMENTS = {
+    "the imports": "tmp",
+    "the folder": f"tmp/{leftovers.PREFIX}*",
+    "the authorities": f"tmp/{leftovers.PREFIX}*/*.pem",
+    "the ledger": "ledger.db",
+    "its tables": "ledger.db-wal",
+    "the certificate": "conf/mitmproxy-ca-cert.pem",
+    "the command": "started",
+}
+"""What is there at a moment of the start -> the file that shows it."""
+
+
+@pytest.mark.parametrize("place", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize("later_seconds", [0.0, 0.02])
+def test_ctrl_c_at_every_moment_of_the_start_ends_the_run(tmp_path: Path, place, later_seconds):
+    """A terminal sends it to the run and to its command, if that is there."""
+    (tmp_path / "tmp").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", "from addon.cli import main; main()", "run",
+         "--set", f"confdir={tmp_path}/conf", "--", "sh", "-c", f"echo $$ > {tmp_path}/started; exec sleep 60"],
+        stderr=subprocess.PIPE, start_new_session=True, text=True,
+        env=os.environ | {"TOKENTEE_LEDGER": f"sqlite:///{tmp_path}/ledger.db", "TMPDIR": f"{tmp_path}/tmp"},
+    ) as run:  # fmt: skip
+        assert rows.eventually(lambda: bool(list(tmp_path.glob(place))), 60)
+        time.sleep(later_seconds)
+        os.killpg(run.pid, signal.SIGINT)
+        _, said = run.communicate(timeout=30)
+    if place == "tmp":  # Python may be starting
+        assert run.returncode in (130, -signal.SIGINT)
+    else:
+        assert run.returncode == 130, said
+        assert "Traceback" not in said
+    leftovers.remove_leftovers(tmp_path / "tmp")
+    assert not list((tmp_path / "tmp").glob(f"{leftovers.PREFIX}*"))

@@ -35,6 +35,9 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit codes of a shell."""
 END_SECONDS_MAX = 5.0
 """For a command whose proxy has stopped, between SIGTERM and SIGKILL."""
+PIPE_TURNS = 3
+"""Of the event loop, after which it has handled a signal: it reads the pipe in the first, and calls
+the handler in the second."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 WORKSPACE_NAME_MAX = 100
 GIT_HEAD_BYTES_MAX = 4_096
@@ -75,15 +78,21 @@ async def run_command(
     def pass_on(number: signal.Signals) -> None:
         if process is None:
             early.append(number)
-        else:
+        elif number is not signal.SIGINT:
             _send(process, number)
 
-    # Before the command starts: a signal would end us, and leave it behind a closed port. The
-    # terminal sends Ctrl-C to the command, too. The command decides, and we end when it ends.
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    # Before the command starts: a signal would end us, and leave it behind a closed port. Once it
+    # is there, the terminal sends Ctrl-C to the command, too: it decides, and we end when it ends.
+    loop.add_signal_handler(signal.SIGINT, pass_on, signal.SIGINT)
     for number in PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, for the command too
             loop.add_signal_handler(number, pass_on, number)
+    # A signal of the proxy's start is still in the loop's pipe, for the handler of now.
+    for _ in range(PIPE_TURNS):
+        await asyncio.sleep(0)
+    if early:
+        text = "interrupted before the command was started"
+        raise CommandCannotStartError(text, 128 + early[0])
     try:
         process = await asyncio.create_subprocess_exec(
             *command, env=dict(environment), pass_fds=(inherits,)

@@ -1,6 +1,10 @@
 """What a command run under `tokentee run` is told; the proxy that the parent's environment names; bundles of
 certificates: merged with the user's own, never in place of them."""
 
+import asyncio
+import os
+import signal
+import sys
 from pathlib import Path
 
 import certifi
@@ -8,7 +12,13 @@ import pytest
 
 from addon.run.command import authorities
 from addon.run.command.authorities import read_trust, write_bundles, write_trusted
-from addon.run.command.child import environment_for, node_options, workspace_of
+from addon.run.command.child import (
+    CommandCannotStartError,
+    environment_for,
+    node_options,
+    run_command,
+    workspace_of,
+)
 from addon.run.command.hosts import BadProxyError, Proxy, covers, outbound_of
 from tests.named import for_each
 
@@ -353,3 +363,34 @@ def test_what_the_proxy_trusts_is_written_and_troubles_are_returned(tmp_path):
     assert b"CORP" in path.read_bytes()
     assert troubles == trust.troubles
     assert "missing.pem" in troubles[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_came_before_the_command_keeps_it_from_starting(tmp_path, number):
+    """It is still in the pipe of the loop, whose handler of before is not called any more."""
+    before = []
+
+    async def start() -> int:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(number, before.append, number)
+        os.kill(os.getpid(), number)
+        command = [sys.executable, "-c", f"open({str(tmp_path / 'started')!r}, 'w')"]
+        return await run_command(command, os.environ, inherits=2, on_start=lambda _: None)
+
+    with pytest.raises(CommandCannotStartError, match="interrupted") as error:
+        asyncio.run(start())
+    assert error.value.exit_code == 128 + number
+    assert not (tmp_path / "started").exists()
+    assert before == []
+
+
+def test_a_later_ctrl_c_is_the_commands(tmp_path):
+    """The terminal sends it to both."""
+
+    async def start() -> int:
+        loop = asyncio.get_running_loop()
+        command = [sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(3)"]
+        send = lambda pid: loop.call_later(0.1, os.kill, os.getpid(), signal.SIGINT)  # noqa: E731
+        return await run_command(command, os.environ, inherits=2, on_start=send)
+
+    assert asyncio.run(start()) == 3
