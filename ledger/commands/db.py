@@ -28,12 +28,15 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
     from ledger.store.engines import migration, urls
 
     with db.disposing(db.create(ledger or urls.default_url())) as engine:
+        before = migration.revision_of(engine)
         copy = migration.upgrade(engine)
         if urls.file_of(engine.url):
             secret.move_out_of_meta(engine)
-        _print(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
+        now = migration.revision_of(engine)
+        was = f"; it had {before}" if before not in (None, now) else ""
+        _print(f"{urls.shown(engine.url)} has the schema {now}{was}")
     if copy:
-        _print(f"as it was before: {copy}")
+        _print(f"as it was before, it lies in {copy} until you delete that")
     sum_up(ledger or urls.default_url())
 
 

@@ -7,5 +7,6 @@
     blocks       requests by blocks of five hours, in which plans count use
 
 In: a ledger, a scope, the words to group by. Out: figures as values.
-Uses: model, pricing, settings, store, store.engines, store.processes, store.schema, text.
+Uses: maintenance, model, pricing, settings, store, store.engines, store.processes, store.schema,
+text.
 """

@@ -32,7 +32,8 @@ from ledger.model.charge import DIFFERS
 from ledger.settings.names import WORDS
 from ledger.store import db
 from ledger.store.adding_up import histogram, rows_of
-from ledger.store.engines import urls
+from ledger.store.engines import migration, urls
+from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
 from ledger.store.schema.sums import HISTOGRAMS
 from ledger.store.scope import (
@@ -179,10 +180,15 @@ def refused_by_cap(engine: Engine, scope: Scope) -> dict[str, int]:
 @contextmanager
 def existing_ledger(url: str | None) -> Iterator[Engine]:
     """A ledger for queries; by default the one that is recorded into. LedgerError if there is none:
-    a query must not create one."""
+    a query must not create one. One of an older schema is migrated, and its days are summed up."""
     url = url or urls.default_url()
-    db.open_existing(url).dispose()
+    with db.disposing(db.open_existing(url)) as engine:
+        is_older = migration.revision_of(engine) != REVISION
     with db.disposing(db.ensure(url)) as engine:
+        if is_older:
+            from ledger.maintenance import rollup
+
+            rollup.roll(engine, now=datetime.now(UTC))
         yield engine
 
 

@@ -7,6 +7,7 @@ commit is on disk when it returns; mode 0600. PostgreSQL: `postgresql+psycopg://
 a copy beside it. An older PostgreSQL ledger is shared, so only `tokentee db upgrade` migrates it.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,8 @@ from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.engines.urls import file_of, parse_url, shown
 from ledger.store.tables import meta
+
+logger = logging.getLogger(__name__)
 
 SERVER_CONNECT_SECONDS_MAX = 5
 
@@ -34,7 +37,12 @@ def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine
     with _opening(engine):
         found = migration.revision_of(engine)
         if found is None or (found != REVISION and path):
-            migration.upgrade(engine)
+            if (copy := migration.upgrade(engine)) is not None:
+                logger.warning(
+                    "tokentee: %s was migrated from the schema %s to %s; as it was before, it lies "
+                    "in %s until you delete that",
+                    *(shown(parsed), found, REVISION, copy),
+                )
         elif found != REVISION:
             raise LedgerError(
                 f"{shown(parsed)} has the schema {found}, this tokentee needs {REVISION}: "

@@ -67,7 +67,16 @@ def of_file(path: Path, connection: sqlite3.Connection) -> bytes:
     """The same over a connection to its file."""
     _move_out_of_meta(path, connection)
     own = _own_path(path)
+    place = own if own.is_file() else _machine_path()
     found = _read(own) if own.is_file() else of_machine()
+    before = _in_meta(connection, _NOTED_ID)
+    if before not in (None, id_of(found)):  # the id is then noted, so this is logged once
+        logger.warning(
+            "tokentee: the keys in %s were hashed with another secret than that in %s, so from now "
+            "on each key shows as a new one; to keep them, stop, put the ledger's own secret "
+            "there, and start again",
+            *(path, place),
+        )
     _note_id(connection, id_of(found))
     return found
 
@@ -137,8 +146,9 @@ def share(spool: Engine, shared: Engine) -> bool:
     assert isinstance(kept, str)
     if bytes.fromhex(kept) == own:
         return False
-    with _file_of(spool) as (path, _):
+    with _file_of(spool) as (path, connection):
         small_files.write_whole(_own_path(path), bytes.fromhex(kept).hex().encode())
+        _note_id(connection, id_of(bytes.fromhex(kept)))
     return True
 
 

@@ -53,9 +53,33 @@ def test_an_older_ledger_is_said_to_be_one_and_copied_before_it_changes(tokentee
     assert "tokentee db upgrade" in result.stderr
     tokentee("db", "check", "--ledger", url, exits=1)
     result = tokentee("db", "upgrade", "--ledger", url)
-    assert "as it was before: " in result.stderr
+    assert f"{url} has the schema {REVISION}; it had 0001" in result.stderr
     (copy,) = tmp_path.glob("ledger.sqlite3.before-*")
-    assert str(copy) in result.stderr
+    assert f"as it was before, it lies in {copy} until you delete that" in result.stderr
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("words", [("report",), ("requests",), ("export", "out"), ("top",)])
+def test_a_command_that_migrates_says_so_and_leaves_nothing_to_do(
+    tokentee, tmp_path, monkeypatch, caplog, words
+):
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    with db.disposing(db.create(url)) as engine:
+        migrate(engine, OLDER[0])
+        fill(engine, data_of(OLDER[0]))
+    tokentee(*words, "--ledger", url)
+    (copy,) = tmp_path.glob("ledger.sqlite3.before-*")
+    (line,) = [each.getMessage() for each in caplog.records if each.name.startswith("ledger")]
+    assert line == (
+        f"tokentee: {url} was migrated from the schema {OLDER[0]} to {REVISION}; as it was before, "
+        f"it lies in {copy} until you delete that"
+    )
+    assert row(url, "SELECT COUNT(*) FROM stale_days") == (0,)
+    assert row(url, "SELECT COUNT(*) > 0 FROM sums") == (1,)
+    caplog.clear()
+    tokentee(*words, "--ledger", url)
+    assert not [each for each in caplog.records if each.name.startswith("ledger")]
 
 
 def test_differences_are_printed(tokentee, url):

@@ -1,8 +1,11 @@
 """The secret of key fingerprints lies apart from the ledger. Ledgers of two secrets: one key would have
 two fingerprints, and sync says so."""
 
+import contextlib
 import errno
 import os
+import shutil
+import sqlite3
 
 import pytest
 import sqlalchemy as sa
@@ -241,3 +244,49 @@ def test_a_pipe_as_secret_is_not_waited_for(path):
     os.mkfifo(path, 0o600)
     with pytest.raises(LedgerError, match=r"cannot read the secret of key .*: it is a pipe"):
         secret.of_machine()
+
+
+@pytest.fixture
+def backup(new_sqlite, path, tmp_path, monkeypatch):
+    """A ledger as the documentation saves it, put back for another user; and its secret."""
+    engine = ledger(new_sqlite, "a")
+    kept = secret.of_ledger(engine)
+    (tmp_path / "restored").mkdir()
+    copy = tmp_path / "restored" / "ledger.sqlite3"
+    with contextlib.closing(sqlite3.connect(str(urls.file_of(engine.url)))) as source:
+        source.execute(f"VACUUM INTO '{copy}'")
+    shutil.copy(path, f"{copy}.secret")
+    monkeypatch.setenv("TOKENTEE_SECRET_FILE", str(tmp_path / "another" / "secret"))
+    return db.open_engine(f"sqlite:///{copy}"), kept
+
+
+def test_a_backup_as_documented_keeps_the_names_of_keys(backup, caplog):
+    engine, kept = backup
+    assert secret.of_ledger(engine) == kept
+    assert caplog.messages == []
+
+
+def test_a_ledger_that_is_put_back_without_its_secret_says_so_once(backup, caplog):
+    engine, kept = backup
+    restored = urls.file_of(engine.url)
+    assert restored is not None
+    own = restored.with_name(f"{restored.name}.secret")
+    own.unlink()
+    other = secret.of_ledger(engine)
+    assert other != kept
+    (line,) = caplog.messages
+    assert line.startswith(f"tokentee: the keys in {restored} were hashed with another secret")
+    caplog.clear()
+    assert secret.of_ledger(engine) == other
+    assert caplog.messages == []
+
+
+@pytest.mark.postgres
+def test_a_spool_that_takes_the_shared_secret_does_not_warn(path, new_postgres, new_sqlite, caplog):
+    spool = ledger(new_sqlite, "spool")
+    secret.of_ledger(spool)
+    with db.disposing(db.open_engine(new_postgres())) as shared:
+        assert secret.store(shared, b"\xab" * 32)
+        assert secret.share(spool, shared)
+    assert secret.of_ledger(spool) == b"\xab" * 32
+    assert caplog.messages == []

@@ -368,7 +368,7 @@ def test_what_the_proxy_trusts_is_written_and_troubles_are_returned(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_came_before_the_command_keeps_it_from_starting(tmp_path, number):
     """It is still in the pipe of the loop, whose handler of before is not called any more."""
-    before = []
+    before: list[int] = []
 
     async def start() -> int:
         loop = asyncio.get_running_loop()
@@ -390,7 +390,10 @@ def test_a_later_ctrl_c_is_the_commands(tmp_path):
     async def start() -> int:
         loop = asyncio.get_running_loop()
         command = [sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(3)"]
-        send = lambda pid: loop.call_later(0.1, os.kill, os.getpid(), signal.SIGINT)  # noqa: E731
+
+        def send(_: int) -> None:
+            loop.call_later(0.1, os.kill, os.getpid(), signal.SIGINT)
+
         return await run_command(command, os.environ, inherits=2, on_start=send)
 
     assert asyncio.run(start()) == 3
