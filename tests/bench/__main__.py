@@ -26,6 +26,7 @@ from pathlib import Path
 
 from tests.bench import (
     bench_core,
+    bench_import,
     bench_ledger,
     bench_overhead,
     bench_proxy,
@@ -48,6 +49,7 @@ class Extent:
     """Of each run of a workload."""
     proxy_parts: tuple[str, ...]
     start_rounds: int
+    import_rounds: int
     short_exchanges: int
     """That replay reads."""
     long_mb: int
@@ -61,16 +63,21 @@ QUICK = Extent(
     seconds=1.0,
     proxy_parts=("throughput",),
     start_rounds=5,
+    import_rounds=2,
     short_exchanges=20_000,
     long_mb=1_000,
     rows=200_000,
 )
 FULL = Extent(
-    parts=("core", "tap", "start", "proxy", "overhead", "writer", "replay", "workers", "ledger"),
+    parts=(
+        *("core", "tap", "start", "import", "proxy", "overhead"),
+        *("writer", "replay", "workers", "ledger"),
+    ),
     rounds=7,
     seconds=2.0,
     proxy_parts=bench_proxy.PARTS,
     start_rounds=7,
+    import_rounds=5,
     short_exchanges=50_000,
     long_mb=1_000,
     rows=2_000_000,
@@ -163,6 +170,7 @@ def parts_of(
         "core": bench_core.measure,
         "tap": bench_tap.measure,
         "start": lambda: bench_start.measure(rounds=extent.start_rounds),
+        "import": lambda: bench_import.measure(rounds=extent.import_rounds),
         "proxy": lambda: proxies(extent, against, names, words),
         "overhead": lambda: bench_overhead.measure(
             rounds=extent.rounds, seconds=extent.seconds, names=names

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.table import Table
@@ -44,12 +45,18 @@ def children_cpu_seconds() -> float:
     return times.children_user + times.children_system
 
 
-def tokentee(folder: Path, *words: str) -> None:
-    """Run one command; it must succeed."""
+def tokentee(
+    folder: Path, *words: str, variables: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Run one command, with further environment variables; it must succeed."""
     command = [sys.executable, "-c", "from addon.cli import main; main()", *words]
     ledger = {"TOKENTEE_LEDGER": f"sqlite:///{folder / 'small.sqlite3'}"}
     done = subprocess.run(
-        command, cwd=REPOSITORY, env=environment() | ledger, capture_output=True, check=False
+        command,
+        cwd=REPOSITORY,
+        env=environment() | ledger | dict(variables),
+        capture_output=True,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(f"tokentee {' '.join(words)}: {done.stderr.decode()}")
