@@ -279,7 +279,7 @@ def test_a_hangup_at_any_moment_leaves_no_command_and_no_folder(tmp_path: Path, 
     started = tmp_path / "started"
     with subprocess.Popen(
         [sys.executable, "-c", "from addon.cli import main; main()", "run",
-         "--set", f"confdir={tmp_path}", "--", "sh", "-c", f"echo $$ > {started}; exec sleep 60"],
+         "--set", f"confdir={tmp_path}", "--", "sh", "-c", f"echo $$ > {started}.part; mv {started}.part {started}; exec sleep 60"],
         stderr=subprocess.PIPE,
         env=os.environ | {"TOKENTEE_LEDGER": f"sqlite:///{tmp_path}/ledger.db", "TMPDIR": str(tmp_path)},
     ) as run:  # fmt: skip
