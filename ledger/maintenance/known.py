@@ -85,6 +85,27 @@ class KnownExchanges:
                 found |= lookup(left)
         return found
 
+    def noted(self, key: str) -> list[str | None]:
+        """The value under a key of the ledger's own state, on each place: the file or this
+        machine's spool first, then the shared ledger if it can be reached."""
+        from ledger.store import db
+
+        found = []
+        for engine in self.engines:
+            with engine.connect() as connection:
+                found.append(db.noted(connection, key))
+        return found
+
+    def note(self, key: str, value: str, *, shared: tuple[str, str]) -> None:
+        """Keep a value in the file or the spool, and another key and value in a shared ledger,
+        there first."""
+        from ledger.store import db
+
+        own, *others = self.engines
+        for engine, (name, kept) in [*((each, shared) for each in others), (own, (key, value))]:
+            with db.writing(engine) as connection:
+                db.note(connection, name, kept)
+
     def close(self) -> None:
         """Close the connections."""
         for close in self._close:

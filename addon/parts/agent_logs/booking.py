@@ -19,6 +19,7 @@ from addon.parts.agent_logs.matching import (
     session_names,
 )
 from addon.parts.agent_logs.reader import calls_of
+from addon.parts.agent_logs.unchanged import UnchangedLogs
 from ledger.maintenance import corrections
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
 from ledger.model.exchange import Billing, Exchange, UsageSource
@@ -68,16 +69,31 @@ def answers(
     scope: Scope,
     now: datetime,
     running_for: timedelta = RUNNING_FOR,
+    unchanged: UnchangedLogs,
     progress: Callable[[Path], None],
 ) -> Iterator[Stated]:
-    """The answers in the logs that are in the scope's times; the others are counted. `progress` is
-    called before each file."""
+    """The answers in the logs that are in the scope's times; the others are counted, and those of
+    logs that have not changed. `progress` is called before each file."""
     for agent, path in logs:
         progress(path)
         tally = tallies.setdefault(agent.name, ImportTally())
         tally.files += 1
+        known = unchanged.find(agent.name, path, scope)
+        if known is not None:
+            tally.sessions |= known.sessions
+            tally.known += known.known
+            tally.live += known.live
+            if known.skipped_lines:
+                tally.skipped.lines[path] += known.skipped_lines
+            continue
+        log = unchanged.of(path)
+        unreadable, left = len(tally.skipped.files), (tally.outside, tally.future, tally.running)
         for call in calls_of(agent, read(agent, path, tally.skipped), path):
             tally.sessions.add(call.session_id)
+            if log is not None:
+                log.sessions.add(call.session_id)
+                log.first = min(log.first or call.at, call.at)
+                log.last = max(log.last or call.at, call.at)
             is_early = scope.since is not None and call.at < scope.since
             if is_early or (scope.until is not None and call.at >= scope.until):
                 tally.outside += 1
@@ -87,6 +103,12 @@ def answers(
                 tally.running += 1
             else:
                 yield call, path, tally
+        if log is not None:
+            log.skipped_lines = tally.skipped.lines.get(path, 0)
+            if (tally.outside, tally.future, tally.running) != left:
+                log.is_whole = False
+            if len(tally.skipped.files) != unreadable:
+                log.is_whole = False
 
 
 def booked_like(
@@ -130,6 +152,7 @@ class Booking:
     prices: PriceBook
     tags: Mapping[str, str]
     now: datetime
+    unchanged: UnchangedLogs
     is_dry: bool = False
     """The ledger is written for this import alone: what others have is not corrected."""
     billing: Callable[[Exchange], Billing | None] = lambda _: None
@@ -143,6 +166,11 @@ class Booking:
             fuller: dict[str, Stated] = {}
             for call, path, tally in batch:
                 answer = known.find(call)
+                log = self.unchanged.of(path)
+                if log is not None and answer is None:
+                    log.add(call.exchange_id, call.at, is_live=False)
+                elif log is not None and answer is not None:
+                    log.add(answer.id, answer.opened_at, is_live=not answer.is_import)
                 if answer is None:
                     tally.new += 1
                     new[call.exchange_id] = call, path, tally
@@ -166,13 +194,17 @@ class Booking:
                 else:
                     fuller[answer.id] = call, path, tally
             receipts = [
-                (self.ledger.settle(*self._booked(call, path)), tally)
+                (self.ledger.settle(*self._booked(call, path)), path, tally)
                 for call, path, tally in new.values()
             ]
             self.commits.wait(len(receipts))
-            for receipt, tally in receipts:
-                tally.refused += not receipt.committed
-                tally.new -= not receipt.committed
+            for receipt, path, tally in receipts:
+                if not receipt.committed:
+                    tally.refused += 1
+                    tally.new -= 1
+                    log = self.unchanged.of(path)
+                    if log is not None:
+                        log.is_whole = False
             # Answers of which the log has more than before get a further reading.
             for engine in [each for place in self.places for each in place.engines if fuller]:
                 further = []

@@ -18,6 +18,7 @@ import typer
 from addon.parts.agent_logs import booking, comparison, files
 from addon.parts.agent_logs.agents import AGENTS
 from addon.parts.agent_logs.booking import ImportTally
+from addon.parts.agent_logs.unchanged import UnchangedLogs
 from ledger import recording
 from ledger.commands import output
 from ledger.commands.options import (
@@ -134,16 +135,17 @@ def import_command(
         ExitStack() as stack,
         files_progress(console, "reading", [path for _, path in logs]) as advance,
     ):
-        stated = booking.answers(
-            logs,
-            tallies,
-            scope=scope,
-            now=now,
-            running_for=timedelta(0) if compare else booking.RUNNING_FOR,
-            progress=lambda path: advance(path, path.stat().st_size),
-        )
         if compare:
             ledgers = [stack.enter_context(closing(KnownExchanges(url)))]
+            stated = booking.answers(
+                logs,
+                tallies,
+                scope=scope,
+                now=now,
+                running_for=timedelta(0),
+                unchanged=UnchangedLogs(None),
+                progress=lambda path: advance(path, path.stat().st_size),
+            )
             calls = [call for call, *_ in stated]
             found = comparison.compare(
                 calls, booking.booked_like(ledgers, calls, whole_sessions=True)
@@ -167,6 +169,7 @@ def import_command(
             with suppress(LedgerError):
                 if dry_run:
                     ledgers.append(stack.enter_context(closing(KnownExchanges(url))))
+            unchanged = UnchangedLogs(ledgers[-1] if ledgers[1:] or not dry_run else None)
             booking.Booking(
                 places=ledgers,
                 ledger=writer,
@@ -174,9 +177,21 @@ def import_command(
                 prices=book,
                 tags=tags,
                 now=now,
+                unchanged=unchanged,
                 is_dry=dry_run,
                 billing=names_file.load(None).billing_of,
-            ).take(stated)
+            ).take(
+                booking.answers(
+                    logs,
+                    tallies,
+                    scope=scope,
+                    now=now,
+                    unchanged=unchanged,
+                    progress=lambda path: advance(path, path.stat().st_size),
+                )
+            )
+            if not dry_run:
+                unchanged.save(ledgers[0])
     if compare:
         table = Table(
             columns=tuple(
