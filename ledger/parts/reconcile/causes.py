@@ -4,7 +4,7 @@ Charges of the ledger are grouped by all that a cause can depend on (`Alike`); t
 an amount for each day and name (`Cells`). A cause multiplies some groups by a factor of the table
 (`single_causes.py`), moves all groups to other days, multiplies cells by one fitted factor, or
 fills cells that the ledger lacks. Each is tried alone. If none explains every cell, each is tried
-behind the ten best ones and the three best ways to move the days. The answer is the complete set
+behind the twelve best ones and the three best ways to move the days. The answer is the complete set
 with the fewest causes, those with fitted factors last. Where there is none, it is the best cause
 and the best one behind it, each if it explains a twentieth of what is left.
 """
@@ -21,7 +21,7 @@ from ledger.parts.reconcile.single_causes import VALUES_MAX, Alike, single_cause
 
 GROUPS_MAX = 100_000
 """Groups of charges that are searched, in some ten seconds."""
-FIRSTS_MAX = 10
+FIRSTS_MAX = 12
 """By the amount that they leave, and as many by the cells."""
 MOVES_MAX = 3
 """Time zones, or days of the end, by how the days of each name compare."""
@@ -80,11 +80,21 @@ class _State:
     """What the statement has more."""
 
 
-def explain(groups: Iterable[Alike], stated: Cells, *, tolerance: Decimal) -> Explanation:
+def explain(
+    groups: Iterable[Alike],
+    stated: Cells,
+    *,
+    at_list: Cells | None = None,
+    periods: Mapping[date, date] | None = None,
+    tolerance: Decimal,
+) -> Explanation:
     """The causes that turn the groups into the cells of a statement.
 
-    `groups` begin a day before the statement and end a day after it, for time zones. `tolerance`:
-    a part of a cell. LedgerError for more groups than can be searched.
+    `groups` begin a day before the statement and end a day after it, for time zones. `at_list`: the
+    same cells before the vendor's discount, which is a cause of its own where fewer others explain
+    them. `periods`: a day -> the first day of the period that the statement sums, which is the
+    day of its cells. `tolerance`: a part of a cell. LedgerError for more groups than can be
+    searched.
     """
     found = list(groups)
     if not stated:
@@ -94,27 +104,44 @@ def explain(groups: Iterable[Alike], stated: Cells, *, tolerance: Decimal) -> Ex
             f"{len(found)} groups of charges are too many to explain; "
             "choose a shorter period with --since and --until, or a part with --only"
         )
-    search = _Search(found, stated, float(tolerance))
-    best = search.run()
-    total = sum(stated.values())
-    booked = round(total - sum(search.start.rest.values()))
+    results = []
+    for cells in (stated, at_list):
+        if cells is not None:
+            search = _Search(found, cells, float(tolerance), periods or {})
+            results.append((search, search.run()))
+    search, best = min(results, key=lambda result: (result[0].left(result[1]), _causes(result[1])))
+    total, undiscounted = sum(stated.values()), sum(search.stated.values())
+    booked = round(undiscounted - sum(search.start.rest.values()))
+    causes = best.causes
+    if undiscounted != total:
+        part = (undiscounted - total) / undiscounted if undiscounted else 0
+        what = f"the vendor's discount, {part:.4%} of its list prices, as the statement has both"
+        discount = Cause(kind="discount", what=what, amount_picousd=total - undiscounted)
+        causes = (*causes, discount)
     return Explanation(
         ledger_picousd=booked,
         statement_picousd=total,
-        causes=best.causes,
-        rest_picousd=total - booked - sum(cause.amount_picousd for cause in best.causes),
+        causes=causes,
+        rest_picousd=total - booked - sum(cause.amount_picousd for cause in causes),
         rest_cells=search.left(best),
     )
 
 
 class _Search:
-    def __init__(self, groups: Sequence[Alike], stated: Cells, tolerance: float) -> None:
+    def __init__(
+        self,
+        groups: Sequence[Alike],
+        stated: Cells,
+        tolerance: float,
+        periods: Mapping[date, date],
+    ) -> None:
         self.groups, self.stated, self.tolerance = groups, stated, tolerance
+        self.periods = periods
         self.days = sorted({day for day, _ in stated})
         self.start = self._dated(group.opened.date() for group in groups)
         self.singles = [
             _Change(cause=Cause(kind=kind, what=what), factors=factors)
-            for kind, what, factors in single_causes(groups, self.days[-1])
+            for kind, what, factors in single_causes(groups, max((*periods, self.days[-1])))
         ]
 
     def run(self) -> _State:
@@ -158,7 +185,8 @@ class _Search:
         """The groups on these days."""
         places: dict[Cell, list[int]] = defaultdict(list)
         rest = {cell: float(amount) for cell, amount in self.stated.items()}
-        for place, (day, group) in enumerate(zip(days, self.groups, strict=True)):
+        for place, (opened, group) in enumerate(zip(days, self.groups, strict=True)):
+            day = self.periods.get(opened, opened)
             if self.days[0] <= day <= self.days[-1]:
                 cell = (day, group.name)
                 places[cell].append(place)

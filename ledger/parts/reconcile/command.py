@@ -16,6 +16,8 @@ from ledger.commands.options import (
 )
 from ledger.commands.output import print_line, write
 from ledger.parts.reconcile.comparison import Dimension
+from ledger.parts.reconcile.statement import Line, Statement
+from ledger.store.scope import Scope
 
 ITEMS_SHOWN_MAX = 10
 """Items without a model that are listed; the row of the table has the sum of all."""
@@ -42,7 +44,7 @@ def reconcile(
         ),
     ] = None,
     by: Annotated[
-        Dimension, typer.Option(help="Compare by model, or by the vendor's keys or projects.")
+        Dimension, typer.Option(help="Compare by model, session, or the vendor's keys or projects.")
     ] = Dimension.MODEL,
     same: Annotated[
         list[str] | None,
@@ -82,6 +84,7 @@ def reconcile(
     have every figure.
     """
     from ledger.figures.queries import existing_ledger
+    from ledger.model.money import sum_of_known
     from ledger.parts.reconcile import output, reconciliation, statement_files
     from ledger.parts.reconcile.comparison import AGREES, unnamed_items
     from ledger.text.figures import counted, money
@@ -91,9 +94,12 @@ def reconcile(
     statements = [statement_files.load(file, provider=provider) for file in files]
     for file, statement in zip(files, statements, strict=True):
         of = f" of {statement.provider}" if statement.provider else ""
-        print_line(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")
+        costs = sum_of_known(line.figures.get("cost_picousd") for line in statement.lines)
+        text = f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}"
+        print_line(text if costs is None else f"{text}, {money(costs)}")
         for warning in statement.warnings:
             print_line(f"{file}: {warning}")
+    stated = _stated(files, statements, scope)
     with existing_ledger(ledger) as engine:
         entries = reconciliation.reconcile(
             engine, statements, scope, by=by, same=alike, tolerance=part
@@ -117,11 +123,45 @@ def reconcile(
         items = unnamed_items([line for statement in statements for line in statement.lines])
         for item, amount in sorted(items.items(), key=lambda pair: -pair[1])[:ITEMS_SHOWN_MAX]:
             print_line(f"without a model: {item}: {money(amount)}")
-    print_line(output.summary(entries) or "the statements report nothing for this period")
+    if discount := _discount(stated):
+        print_line(f"the statements' discount off list prices: {money(discount)}")
+    print_line(output.summary(entries) or "both sides report nothing for this period")
     if any(entry.verdict not in AGREES for entry in entries):
         if is_read and not (explain or details or differences):
             print_line("more: --explain, --differences, --details")
         raise typer.Exit(1)
+
+
+def _stated(files: list[str], statements: list[Statement], scope: Scope) -> list[Line]:
+    """The lines to compare; LedgerError if there are none."""
+    from ledger.model.errors import LedgerError
+    from ledger.parts.reconcile import reconciliation
+
+    lines = [line for of in reconciliation.by_provider(statements, scope).values() for line in of]
+    if lines:
+        return lines
+    days = [line.day for statement in statements for line in statement.lines if line.figures]
+    if days:
+        raise LedgerError(
+            f"nothing to compare: the statements are of {min(days)} to {max(days)}, "
+            "and none of their days is in the period; choose another with --since and --until"
+        )
+    looked = (
+        f"{file} ({statement.kind}) has no {statement.looked_for} with figures"
+        for file, statement in zip(files, statements, strict=True)
+    )
+    raise LedgerError(f"nothing to compare: {'; '.join(looked)}")
+
+
+def _discount(lines: list[Line]) -> int:
+    """What the vendor takes off its list prices, by the statements themselves."""
+    from ledger.parts.reconcile.statement import LIST_COST
+
+    return sum(
+        line.figures[LIST_COST] - line.figures["cost_picousd"]
+        for line in lines
+        if LIST_COST in line.figures and "cost_picousd" in line.figures
+    )
 
 
 def _pairs(words: list[str]) -> dict[str, str]:

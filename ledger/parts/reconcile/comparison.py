@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from ledger.parts.reconcile.statement import STATEMENT_FIGURES, Line
+from ledger.parts.reconcile.statement import LIST_COST, STATEMENT_FIGURES, Line
 
 ROUNDING_PICOUSD = 10**10 // 2
 """Half a cent: statements round to cents, so a smaller difference is ignored."""
@@ -30,6 +30,7 @@ class Dimension(StrEnum):
     MODEL = "model"
     KEY = "key"
     PROJECT = "project"
+    SESSION = "session"
 
 
 class Agreement(StrEnum):
@@ -142,8 +143,13 @@ def compare(
 
 def cost_cells(
     statement: Sequence[Line], by: Dimension
-) -> tuple[dict[tuple[date, str | None], int], Callable[[Line], str | None]]:
-    """The costs of a statement by day and name, as `compare` has them; and the name of any line."""
+) -> tuple[
+    dict[tuple[date, str | None], int],
+    dict[tuple[date, str | None], int] | None,
+    Callable[[Line], str | None],
+]:
+    """The costs of a statement by day and name, as `compare` has them; the same at list prices
+    (None: the statement has none); and the name of any line."""
     figure = "cost_picousd"
     lines = [line for line in statement if figure in line.figures]
     is_split = any(_name(line, by) is not None for line in lines)
@@ -154,8 +160,17 @@ def cost_cells(
             return OTHER_ITEMS
         return _common(_name(line, by), by) if is_split else None
 
-    sums = _sums(lines, figure, by, is_split=is_split, has_items=has_items)
-    return {(day, item or name): amount for (day, name, item), amount in sums.items()}, name_of
+    def cells(of: Iterable[Line]) -> dict[tuple[date, str | None], int]:
+        sums = _sums(of, figure, by, is_split=is_split, has_items=has_items)
+        return {(day, item or name): amount for (day, name, item), amount in sums.items()}
+
+    if not any(LIST_COST in line.figures for line in lines):
+        return cells(lines), None, name_of
+    at_list = (
+        replace(line, figures={figure: line.figures.get(LIST_COST, line.figures[figure])})
+        for line in lines
+    )
+    return cells(lines), cells(at_list), name_of
 
 
 def unnamed_items(lines: Sequence[Line]) -> Mapping[str, int]:

@@ -6,20 +6,21 @@ The ledger knows an API key by its fingerprint and last characters, a vendor by 
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.figures.figures import plus
+from ledger.figures.figures import Figures, plus
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
-from ledger.parts.reconcile import causes
+from ledger.model.exchange import Outcome
+from ledger.parts.reconcile import causes, model_names
 from ledger.parts.reconcile.causes import Cells, Explanation
 from ledger.parts.reconcile.comparison import Compared, Dimension, compare, cost_cells, renamed
 from ledger.parts.reconcile.single_causes import Alike
@@ -35,8 +36,18 @@ from ledger.store.tables import current_charges
 from ledger.text.origins import host_of
 
 _RULES_IN = re.compile(r" x([0-9.]+) rule ([^ ]+)")
-_WORD_OF = {Dimension.MODEL: "model", Dimension.KEY: "key", Dimension.PROJECT: "tag:project"}
+_WORD_OF = {
+    Dimension.MODEL: "model",
+    Dimension.KEY: "key",
+    Dimension.PROJECT: "tag:project",
+    Dimension.SESSION: "session",
+}
 """The report's dimension for each dimension of a comparison."""
+_ERRORS = (Outcome.HTTP_ERROR, Outcome.ERROR_FRAME)
+_WITH_USAGE = ("priced", "partial", "unpriced", "reported", "covered", "estimated")
+"""The counts of requests with usage, each in one of them."""
+VENDORS_SESSION = "sesn_"
+"""How the ids of Anthropic's managed sessions begin."""
 
 
 def reconcile(
@@ -53,15 +64,9 @@ def reconcile(
     `same`: a vendor's id of a key or project -> the end of the ledger's name for it.
     """
     entries: list[Compared] = []
-    for provider, stated in _by_provider(statements, scope).items():
-        days = [line.day for line in stated]
-        booked = lines(engine, min(days), max(days), _of(provider, scope), by=by)
-        entries += compare(
-            [_renamed(line, same or {}, by) for line in booked],
-            stated,
-            by=by,
-            tolerance=tolerance,
-        )
+    for provider, stated in by_provider(statements, scope).items():
+        sides = _sides(engine, stated, _of(provider, scope), provider, by=by, same=same or {})
+        entries += compare(sides.booked, sides.stated, by=by, tolerance=tolerance)
     return tuple(entries)
 
 
@@ -79,27 +84,110 @@ def explain(
     LedgerError if no statement has costs, or if the period is too long to explain.
     """
     found = []
-    for provider, stated in _by_provider(statements, scope).items():
-        cells, name_of = cost_cells(stated, by)
+    for provider, stated in by_provider(statements, scope).items():
+        sides = _sides(engine, stated, _of(provider, scope), provider, by=by, same=same or {})
+        cells, at_list, name_of = cost_cells(sides.stated, by)
         if cells:
-            booked = _groups(engine, cells, _of(provider, scope), name_of, by=by, same=same or {})
-            found.append((provider or "", causes.explain(booked, cells, tolerance=tolerance)))
+            explained = causes.explain(
+                _groups(engine, cells, _of(provider, scope), name_of, sides, by=by),
+                cells,
+                at_list=at_list,
+                periods=sides.periods,
+                tolerance=tolerance,
+            )
+            found.append((provider or "", explained))
     if not found:
         raise LedgerError("the statements have no costs to explain; add a file with costs")
     return tuple(found)
 
 
-def _by_provider(statements: Iterable[Statement], scope: Scope) -> Mapping[str | None, list[Line]]:
-    """The lines of each provider on the days of a scope: whole days, a statement has no smaller."""
-    by_provider: dict[str | None, list[Line]] = defaultdict(list)
+def by_provider(statements: Iterable[Statement], scope: Scope) -> Mapping[str | None, list[Line]]:
+    """The lines with figures of each provider on the days of a scope: whole days, a statement has
+    no smaller."""
+    found: dict[str | None, list[Line]] = defaultdict(list)
     for statement in statements:
-        by_provider[statement.provider] += [
+        found[statement.provider] += [
             line
             for line in statement.lines
-            if (scope.since is None or midnight(line.day) >= scope.since)
-            and (scope.until is None or midnight(line.day) < scope.until)
+            if line.figures
+            and (scope.since is None or midnight(line.day) >= scope.since)
+            and (scope.until is None or midnight(line.through or line.day) < scope.until)
         ]
-    return {provider: stated for provider, stated in by_provider.items() if stated}
+    return {provider: stated for provider, stated in found.items() if stated}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sides:
+    """Statement and ledger under the same names."""
+
+    stated: Sequence[Line]
+    booked: Sequence[Line]
+    periods: Mapping[date, date]
+    """A day -> the first day of the period that the statement sums."""
+    name_of: Callable[[str | None], str | None]
+    """The ledger's name of a model, key, project or session -> the one that both sides have."""
+
+
+def _sides(
+    engine: Engine,
+    stated: Sequence[Line],
+    scope: Scope,
+    provider: str | None,
+    *,
+    by: Dimension,
+    same: Mapping[str, str],
+) -> _Sides:
+    periods = _periods(stated)
+    booked = lines(engine, min(periods), max(periods), scope, by=by)
+    name_of = partial(_vendors_id, same)
+    if by is Dimension.MODEL:
+        ours = {line.model for line in booked if line.model}
+        stated, names = model_names.matched(provider, stated, ours)
+        name_of = partial(_matched_model, names)
+    elif by is Dimension.SESSION:
+        name_of = partial(_session, {line.session for line in stated})
+    return _Sides(
+        stated=stated,
+        booked=[
+            replace(renamed(line, by, name_of(getattr(line, by))), day=periods[line.day])
+            for line in booked
+        ],
+        periods=periods,
+        name_of=name_of,
+    )
+
+
+def _periods(stated: Iterable[Line]) -> Mapping[date, date]:
+    """Each day from the first to the last -> the first of its period, itself in most statements."""
+    periods: dict[date, date] = {}
+    for line in stated:
+        for number in range(((line.through or line.day) - line.day).days + 1):
+            day = line.day + timedelta(days=number)
+            if periods.setdefault(day, line.day) != line.day:
+                raise LedgerError(
+                    f"{day} is in more than one period of the statements; compare them one by one"
+                )
+    first, last = min(periods), max(periods)
+    for number in range((last - first).days):
+        periods.setdefault(first + timedelta(days=number), first + timedelta(days=number))
+    return periods
+
+
+def _matched_model(names: Mapping[str, str], name: str | None) -> str | None:
+    return names.get(name, name) if name else name
+
+
+def _vendors_id(same: Mapping[str, str], name: str | None) -> str | None:
+    return next((theirs for theirs, ours in same.items() if name and name.endswith(ours)), name)
+
+
+def _session(stated: Collection[str | None], name: str | None) -> str | None:
+    """A session as the vendor has it. Other sessions than its own (`sesn_…`), those of agents, are
+    where it has what is outside of sessions. A subagent's is its parent's."""
+    parent = name.partition("/")[0] if name else None
+    if parent is None or parent in stated or None not in stated:
+        return parent
+    return parent if parent.startswith(VENDORS_SESSION) else None
 
 
 def lines(
@@ -116,21 +204,29 @@ def lines(
             day, amount = date.fromisoformat(text), int(picousd)
             apart[day, model] += amount
             found.append(Line(day=day, model=model, item=line, figures={"cost_picousd": amount}))
-    for row in report(engine, ("day", _WORD_OF[by]), within).rows:
-        day, name = date.fromisoformat(row.key[0] or ""), row.key[1]
+    sums: dict[tuple[str, str | None], Figures] = defaultdict(Figures)
+    for row in report(engine, ("day", _WORD_OF[by], "outcome"), within).rows:
+        figures = row.figures
+        if row.key[2] in _ERRORS:
+            # Refused, or failed: a vendor counts none of these, unless it states usage.
+            answered = sum(getattr(figures, name) for name in _WITH_USAGE)
+            figures = replace(figures, requests=answered)
+        sums[row.key[0] or "", row.key[1]] += figures
+    for (text, name), of_name in sums.items():
+        day = date.fromisoformat(text)
         # As a provider counts: with further iterations, without our estimates.
         all_figures = {
-            "requests": row.figures.requests,
-            "input_tokens": plus(row.figures.input_tokens, row.figures.extra_input_tokens),
-            "cache_read_tokens": row.figures.cache_read_tokens,
-            "cache_write_tokens": row.figures.cache_write_tokens,
-            "output_tokens": plus(row.figures.output_tokens, row.figures.extra_output_tokens),
-            "cost_picousd": row.figures.cost_picousd,
+            "requests": of_name.requests,
+            "input_tokens": plus(of_name.input_tokens, of_name.extra_input_tokens),
+            "cache_read_tokens": of_name.cache_read_tokens,
+            "cache_write_tokens": of_name.cache_write_tokens,
+            "output_tokens": plus(of_name.output_tokens, of_name.extra_output_tokens),
+            "cost_picousd": of_name.cost_picousd,
         }
-        figures = {key: value for key, value in all_figures.items() if value is not None}
-        if "cost_picousd" in figures:
-            figures["cost_picousd"] -= apart[day, name]
-        found.append(renamed(Line(day=day, model=None, figures=figures), by, name))
+        known = {key: value for key, value in all_figures.items() if value is not None}
+        if "cost_picousd" in known:
+            known["cost_picousd"] -= apart[day, name]
+        found.append(renamed(Line(day=day, model=None, figures=known), by, name))
     return found
 
 
@@ -166,16 +262,20 @@ def _groups(
     cells: Cells,
     scope: Scope,
     name_of: Callable[[Line], str | None],
+    sides: _Sides,
     *,
     by: Dimension,
-    same: Mapping[str, str],
 ) -> Iterator[Alike]:
     """The charges as causes take them, from a day before the cells to a day after them."""
-    first, last = min(day for day, _ in cells), max(day for day, _ in cells)
+    firsts = {day for day, _ in cells}
+    days = [day for day, first in sides.periods.items() if first in firsts]
+    first, last = min(days), max(days)
     around = replace(
         scope, since=midnight(first - timedelta(days=1)), until=midnight(last + timedelta(days=2))
     )
-    words = ("hour", "model", "origin", "tier", "key", "tag:project", "outcome")
+    words = ["hour", "model", "origin", "tier", "key", "tag:project", "outcome"]
+    if by is Dimension.SESSION:
+        words.append("session")
 
     def further(dialect: str) -> Sequence[sa.ColumnElement[Any]]:
         opened, settled = (
@@ -191,10 +291,11 @@ def _groups(
 
     rows = _charged(engine, around, words, further, causes.GROUPS_MAX + 1)
     for row in rows:
-        hour, model, origin, tier, key, project, outcome, line, *about_price = row
-        late, source, priced, quantity, picousd = about_price
+        hour, model, origin, tier, key, project, outcome, *session, line = row[: len(words) + 1]
+        late, source, priced, quantity, picousd = row[len(words) + 1 :]
         opened = datetime.strptime(hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
-        named = {"model": model, "key": key, "project": project}[by]
+        by_session = session[0] if session else None
+        named = {"model": model, "key": key, "project": project, "session": by_session}[by]
         item = None if is_token_line(line) or by is not Dimension.MODEL else line
         about = Line(day=opened.date(), model=None, item=item, figures={})
         # The factor of regions that is in the price, by the rules that its source names.
@@ -205,7 +306,7 @@ def _groups(
         yield Alike(
             opened=opened,
             is_late=bool(late),
-            name=name_of(_renamed(renamed(about, by, named), same, by)),
+            name=name_of(renamed(about, by, sides.name_of(named))),
             model=model or "",
             host=host_of(origin) or origin,
             tier=tier or "",
@@ -229,13 +330,6 @@ def region_rules() -> Mapping[str, float]:
         for table in tables
         if table.factor and table.factor > 1 and not table.tiers and not table.lines
     }
-
-
-def _renamed(line: Line, same: Mapping[str, str], by: Dimension) -> Line:
-    """The ledger's line under the vendor's id for its key or project."""
-    name = None if by is Dimension.MODEL else getattr(line, by)
-    theirs = next((one for one, ours in same.items() if name and name.endswith(ours)), None)
-    return line if theirs is None else renamed(line, by, theirs)
 
 
 def _of(provider: str | None, scope: Scope) -> Scope:

@@ -15,6 +15,16 @@ VALUES_MAX = 10
 """Models, keys, hosts … that are tried, those with the highest costs."""
 REGION_FACTORS = (1.1, 1.2, 1.25)
 """Of the published rules that depend on no tier."""
+_READS = ("cache_read",)
+TWICE = (
+    (_READS, "cached tokens{of} are billed twice, as input and as cached"),
+    (
+        (*_READS, "cache_write", "cache_write_5m", "cache_write_1h"),
+        "cached and written tokens{of} are billed twice, as input and on their own",
+    ),
+)
+"""Lines that a bill has twice: on the meter of plain input, too. Azure's had so of gpt-5.6
+(https://github.com/Azure/azure-rest-api-specs/issues/45178)."""
 TIER_FACTORS = {"batch or flex": (0.5,), "priority": (1.75, 1.8, 2.0), "fast": (2.0, 6.0)}
 """Prices of service tiers, as multiples of the standard ones (`billing_rules.toml`, and the prices
 of tiers in genai-prices)."""
@@ -79,12 +89,16 @@ def _is_since(moment: datetime, group: Alike) -> bool:
     return group.opened >= moment
 
 
-def _at_input_price(group: Alike, lines: Mapping[str, Alike]) -> float:
+def _at_input_price(of: tuple[str, ...], group: Alike, lines: Mapping[str, Alike]) -> float:
     """The price of input as a multiple of the price of cached tokens; 0: not about them."""
     other = lines.get("uncached_input")
-    if group.line != "cache_read" or not group.picousd or not (other and other.quantity):
+    if group.line not in of or not group.picousd or not (other and other.quantity):
         return 0
     return other.picousd / other.quantity * group.quantity / group.picousd
+
+
+def _twice(of: tuple[str, ...], group: Alike, lines: Mapping[str, Alike]) -> float:
+    return 1 + _at_input_price(of, group, lines)
 
 
 def _without_cached(group: Alike, lines: Mapping[str, Alike]) -> float:
@@ -107,10 +121,10 @@ def _table(last: date) -> Iterator[Row]:
             yield "tier", text, every, _times(by, _is_standard)
             text = f"tokens{{of}} are booked at tier {tier} (x{by:g}), billed at standard"
             yield "tier", text, every, _times(1 / by, partial(_is_at, tier))
-    text = "cached tokens{of} are billed twice, as input and as cached"
-    yield "cached tokens", text, ("", "model"), lambda g, of: 1 + _at_input_price(g, of)
+    for billed, text in TWICE:
+        yield "cached tokens", text, ("", "model"), partial(_twice, billed)
     text = "cached tokens{of} are billed as input, without the discount"
-    yield "cached tokens", text, ("", "model"), lambda g, of: _at_input_price(g, of) or 1
+    yield "cached tokens", text, ("", "model"), lambda g, of: _at_input_price(_READS, g, of) or 1
     text = "cached tokens{of} are booked twice, as input and as cached"
     yield "cached tokens", text, ("", "model"), _without_cached
     for line, by, text in (
@@ -130,6 +144,10 @@ def _table(last: date) -> Iterator[Row]:
         yield "late rows", text, ("",), _times(0, partial(_is_since, end))
 
 
+def _priced_alike(group: Alike) -> tuple[str, str, str, Decimal]:
+    return group.model, group.host, group.tier, group.region
+
+
 def single_causes(
     groups: Sequence[Alike], last: date
 ) -> Iterator[tuple[str, str, dict[int, float]]]:
@@ -139,6 +157,13 @@ def single_causes(
     requests = [replace(group, line="", quantity=0, picousd=0) for group in groups]
     for request, group in zip(requests, groups, strict=True):
         lines[request][group.line] = group
+    # Requests whose input was cached as a whole show no price of input: others of their model do.
+    plain = {_priced_alike(g): g for g in groups if g.line == "uncached_input" and g.quantity}
+    for request, of_request in lines.items():
+        if (other := plain.get(_priced_alike(request))) and not (
+            (own := of_request.get("uncached_input")) and own.quantity
+        ):
+            of_request["uncached_input"] = other
     of_requests = [lines[request] for request in requests]
     words = ("model", "host", "key", "project", "tier", "line")
     varied = {word for word in words if len({getattr(group, word) for group in groups}) > 1}

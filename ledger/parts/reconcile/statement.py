@@ -24,6 +24,9 @@ STATEMENT_FIGURES = (
 )
 """The figures that a statement may report, in display order."""
 
+LIST_COST = "list_picousd"
+"""What the costs of a line are at list prices, before the vendor's discount."""
+
 _CSV_COUNT = re.compile(r"\d{1,18}(\.0*)?")
 USD_DIGITS_MAX = 12
 """Digits of an amount before the point: a line of a trillion USD is a mistake, and an exponent of
@@ -40,14 +43,19 @@ class Line:
     item: str | None = None
     """The billed item, if it is not a model's tokens (`web search tool calls`); None: the line
     names no item."""
+    through: date | None = None
+    """The last of several days that the line sums; None: `day` alone."""
     project: str | None = None
     """The vendor's id of the project or workspace; None: not reported."""
+    session: str | None = None
+    """The session's id, which is the ledger's own; None: outside of sessions, or not reported."""
     key: str | None = None
     """The vendor's id of the API key, never the key itself; None: not reported."""
     invoice: str | None = None
     """The vendor's invoice that the line is on; None: not reported."""
     figures: Mapping[str, int]
-    """Names of `STATEMENT_FIGURES` -> values; a name that is missing is not reported."""
+    """Names of `STATEMENT_FIGURES`, and LIST_COST -> values; a name that is missing is not
+    reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +68,8 @@ class Statement:
     """The provider's name in the ledger; None: the export does not name it."""
     lines: tuple[Line, ...]
     warnings: tuple[str, ...] = ()
+    looked_for: str = "rows"
+    """What of the export is read."""
 
 
 class UnreadableValue(Exception):  # noqa: N818  # it describes one line, on its way to the file's error
@@ -72,6 +82,7 @@ def line_of(
     *,
     item: object = None,
     project: object = None,
+    session: object = None,
     key: object = None,
     invoice: object = None,
     **figures: int | None,
@@ -82,18 +93,24 @@ def line_of(
         model=_text(model),
         item=_text(item),
         project=_text(project),
+        session=_text(session),
         key=_text(key),
         invoice=_text(invoice),
         figures={name: figure for name, figure in figures.items() if figure is not None},
     )
 
 
-def count(row: Mapping[str, Any], path: str) -> int | None:
-    """A count of a row, in CSV with or without thousands separators; None: not reported. A path
-    `a.b` is key b of the object at a."""
+def value_at(row: Mapping[str, Any], path: str) -> Any:
+    """A value of a row; a path `a.b` is key b of the object at a. None: it is not there."""
     value: Any = row
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def count(row: Mapping[str, Any], path: str) -> int | None:
+    """A count of a row, in CSV with or without thousands separators; None: not reported."""
+    value = value_at(row, path)
     if isinstance(value, str):
         text = value.strip().replace(",", "")
         value = int(text.partition(".")[0]) if _CSV_COUNT.fullmatch(text) else text or None

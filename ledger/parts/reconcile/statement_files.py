@@ -11,7 +11,7 @@ from typing import Any
 
 from ledger.model.errors import LedgerError
 from ledger.parts.reconcile.statement import Statement, UnreadableValue
-from ledger.parts.reconcile.vendors import CSV_EXPORTS, GOOGLE, JSON_EXPORTS
+from ledger.parts.reconcile.vendors import CSV_EXPORTS, GOOGLE, JSON_EXPORTS, Export
 from ledger.settings import small_files
 
 STATEMENT_BYTES_MAX = 256 * 1024 * 1024
@@ -84,6 +84,7 @@ def _read_json(text: str) -> Statement:
                 provider=shape.provider,
                 lines=tuple(line for line in lines if line is not None),
                 warnings=warnings,
+                looked_for=shape.looks_for,
             )
     if pages and not rows:
         return Statement(kind="empty report", provider=None, lines=(), warnings=warnings)
@@ -93,10 +94,10 @@ def _read_json(text: str) -> Statement:
 def _read_csv(text: str) -> Statement:
     reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
     try:
-        there = frozenset(reader.fieldnames or ())
-        shape = next((each for each in CSV_EXPORTS if each.known_by <= there), None)
-        if shape is None:
-            raise UnreadableValue(_NOT_KNOWN)
+        # Azure's column names differ in case between agreements.
+        names = [name.strip().lower() for name in reader.fieldnames or ()]
+        reader.fieldnames = names
+        shape = _shape_of(frozenset(names))
         lines = []
         for row in reader:
             try:
@@ -108,4 +109,37 @@ def _read_csv(text: str) -> Statement:
     except csv.Error as error:
         # The reader does not count the line that it refused.
         raise UnreadableValue(f"line {reader.line_num + 1}: {error}") from None
-    return Statement(kind=shape.kind, provider=shape.provider, lines=tuple(lines))
+    return Statement(
+        kind=shape.kind,
+        provider=shape.provider,
+        lines=tuple(lines),
+        looked_for=shape.looks_for,
+    )
+
+
+def _shape_of(there: frozenset[str]) -> Export:
+    """The export with these columns. Of one that lacks some, the error names them."""
+    shape = next((each for each in CSV_EXPORTS if each.known_by <= there), None)
+    if shape is None:
+        nearest = max(CSV_EXPORTS, key=lambda each: _likeness(each, there))
+        if not _likeness(nearest, there)[0]:
+            raise UnreadableValue(_NOT_KNOWN)
+        lacking = (nearest.known_by | nearest.needs) - there
+        text = f"not a known statement; to be {nearest.kind} it lacks {_columns(lacking)}"
+        raise UnreadableValue(text)
+    if lacking := shape.needs - there:
+        raise UnreadableValue(f"{shape.kind} lacks {_columns(lacking)}")
+    if shape.needs_one_of and not there & {*shape.needs_one_of}:
+        choice = ", ".join(shape.needs_one_of)
+        raise UnreadableValue(f"{shape.kind} lacks a column of figures; use one of {choice}")
+    return shape
+
+
+def _likeness(export: Export, there: frozenset[str]) -> tuple[int, int]:
+    """How many columns an export has in common with a file, and how few it lacks."""
+    columns = export.known_by | export.needs
+    return len((columns | {*export.needs_one_of}) & there), -len(columns - there)
+
+
+def _columns(names: frozenset[str]) -> str:
+    return f"the column{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"

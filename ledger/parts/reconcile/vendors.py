@@ -1,21 +1,21 @@
 """Pure. Vendors' exports, each a row of a table. Adding one is one row.
 
 OpenAI       https://platform.openai.com/docs/api-reference/usage
-Anthropic    https://platform.claude.com/docs/en/api/admin, and CSV of its Console
+Anthropic    https://platform.claude.com/docs/en/api/beta/organization/analytics, the reports
+             before it (https://platform.claude.com/docs/en/api/admin), and CSV of its Console
 OpenRouter   https://openrouter.ai/docs/api-reference/analytics, and two CSV exports
 """
 
-import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 
-from ledger.model.money import decimal_of, sum_of_known
-from ledger.model.usage import COUNT_MAX
+from ledger.model.money import sum_of_known
+from ledger.parts.reconcile import cloud_bills
+from ledger.parts.reconcile.cloud_bills import ExportRow
 from ledger.parts.reconcile.statement import (
+    LIST_COST,
+    STATEMENT_FIGURES,
     Line,
     UnreadableValue,
     count,
@@ -24,10 +24,9 @@ from ledger.parts.reconcile.statement import (
     line_of,
     picousd,
     require_usd,
+    value_at,
 )
 
-type ExportRow = Mapping[str, Any]
-"""A row of CSV, or an object of JSON."""
 type Reader = Callable[[ExportRow, ExportRow], Line | None]
 """A time bucket and one of its rows -> a line; None: the row is not about an LLM. Raises
 `UnreadableValue`. Without buckets both are the row."""
@@ -44,6 +43,11 @@ class Export:
     line: Reader
     object: str = ""
     """How the `object` of each of its results begins (OpenAI)."""
+    needs: frozenset[str] = frozenset()
+    """Further columns of CSV without which its figures would be wrong."""
+    needs_one_of: tuple[str, ...] = ()
+    looks_for: str = "rows"
+    """What of it is read, for a statement of which nothing is."""
 
     def fits(self, row: ExportRow) -> bool:
         """Whether a row is one of this export."""
@@ -59,35 +63,68 @@ def _columns(
     items: tuple[str, ...] = (),
     has_items_of_models: bool = False,
     project: str = "",
+    session: str = "",
     key: str = "",
     is_one_request: bool = False,
+    currency: str = "currency",
     cost: tuple[str, ...] = (),
+    list_cost: str = "",
     per_usd: int = 1,
     **counts: tuple[str, ...],
 ) -> Reader:
-    """The reader of an export whose lines are columns. Several columns of one figure are added
-    up; an item is the first that is named, of rows without a model."""
+    """The reader of an export whose lines are columns, or paths of JSON. Several columns of one
+    figure are added up; an item is the first that is named, of rows without a model."""
 
     def line(bucket: ExportRow, row: ExportRow) -> Line:
-        require_usd(row.get("currency", "USD") if cost else "USD")
-        named = row.get(model)
-        item = next((row[name] for name in items if row.get(name)), None)
+        require_usd((value_at(row, currency) or "USD") if cost else "USD")
+        named = value_at(row, model)
+        item = next((value_at(row, name) for name in items if value_at(row, name)), None)
         figures = {
             figure: sum_of_known(count(row, name) for name in names)
             for figure, names in counts.items()
         }
         if is_one_request:
             figures["requests"] = 1
-        amounts = [picousd(row.get(name), per_usd=per_usd) for name in cost]
+        amounts = [picousd(value_at(row, name), per_usd=per_usd) for name in cost]
+        figures[LIST_COST] = picousd(value_at(row, list_cost), per_usd=per_usd)
         return line_of(
             day_of(bucket.get(day)),
             named,
             item=item if has_items_of_models or not named else None,
-            project=row.get(project),
-            key=row.get(key),
+            project=value_at(row, project),
+            session=value_at(row, session),
+            key=value_at(row, key),
             cost_picousd=sum_of_known(amounts),
             **figures,
         )
+
+    return line
+
+
+def _anthropic(read: Reader) -> Reader:
+    """The reader of Anthropic's analytics, whose rows have periods of their own: time buckets, or
+    the range that was asked for.
+
+    `/v1/organizations/analytics/usage` and `/cost`, as in `anthropic` 2.14.0,
+    types/beta/organization/analytics: `BetaAnalyticsUsageItem`, `BetaAnalyticsCostItem`.
+    """
+
+    def line(bucket: ExportRow, row: ExportRow) -> Line:
+        if value_at(row, "group.rbac_group_id"):
+            # "named-group rows overlap and their sum can exceed the org total"
+            raise UnreadableValue("rows by rbac_group_id overlap; ask without that group_by[]")
+        starts, ends = str(row.get("starting_at")), str(row.get("ending_at"))
+        first, end = iso_day(starts), iso_day(ends)
+        last = end - timedelta(days=1) if _MIDNIGHT in ends else end
+        if last > first and not (_MIDNIGHT in starts and _MIDNIGHT in ends):
+            text = f"a row from {starts[:30]} to {ends[:30]} has parts of days"
+            raise UnreadableValue(f"{text}; ask with time_bucket_width=1d, or for whole days")
+        if (last - first).days >= SPAN_DAYS_MAX:
+            raise UnreadableValue(f"a row of more than {SPAN_DAYS_MAX} days")
+        found = read(bucket, row)
+        assert found is not None
+        item = found.item if found.item != "tokens" else None
+        return replace(found, item=item, through=last if last > first else None)
 
     return line
 
@@ -110,136 +147,20 @@ def _openai_costs(bucket: ExportRow, result: ExportRow) -> Line:
     )
 
 
-_AWS_KINDS = (
-    (re.compile(r"cache-read-input-token"), "cache_read_tokens"),
-    (re.compile(r"cache-write-input-token"), "cache_write_tokens"),
-    (re.compile(r"input-token"), "input_tokens"),
-    (re.compile(r"output-token"), "output_tokens"),
-)
-"""The first pattern that matches a usage type gives the figure."""
-_AWS_MODEL = re.compile(
-    r"^(?:[A-Z0-9]{2,6}-)?(?P<model>.+?)-(?:mantle-)?"
-    r"(?:cache-read-|cache-write-)?(?:input|output)-token"
-)
-"""`USE1-Claude4.5Sonnet-input-tokens`: region, model, kind."""
-
-
-def _aws(_: ExportRow, row: ExportRow) -> Line | None:
-    """Amazon Bedrock in AWS Data Exports, Cost and Usage Report 2.0.
-
-    https://docs.aws.amazon.com/bedrock/latest/userguide/cost-mgmt-understanding-cur-data.html and
-    https://docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html. A request has one
-    line item for each kind of tokens. The usage type names the kind, and the model in AWS's own
-    spelling; rows of other services are left out.
-    """
-    if row.get("line_item_product_code") != "AmazonBedrock":
-        return None
-    require_usd(row.get("line_item_currency_code") or "USD")
-    usage_type = row.get("line_item_usage_type") or ""
-    day = iso_day(row.get("line_item_usage_start_date") or "")
-    figure = next(
-        (name for pattern, name in _AWS_KINDS if pattern.search(usage_type.lower())), None
-    )
-    named = _AWS_MODEL.search(usage_type[:256])
-    tokens = None
-    text = (row.get("line_item_usage_amount") or "").strip()
-    if figure is not None and text:
-        # Token counts are in millions, thousands or single tokens, depending on `pricing_unit`.
-        per = 1_000_000 if "1m" in (unit := (row.get("pricing_unit") or "").lower()) else 1
-        per = 1_000 if "1k" in unit or "1000" in unit else per
-        amount = decimal_of(text, tiny=Decimal(0))
-        if amount is None or not 0 <= amount <= COUNT_MAX:
-            raise UnreadableValue(f"line_item_usage_amount: {text[:40]!r} is not a count")
-        tokens = int((amount * per).to_integral_value())
-    figures = {figure: tokens} if figure is not None else {}
-    if figure in ("cache_read_tokens", "cache_write_tokens"):
-        # `input_tokens` includes cached input; AWS bills cached input separately.
-        figures["input_tokens"] = tokens
-    return line_of(
-        day,
-        named["model"] if named else None,
-        item=None if named else usage_type,
-        project=row.get("line_item_usage_account_id"),
-        invoice=row.get("bill_invoice_id"),
-        cost_picousd=picousd(row.get("line_item_unblended_cost")),
-        **figures,
-    )
-
-
-_AZURE_LLM = re.compile(
-    r"openai|foundry|azure ai|cognitive services|mistral|cohere|llama|grok|deepseek", re.I
-)
-_AZURE_COSTS = ("costinbillingcurrency", "cost", "pretaxcost")
-
-
-def _azure(_: ExportRow, row: ExportRow) -> Line | None:
-    """Azure's cost details, CSV of Cost Management exports.
-
-    https://learn.microsoft.com/azure/cost-management-billing/dataset-schema/cost-usage-details-ea
-    and its siblings for other agreements; column names differ in case between them. A meter such as
-    `gpt 4o 0806 Inp glbl Tokens` describes a model in words that no rule maps to its name, so a
-    line is an item, compared by day. Rows of other services are left out.
-    """
-    values = {(name or "").lower(): value for name, value in row.items()}
-    product = " ".join(
-        values.get(name) or "" for name in ("metercategory", "metersubcategory", "productname")
-    )
-    if not _AZURE_LLM.search(product[:512]):
-        return None
-    require_usd(values.get("billingcurrency") or values.get("billingcurrencycode") or "USD")
-    column = next((name for name in _AZURE_COSTS if name in values), "")
-    day = values.get("date") or values.get("usagedatetime") or ""
-    with suppress(ValueError):  # enterprise exports write `11/02/2026`, month first
-        day = datetime.strptime(day.strip(), "%m/%d/%Y").date().isoformat()  # noqa: DTZ007  # a day
-    return line_of(
-        iso_day(day),
-        None,
-        item=values.get("metername") or values.get("productname"),
-        project=values.get("resourcegroup") or values.get("resourcegroupname"),
-        invoice=values.get("invoiceid"),
-        cost_picousd=picousd(values.get(column)),
-    )
-
-
-_GOOGLE_SERVICES = ("vertex ai", "gemini api", "generative language api", "cloud ai companion")
-
-
-def _google(_: ExportRow, result: ExportRow) -> Line | None:
-    """Gemini and Vertex AI in Google Cloud's billing export, JSON lines out of BigQuery.
-
-    https://cloud.google.com/billing/docs/how-to/export-data-bigquery-tables/standard-usage. A SKU
-    (`Gemini 2.5 Flash Text Input - Predictions`) names its model in words, so a line is an item,
-    compared by day. Rows of other services are left out.
-    """
-    service = _described(result, "service") or ""
-    if not service.lower().startswith(_GOOGLE_SERVICES):
-        return None
-    require_usd(result.get("currency", "USD"))
-    project = result.get("project")
-    return line_of(
-        iso_day(result.get("usage_start_time")),
-        None,
-        item=_described(result, "sku"),
-        project=project.get("id") if isinstance(project, dict) else None,
-        cost_picousd=picousd(result.get("cost")),
-    )
-
-
-def _described(result: ExportRow, name: str) -> str | None:
-    """A nested `{"description": …}`, or a column `name.description` of a flattened export."""
-    value = result.get(name)
-    if isinstance(value, dict):
-        value = value.get("description")
-    else:
-        value = result.get(f"{name}.description", result.get(f"{name}_description"))
-    return value if isinstance(value, str) else None
-
-
+_MIDNIGHT = "T00:00:00"
+SPAN_DAYS_MAX = 366
+"""Days of one row; Anthropic's reports have 31."""
 _CACHE = "usage_input_tokens_cache"
 _ANTHROPIC_WRITES = tuple(
     f"cache_creation.ephemeral_{lifetime}_input_tokens" for lifetime in ("5m", "1h")
 )
+_ANTHROPIC_INPUT = ("uncached_input_tokens", "cache_read_input_tokens", *_ANTHROPIC_WRITES)
 _ANTHROPIC_CSV_WRITES = (f"{_CACHE}_write_5m", f"{_CACHE}_write_1h")
+_ANTHROPIC_CSV_INPUT = (
+    "usage_input_tokens_no_cache",
+    f"{_CACHE}_read",
+    *_ANTHROPIC_CSV_WRITES,
+)
 _OPENROUTER_ACTIVITY = _columns(
     day="date",
     requests=("requests",),
@@ -252,7 +173,8 @@ GOOGLE = Export(
     kind="Google Cloud billing export",
     provider="gcp.vertex_ai",
     known_by=frozenset({"usage_start_time", "cost"}),
-    line=_google,
+    line=cloud_bills.google,
+    looks_for="rows whose service begins with Vertex AI, Gemini API or Generative Language API",
 )
 JSON_EXPORTS = (
     Export(
@@ -282,12 +204,53 @@ JSON_EXPORTS = (
     Export(
         kind="Anthropic usage",
         provider="anthropic",
+        known_by=frozenset({"starting_at", "ending_at", "group", "usage"}),
+        line=_anthropic(
+            _columns(
+                day="starting_at",
+                model="group.model",
+                project="group.workspace_id",
+                session="group.session_id",
+                key="group.api_key_id",
+                requests=("usage.requests",),
+                input_tokens=tuple(f"usage.{name}" for name in _ANTHROPIC_INPUT),
+                cache_read_tokens=("usage.cache_read_input_tokens",),
+                cache_write_tokens=tuple(f"usage.{name}" for name in _ANTHROPIC_WRITES),
+                output_tokens=("usage.output_tokens",),
+            )
+        ),
+    ),
+    Export(
+        kind="Anthropic cost",
+        provider="anthropic",
+        known_by=frozenset({"starting_at", "ending_at", "group", "cost"}),
+        # Its `requests` are those of the usage report once more.
+        line=_anthropic(
+            _columns(
+                day="starting_at",
+                model="group.model",
+                items=("group.cost_type",),
+                has_items_of_models=True,
+                project="group.workspace_id",
+                session="group.session_id",
+                key="group.api_key_id",
+                currency="cost.currency",
+                cost=("cost.amount",),
+                list_cost="cost.list_amount",
+                per_usd=100,
+            )
+        ),
+    ),
+    Export(
+        kind="Anthropic usage",
+        provider="anthropic",
         known_by=frozenset({"uncached_input_tokens"}),
         line=_columns(
             day="starting_at",
             project="workspace_id",
             key="api_key_id",
-            input_tokens=("uncached_input_tokens", "cache_read_input_tokens", *_ANTHROPIC_WRITES),
+            requests=("requests",),
+            input_tokens=_ANTHROPIC_INPUT,
             cache_read_tokens=("cache_read_input_tokens",),
             cache_write_tokens=_ANTHROPIC_WRITES,
             output_tokens=("output_tokens",),
@@ -303,6 +266,7 @@ JSON_EXPORTS = (
             project="workspace_id",
             # "Cost amount in lowest currency units (e.g. cents)": 123.45 is $1.23.
             cost=("amount",),
+            list_cost="list_amount",
             per_usd=100,
         ),
     ),
@@ -319,16 +283,13 @@ CSV_EXPORTS = (
         kind="Anthropic usage CSV",
         provider="anthropic",
         known_by=frozenset({"usage_date_utc", "usage_output_tokens"}),
+        needs=frozenset({*_ANTHROPIC_CSV_INPUT, "model_version"}),
         line=_columns(
             day="usage_date_utc",
             model="model_version",
             project="workspace",
             key="api_key",
-            input_tokens=(
-                "usage_input_tokens_no_cache",
-                f"{_CACHE}_read",
-                *_ANTHROPIC_CSV_WRITES,
-            ),
+            input_tokens=_ANTHROPIC_CSV_INPUT,
             cache_read_tokens=(f"{_CACHE}_read",),
             cache_write_tokens=_ANTHROPIC_CSV_WRITES,
             output_tokens=("usage_output_tokens",),
@@ -350,6 +311,7 @@ CSV_EXPORTS = (
         kind="OpenRouter activity CSV",
         provider="openrouter",
         known_by=frozenset({"generation_id", "created_at", "cost_total"}),
+        needs=frozenset({"tokens_prompt", "tokens_completion", "model_permaslug"}),
         line=_columns(
             day="created_at",
             model="model_permaslug",
@@ -365,6 +327,7 @@ CSV_EXPORTS = (
         kind="OpenRouter activity CSV",
         provider="openrouter",
         known_by=frozenset({"date", "model", "usage", "prompt_tokens"}),
+        needs=frozenset({"completion_tokens"}),
         line=_OPENROUTER_ACTIVITY,
     ),
     Export(
@@ -373,30 +336,35 @@ CSV_EXPORTS = (
         known_by=frozenset(
             {"line_item_product_code", "line_item_usage_type", "line_item_unblended_cost"}
         ),
-        line=_aws,
+        needs=frozenset({"line_item_usage_start_date", "line_item_usage_amount"}),
+        line=cloud_bills.aws,
+        looks_for="rows whose line_item_product_code begins with AmazonBedrock, or whose product "
+        "is an Amazon Bedrock Edition",
     ),
     *(
         Export(
             kind="Azure cost details",
             provider="azure.ai.openai",
             known_by=frozenset(names),
-            line=_azure,
+            line=cloud_bills.azure,
+            looks_for="rows of OpenAI, Foundry, Azure AI, Cognitive Services or a vendor of models",
         )
         for names in (
-            ("Date", "MeterCategory", "CostInBillingCurrency"),
-            ("date", "meterCategory", "costInBillingCurrency"),
-            ("UsageDateTime", "MeterCategory", "PreTaxCost"),
+            ("date", "metercategory", "costinbillingcurrency"),
+            ("usagedatetime", "metercategory", "pretaxcost"),
         )
     ),
     Export(
         kind="CSV",
         provider=None,
         known_by=frozenset({"day", "model"}),
+        needs_one_of=(*STATEMENT_FIGURES[:-1], "cost_usd"),
         line=_columns(
             day="day",
             items=("item",),
             has_items_of_models=True,
             project="project",
+            session="session",
             key="key",
             cost=("cost_usd",),
             requests=("requests",),

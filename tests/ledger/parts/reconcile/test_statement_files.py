@@ -151,6 +151,89 @@ def test_anthropic_cost_is_in_cents():
     ]
 
 
+def analytics(ends="2026-11-03T00:00:00Z", starts="2026-11-02T00:00:00Z", group=None, **more):
+    """A row of `/v1/organizations/analytics/usage` or `/cost`."""
+    return {"starting_at": starts, "ending_at": ends, "group": group or {}, **more}
+
+
+ANALYTICS_USAGE = {
+    **{key: value for key, value in ANTHROPIC_USAGE.items() if key != "model"},
+    "requests": 3,
+    "total_tokens": 4130,
+}
+OF_A_SESSION = {"model": HAIKU, "session_id": "sesn_1", "workspace_id": "w", "api_key_id": "k"}
+
+
+def rows(*items):
+    return json.dumps({"data": list(items), "has_more": False, "next_page": None})
+
+
+def test_anthropics_analytics_of_usage():
+    text = rows(analytics(group=OF_A_SESSION, usage=ANALYTICS_USAGE), analytics(usage={}))
+    statement = read("file", text)
+    assert (statement.kind, statement.provider) == ("Anthropic usage", "anthropic")
+    line, empty = statement.lines
+    assert (line.day, line.model, line.through) == (DAY, HAIKU, None)
+    assert (line.session, line.project, line.key) == ("sesn_1", "w", "k")
+    assert line.figures == OF_HAIKU | {"requests": 3}
+    assert (empty.model, empty.session, empty.figures) == (None, None, {})
+
+
+@for_each(
+    "cost_type, item",
+    [(None, None), ("tokens", None), ("web_search", "web_search"), ("session_usage",) * 2],
+)
+def test_anthropics_analytics_of_cost(cost_type, item):
+    """Cents with fractions, before and after the discount; requests are those of the usage."""
+    cost = {"amount": "123.4567", "list_amount": "137.174", "currency": "USD", "requests": 3}
+    (line,) = read(
+        "f", rows(analytics(group={"model": "m", "cost_type": cost_type}, cost=cost))
+    ).lines
+    assert (line.model, line.item) == ("m", item)
+    assert line.figures == {"cost_picousd": 1_234_567_000_000, "list_picousd": 1_371_740_000_000}
+
+
+def test_the_report_of_costs_before_it_has_a_discount_too():
+    text = page(anthropic({"amount": "90", "list_amount": "100", "currency": "USD"}))
+    assert lines(text) == [(DAY, None, {"cost_picousd": 9 * 10**11, "list_picousd": 10**12})]
+
+
+@for_each(
+    "starts, ends, through",
+    [
+        ("2026-11-02T00:00:00Z", "2026-12-01T00:00:00Z", date(2026, 11, 30)),
+        ("2026-11-02T05:00:00Z", "2026-11-02T06:00:00Z", None),
+        ("2026-11-02T23:00:00Z", "2026-11-03T00:00:00Z", None),
+    ],
+)
+def test_a_row_of_a_range_or_of_a_bucket(starts, ends, through):
+    (line,) = read("f", rows(analytics(ends, starts, usage=ANALYTICS_USAGE))).lines
+    assert (line.day, line.through) == (DAY, through)
+
+
+@for_each(
+    "row, problem",
+    [
+        (
+            analytics("2026-11-04T07:00:00Z", usage={}),
+            "a row from 2026-11-02T00:00:00Z to 2026-11-04T07:00:00Z has parts of days; "
+            "ask with time_bucket_width=1d",
+        ),
+        (analytics("2029-01-01T00:00:00Z", usage={}), "a row of more than 366 days"),
+        (
+            analytics(group={"rbac_group_id": "rbac_group_1"}, usage={}),
+            "rows by rbac_group_id overl",
+        ),
+        (analytics(cost={"amount": "1", "currency": "EUR"}), "an amount that is not in USD: EUR"),
+        (analytics(ends=None, usage={}), "'None' is not a day"),
+    ],
+)
+def test_rows_of_analytics_that_are_refused(row, problem):
+    with pytest.raises(LedgerError) as error:
+        read("file", rows(row))
+    assert str(error.value).startswith(f"file: {problem}")
+
+
 def test_pages_in_a_list_or_line_by_line_are_one_statement():
     one = page(openai(tokens(input_tokens=1)))
     assert len(lines(f"[{one},{one}]")) == 2
@@ -247,7 +330,39 @@ def test_a_day_with_an_offset_is_the_day_in_utc():
     "text, problem",
     [
         ("", "not a known statement"),
-        ("a,b\n1,2\n", "not a known statement"),
+        ("a,b\n1,2\n", "not a known statement: OpenAI usage"),
+        (
+            "model,cost_usd\nm,1\n",
+            "not a known statement; to be CSV it lacks the column day",
+        ),
+        (
+            "day,input_tokens,output_tokens\n2026-11-02,1,1\n",
+            "not a known statement; to be CSV it lacks the column model",
+        ),
+        ("day,model\n2026-11-02,m\n", "CSV lacks a column of figures; use one of requests, input"),
+        (
+            "Date,CostInBillingCurrency,MeterName\n11/02/2026,1,x\n",
+            "not a known statement; to be Azure cost details it lacks the column metercategory",
+        ),
+        (
+            f"{CUR}{NOVA}\n".replace("line_item_unblended_cost", "cost"),
+            "not a known statement; to be AWS Cost and Usage Report it lacks the column "
+            "line_item_unblended_cost",
+        ),
+        (
+            "usage_date_utc,model_version,usage_output_tokens\n2026-11-02,m,1\n",
+            "Anthropic usage CSV lacks the columns usage_input_tokens_cache_read, "
+            "usage_input_tokens_cache_write_1h, usage_input_tokens_cache_write_5m, "
+            "usage_input_tokens_no_cache",
+        ),
+        (
+            "date,model,usage,prompt_tokens\n2026-11-02,m,1,1\n",
+            "OpenRouter activity CSV lacks the column completion_tokens",
+        ),
+        (
+            "generation_id,created_at,cost_total,tokens_prompt\ng,2026-11-02,1,1\n",
+            "OpenRouter activity CSV lacks the columns model_permaslug, tokens_completion",
+        ),
         ("{", "not JSON"),
         ("[1]", "not a known statement"),
         ('{"data": 1}', "not a known statement"),
@@ -282,10 +397,10 @@ def test_a_day_with_an_offset_is_the_day_in_utc():
             f"{CUR}{NOVA}\n".replace("line_item_usage_start_date,", "").replace(
                 "2026-11-02T10:00:00Z,", ""
             ),
-            "line 2: '' is not a day",
+            "AWS Cost and Usage Report lacks the column line_item_usage_start_date",
         ),
         (
-            "day,model\n2026-11-02," + "x" * 200_000 + "\n",
+            "day,model,requests\n2026-11-02," + "x" * 200_000 + "\n",
             "line 2: field larger than field limit",
         ),
     ],
@@ -358,7 +473,18 @@ BEDROCK = [
 ]
 
 
-@for_each("row, expected", BEDROCK)
+MANTLE = (
+    "AmazonBedrock,USW2-anthropic.claude-opus-4-8-mantle-cache-write-tokens-global-standard,"
+    "2026-11-02T10:00:00Z,2,0.0125,USD,1K tokens,123",
+    (
+        "anthropic.claude-opus-4-8",
+        None,
+        {"input_tokens": 2000, "cache_write_tokens": 2000, "cost_picousd": 12_500_000_000},
+    ),
+)
+
+
+@for_each("row, expected", [*BEDROCK, MANTLE])
 def test_bedrock_in_the_cost_and_usage_report(row, expected):
     """One line item for each kind of tokens; rows of other services are left out."""
     other = "AmazonEC2,BoxUsage:t3.micro,2026-11-02T10:00:00Z,24,0.25,USD,Hrs,123"
@@ -367,6 +493,33 @@ def test_bedrock_in_the_cost_and_usage_report(row, expected):
     (line,) = statement.lines
     assert (line.day, line.project) == (DAY, "123")
     assert (line.model, line.item, line.figures) == expected
+
+
+@for_each("code", ["AmazonBedrockFoundationModels", "AmazonBedrock", "4a524th30q694o538qndh9ucht"])
+@for_each("column", ["product_servicename", "product_product_name", "product"])
+def test_bedrock_through_the_marketplace(code, column):
+    """Its usage types name no model, its product does; its units are millions of tokens."""
+    name = "Claude Opus 4.6 (Amazon Bedrock Edition)"
+    name = json.dumps({"product_name": name}).replace('"', '""') if column == "product" else name
+    text = CUR.replace("\n", f",{column}\n") + "".join(
+        f'{code},USE1-MP:USE1_{kind}-Units,2026-11-02T10:00:00Z,0.01,0.05,USD,Units,1,"{name}"\n'
+        for kind in (
+            "InputTokenCount",
+            "CacheWrite1hInputTokenCount_Global",
+            "cache_read_tokens_global_standard",
+            "search_units",
+        )
+    )
+    found = read("file", text).lines
+    cost = {"cost_picousd": 5 * 10**10}
+    assert [line.model for line in found] == [*["Claude Opus 4.6"] * 3, None]
+    assert [line.figures for line in found] == [
+        {"input_tokens": 10_000, **cost},
+        {"input_tokens": 10_000, "cache_write_tokens": 10_000, **cost},
+        {"input_tokens": 10_000, "cache_read_tokens": 10_000, **cost},
+        cost,
+    ]
+    assert found[-1].item == "USE1-MP:USE1_search_units-Units"
 
 
 AZURE = [
