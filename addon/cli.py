@@ -165,10 +165,10 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
 
 
 def logs_there() -> str:
-    """What could be imported into a ledger that is not there: `; 97 logs of Claude Code: tokentee
-    import`."""
+    """What could fill a ledger that is not there, for the end of the error: `; 97 logs of Claude
+    Code: tokentee import`."""
     found = (count() for count in attached("logs to import"))
-    return "".join(f"; {text}: tokentee import" for text in found if text)
+    return "".join(f"; {text}" for text in found if text)
 
 
 def overview() -> str:

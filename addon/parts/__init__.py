@@ -18,7 +18,8 @@ POINTS: dict[str, str] = {
     "the process is ours; returns words for the start line, and what puts everything back",
     "telemetry": "makes what watches a recording (`proxy/health.py`): `tee_metrics`, `tee_otlp`",
     "endpoint of workers": "(address, folder, health, dropped) -> serves all workers until `stop`",
-    "logs to import": "() -> `97 logs of Claude Code`, for who has no ledger yet; or an empty text",
+    "logs to import": "() -> `97 logs of Claude Code: tokentee import`, or an empty text: what "
+    "could fill a ledger that is not there",
     "log format": "() -> the formatter of the log, for `tee_log_format=json`",
 }
 """Attach point -> what the core does with what is attached."""

@@ -156,7 +156,7 @@ def statusline(
             ]
             line = status_line(status(engine, scope, session, now), size, [*words, *caps])
     except NoLedgerError:
-        line = "tokentee: no ledger yet: tokentee import, or tokentee run -- COMMAND"
+        line = "tokentee: no ledger yet; `tokentee report` says how to get one"
     except LedgerError as error:
         why = printable(str(error).partition("\n")[0])
         line = f"tokentee: {why[:100]}"

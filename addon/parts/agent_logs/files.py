@@ -74,13 +74,12 @@ def find(agent: LoggedAgent, environment: Mapping[str, str], home: Path) -> list
 
 
 def to_import() -> str:
-    """How many logs of each agent are where it keeps them: `97 logs of Claude Code, 3 logs of
-    Codex`."""
+    """How many logs of each agent are where it keeps them, and the command for them: `97 logs of
+    Claude Code, 3 logs of Codex: tokentee import`; empty if there are none."""
     home = user_home()
     counts = {each.title: len(find(each, os.environ, home)) for each in AGENTS.values()}
-    return ", ".join(
-        f"{counted(count, 'log')} of {title}" for title, count in counts.items() if count
-    )
+    found = [f"{counted(count, 'log')} of {title}" for title, count in counts.items() if count]
+    return f"{', '.join(found)}: tokentee import" if found else ""
 
 
 def agent_of(path: Path) -> LoggedAgent | None:

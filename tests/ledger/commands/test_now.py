@@ -146,4 +146,5 @@ def test_caps_stand_in_the_line_and_on_top(url, tmp_path, monkeypatch):
 
 
 def test_without_a_ledger_it_says_so(tmp_path):
-    assert line(f"sqlite:///{tmp_path / 'none.sqlite3'}").startswith("tokentee: ")
+    none = line(f"sqlite:///{tmp_path / 'none.sqlite3'}")
+    assert none == "tokentee: no ledger yet; `tokentee report` says how to get one"
