@@ -3,7 +3,6 @@ with a further reading if the log had less of it before."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as replaced
 from datetime import datetime, timedelta
 from itertools import batched
 from pathlib import Path
@@ -188,7 +187,7 @@ class Booking:
                 answer.input_tokens = call.usage.input_tokens
                 if answer.id in new:
                     first = new[answer.id][0]
-                    whole = replaced(call, key=first.key, session_id=first.session_id, at=first.at)
+                    whole = replace(call, key=first.key, session_id=first.session_id, at=first.at)
                     new[answer.id] = whole, path, tally
                     tally.known += 1
                 else:

@@ -2,9 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct, field
 
 from addon.dialects.facts import Facts
 from addon.framing import json_values
@@ -39,8 +41,7 @@ the threads of which one made the call, if a fork's log does not tell which."""
 type Booked = tuple[Exchange, Reading]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedCall:
+class LoggedCall(Struct, frozen=True, kw_only=True):
     """One answer. None: the log does not state it."""
 
     agent: str
@@ -95,8 +96,7 @@ class LoggedCall:
     @property
     def exchange_id(self) -> str:
         """An id derived from what identifies the answer, so that a second import finds it."""
-        text = json_values.dumps([self.agent, *self.key])
-        return f"log-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
+        return _id_of(self.agent, self.key)
 
     @property
     def figures(self) -> tuple[int | None, ...]:
@@ -115,6 +115,12 @@ class LoggedCall:
     def fullness(self) -> tuple[int, ...]:
         """Of several readings of one answer the greatest is right: its counts only grow."""
         return fullness(self.usage_source, self.usage.output_tokens, self.usage.input_tokens)
+
+
+@lru_cache(maxsize=2_048)  # each of a batch is asked for six times
+def _id_of(agent: str, key: tuple[str, ...]) -> str:
+    text = json_values.dumps([agent, *key])
+    return f"log-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
 def fullness(source: UsageSource, output: int | None, inputs: int | None) -> tuple[int, ...]:

@@ -19,9 +19,11 @@ size: those are their own.
 import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from addon.dialects.counts import lookup
 from addon.dialects.facts import name_of, text_of, token_of

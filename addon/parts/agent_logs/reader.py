@@ -9,12 +9,13 @@ some are repeated: they are one call, with the greatest counts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.facts import name_of, text_of, token_of
@@ -113,6 +114,8 @@ class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     path: str = "/"
     dialect: str = UNKNOWN_SERVER
     session: tuple[SessionMembers, ...] = ()
+    mark: str = ""
+    """A text in each line of an answer: a line without it is not parsed. Empty: all lines are."""
     records: tuple[str, ...] = ("line",)
     """Where the objects of answers are, or lists of them."""
     where: Condition = {}
@@ -216,7 +219,9 @@ class _Answer:
     def add(self, call: LoggedCall, tools: set[str]) -> None:
         first, last = min(self.best.at, call.at), max(self.best.ended_at, call.ended_at)
         fuller = call if call.fullness >= self.best.fullness else self.best
-        self.best = replace(fuller, at=first, ended_at=last)
+        if (fuller.at, fuller.ended_at) != (first, last):
+            fuller = replace(fuller, at=first, ended_at=last)
+        self.best = fuller
         self.tools |= tools
 
     def call(self, agent: LoggedAgent) -> LoggedCall:
@@ -225,6 +230,8 @@ class _Answer:
 
 
 def _holds(condition: Condition, scope: dict[str, Any]) -> bool:
+    if not condition:
+        return True
     found = {path: lookup(scope, path) for path in condition}
     words = {path: "an object" if isinstance(v, dict) else v or "" for path, v in found.items()}
     return all(isinstance(words[p], str) and words[p] in v for p, v in condition.items())
@@ -236,8 +243,11 @@ def _call(
     """The call of a record; None if it is none, or not yet one with counts."""
 
     def stated(member: str) -> Any:
-        paths = agent.members.get(member, ())
-        return next((v for p in paths if (v := lookup(scope, p)) not in (None, "")), None)
+        for path in agent.members.get(member, ()):
+            value = lookup(scope, path)
+            if value is not None and value != "":
+                return value
+        return None
 
     def text(member: str) -> str | None:
         value = stated(member)

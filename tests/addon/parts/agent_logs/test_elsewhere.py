@@ -1,8 +1,9 @@
 """Figures that stand elsewhere in an agent's log than in its answers, and what changes their price."""
 
 import json
-from dataclasses import replace
 from pathlib import PurePath
+
+from msgspec.structs import replace
 
 from addon.parts.agent_logs.agents import AGENTS
 from addon.parts.agent_logs.files import SkippedCounts, read

@@ -68,8 +68,23 @@ def test_bad_lines_are_skipped_and_the_rest_is_read(tmp_path, monkeypatch):
     long = b'{"x": "' + b"y" * 350 + b'"}'
     path.write_bytes(b'{"a": 1}\nnot json\n\n[1]\n' + long + b'\n\xff\xfe\n{"a": 2}\n{"a": 3')
     skipped = SkippedCounts()
-    assert list(read(CLAUDE, path, skipped)) == [{"a": 1}, {"a": 2}]
+    assert list(read(AGENTS["codex"], path, skipped)) == [{"a": 1}, {"a": 2}]
     assert (skipped.lines, skipped.files) == ({path: 5}, [])
+
+
+def test_lines_without_the_mark_of_an_answer_are_not_parsed(tmp_path):
+    """Only where its bytes tell: a mark may be written with escapes, and a cut line is counted."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"type": "user"}\n'
+        '{"type": "assistant"}\n'
+        '{"type": "\\u0061ssistant", "a": 1}\n'
+        '{"type": "user", "message": {\n'
+        '{"type" : "assistant", "a": 2}'
+    )
+    skipped = SkippedCounts()
+    found = [line.get("a") for line in read(CLAUDE, path, skipped)]
+    assert (found, skipped.lines) == ([None, 1, 2], {path: 1})
 
 
 def test_what_cannot_be_opened(tmp_path):
