@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import sys
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -78,6 +77,8 @@ def _is_there(package: str) -> bool:
 def _source() -> tuple[str, bool]:
     """The clone or wheel that this was installed from (PEP 610), if it is still there; and whether
     it is run from there."""
+    from importlib import metadata  # 15 ms, which no command should pay that lacks nothing
+
     try:
         text = metadata.distribution("tokentee").read_text("direct_url.json") or "{}"
         found = json.loads(text)
