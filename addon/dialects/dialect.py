@@ -11,10 +11,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import unknown_counts
-from addon.dialects.errors import openai_refused_event, plain_refusal, record_error_in
+from addon.dialects.errors import openai_refused_event, plain_refusal
 from addon.dialects.facts import LEFT_OUT, Ending, Facts
 from addon.dialects.shapes import Shape
 from ledger.model.usage import NO_USAGE, Usage
+
+NO_ROUTE = "no route"
+"""The remark on usage whose path names no format: it is read by its keys alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class SessionProtocol(StrEnum):
     """Each response is asked for and has an id."""
     TURNS = "turns"
     """The server answers in turns, one at a time."""
+    CONNECTION = "connection"
+    """Not known: the whole connection is one exchange."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,43 +156,26 @@ class Dialect:
     """A request body that fits one of these is an LLM request, on whatever host."""
     answer_shapes: tuple[Shape, ...] = ()
     """A frame or document that fits one of these is an answer of this dialect."""
+    family: Callable[[Mapping[str, Any]], "Dialect | None"] | None = None
+    """Where no route names the format: the dialect whose usage object this is; None: of none."""
+
+    def reader(self, usage: Mapping[str, Any]) -> "Dialect | None":
+        """The dialect that reads a usage object; None: its keys are of no known family."""
+        return self if self.family is None else self.family(usage)
 
     def figures(self, facts: Facts) -> Usage:
         """The figures of an answer. A count under a key without a rule becomes a unit of its own,
         because it may be billed."""
         found = NO_USAGE
-        if facts.usage is not None:
-            found = self.usage_of(facts.usage, facts)
-            unknown = unknown_counts(facts.usage, self.known_keys)
+        reader = self.reader(facts.usage or {})
+        if facts.usage is not None and reader is not None:
+            found = reader.usage_of(facts.usage, facts)
+            unknown = unknown_counts(facts.usage, reader.known_keys)
             if unknown:
                 found = replace(found, tool_units={**unknown, **found.tool_units})
+        if facts.usage is not None and self.family is not None:
+            found = replace(found, remarks=(*found.remarks, NO_ROUTE))
         if facts.rare.left_out:
             left_out = map(LEFT_OUT.format, facts.rare.left_out)
             found = replace(found, remarks=(*found.remarks, *left_out))
         return found
-
-
-def read_unknown(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read a likely error, id or model; no figures are guessed.
-
-    A `status` beside `object` is the state of an object (files are `processed`, batches
-    `validating`), not a finish reason.
-    """
-    facts.token_seen = True
-    facts.record_id(body.get("id"))
-    facts.record_model(body.get("model"))
-    if "object" not in body:
-        facts.record_finish(body.get("status"))
-    record_error_in(facts, event, body)
-
-
-UNKNOWN = Dialect(
-    name="unknown",
-    operation="unknown",
-    read=read_unknown,
-    usage_of=lambda _usage, _facts: NO_USAGE,
-    marks=(Mark(b'"error"', (b'"error":null', b'"error": null')),),
-    ending=Ending.CLOSE,
-)
-"""An answer of a configured host without a known dialect. It gets a row with NULL tokens, so that
-it is not missed."""

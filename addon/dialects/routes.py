@@ -10,9 +10,9 @@ provider (`ledger.model.providers`) is who answers; one host may use several dia
     /models/{model}:generateContent      `{model}` is everything between, slashes included
     /ai/run/{model}                      everything to the end
 
-A path longer than `PATH_LENGTH_MAX` matches nothing. A search costs one dictionary look-up by the
-path's last word, then one comparison for each of the few templates that end in this word: its time
-is linear in the length of the path.
+Of a path longer than `PATH_LENGTH_MAX` the end counts, at hosts that serve LLMs. A search costs one
+dictionary look-up by the path's last word, then one comparison for each of the few templates that
+end in this word: its time is linear in the length of the path.
 
 A path alone confirms an LLM call only at a host in the table of providers. At other hosts, and for
 paths that other services use too (`is_generic`), the request or the answer must confirm it
@@ -24,16 +24,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from posixpath import normpath
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from addon.dialects import fetched, local
 from addon.dialects.clouds import dashscope, flat, vercel, wrapped
-from addon.dialects.dialect import UNKNOWN as UNKNOWN_DIALECT
 from addon.dialects.dialect import Dialect
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
 from addon.dialects.openai import responses as openai_responses
+from addon.dialects.unrouted import UNKNOWN as UNKNOWN_DIALECT
 from addon.dialects.vendors import (
     anthropic,
     bedrock,
@@ -110,10 +111,16 @@ class Route:
     """The route confirms an LLM call; False if the request or the answer must confirm it."""
     is_fetch: bool = False
     """The request fetches the result of an earlier one: a call only if the result is ready."""
+    needs_stream: bool = False
+    """The request asks for nothing: a call only if its answer is a stream."""
 
 
 UNKNOWN = Route(dialect=UNKNOWN_DIALECT)
-"""For a configured host with an unknown path."""
+"""For an unknown path at a host that serves LLMs."""
+UNKNOWN_FETCH = Route(
+    dialect=UNKNOWN_DIALECT, host_is_known=False, is_confirmed=False, needs_stream=True
+)
+"""The same for a request without a body."""
 
 
 class RouteRow(NamedTuple):
@@ -345,6 +352,7 @@ _ANSWER_KEYS = frozenset(
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
 _PARAMETERS = re.compile(r";[^/]*")
+_SLASHES = re.compile("/{2,}")
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 MATCHES_MAX = 512
 """Size of the cache of routes, about 1 MB: most clients request the same path repeatedly."""
@@ -363,25 +371,34 @@ class RouteTable:
         self._any_word = tuple(any_word)
         self._remembered = lru_cache(maxsize=MATCHES_MAX)(self._match)
 
-    def match(self, method: str, host: str, path: str) -> Route | None:
-        """The route of a request; None for what is no LLM call. `path` has no query."""
+    def match(self, method: str, host: str, path: str, *, is_named: bool = False) -> Route | None:
+        """The route of a request; None for what has none. `path` has no query. `is_named`: the
+        operator says that the host serves LLMs."""
         if len(path) > PATH_LENGTH_MAX:
-            return None
+            path = path[-PATH_LENGTH_MAX:]
+            is_exact = False
+        else:
+            is_exact = True
         if len(method) + len(host) > PATH_LENGTH_MAX:
-            return self._match(method, host, path)
-        return self._remembered(method, host, path)
+            return self._match(method, host, path, is_exact, is_named)
+        return self._remembered(method, host, path, is_exact, is_named)
 
-    def _match(self, method: str, host: str, path: str) -> Route | None:
-        """The route of the path as it is, or else at a known host of what it means there: servers
-        ignore parameters of segments and fragments, and many the case."""
-        found = self._fitting(method, host, path)
-        if found is None:
-            bare = _PARAMETERS.sub("", path.partition("#")[0])
-            for spelling in (bare, bare.lower()):
-                if found is None and spelling != path:
-                    found = self._fitting(method, host, spelling)
-            found = found if found is not None and found.host_is_known else None
-        return found
+    def _match(
+        self, method: str, host: str, path: str, is_exact: bool, is_named: bool
+    ) -> Route | None:
+        """The route of the path, or at a host that serves LLMs of what it means there: servers
+        ignore repeated slashes, parameters of segments, fragments and escapes, and many the case.
+        """
+        plain = _SLASHES.sub("/", _PARAMETERS.sub("", path.partition("#")[0]))
+        exact = self._fitting(method, host, path) if is_exact else None
+        if exact is not None and plain == path:
+            return exact
+        decoded = normpath(_SLASHES.sub("/", unquote(plain).strip()))
+        for spelling in (plain, decoded, decoded.lower()):
+            found = self._fitting(method, host, spelling)
+            if found is not None and (found.host_is_known or is_named):
+                return found
+        return exact
 
     def _fitting(self, method: str, host: str, path: str) -> Route | None:
         path = path.removesuffix("/") or path

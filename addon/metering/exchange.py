@@ -156,7 +156,8 @@ class MeteredExchange:
 
             host and path   known, at a host that the operator has named or a table knows
             the request     looks like one of its dialect
-            the answer      JSON or a stream, at a host that the operator has named
+            the answer      JSON or a stream, at a host that serves LLMs; a stream alone, if the
+                            request asked for nothing
             a frame of it   looks like its dialect; at such a host, any
 
         A fetched result is one when it is settled whole, with a usage: if it was cut, or was not
@@ -170,12 +171,15 @@ class MeteredExchange:
                 and settled.reading.usage_json is not None
             )
         elif not self.is_confirmed:
+            is_served, needs_stream = routes.is_served, routes.route.needs_stream
             kind = answer.headers.get("content-type", "") if answer is not None else ""
             self.is_confirmed = (
                 routes.is_confirmed
                 or self.asked.facts.is_confirmed
-                or (routes.is_named and (frame is not None or "json" in kind.lower()))
-                or (routes.is_named and is_stream_type(kind))
+                or (
+                    is_served and not needs_stream and (frame is not None or "json" in kind.lower())
+                )
+                or (is_served and is_stream_type(kind))
                 or (frame is not None and shapes.fits(routes.route.dialect.answer_shapes, frame))
             )
         return self.is_confirmed

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from addon.dialects.counts import counts_in, unknown_values
-from addon.dialects.dialect import UNKNOWN, Dialect, Mark
+from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_in, record_error_text
 from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
 from addon.dialects.routes import answer_keys
@@ -205,7 +205,8 @@ class Meter:
     def unknown_keys(self) -> set[str]:
         """The keys of the usage object without a rule."""
         usage = self.facts.usage or {}
-        return {key for key, _ in unknown_values(usage, self._dialect.known_keys)}
+        reader = self._dialect.reader(usage) or self._dialect
+        return {key for key, _ in unknown_values(usage, reader.known_keys)}
 
     @property
     def usage_json(self) -> str | None:
@@ -257,10 +258,15 @@ class Meter:
         return (max(tokens or 0, whole) or None) if facts.token_seen else 0
 
     @property
+    def has_route(self) -> bool:
+        """Whether the path names the format of the answer."""
+        return self._dialect.family is None
+
+    @property
     def has_output(self) -> bool:
         """Whether generated content of a known format has passed, in a stream."""
         facts = self.facts
-        return facts.token_seen and not facts.is_document and self._dialect is not UNKNOWN
+        return facts.token_seen and not facts.is_document and self.has_route
 
     @property
     def has_hidden_output(self) -> bool:

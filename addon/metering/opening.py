@@ -19,11 +19,12 @@ from addon.dialects.dialect import Dialect
 from addon.dialects.facts import AnswerContext, text_of
 from addon.dialects.request import PARSED_BYTES_MAX, RequestFacts, read_request
 from addon.dialects.routes import Route
+from addon.dialects.unrouted import is_no_call
 from addon.framing import json_values
 from addon.metering import attribution, estimate
 from addon.metering.decoding import decoder_of
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.messages import METHODS_WITHOUT_BODY, NOT_KNOWN, Body, Request
+from addon.metering.messages import NOT_KNOWN, Body, Request
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
@@ -106,6 +107,8 @@ class Routes(Struct, frozen=True, kw_only=True):
     """A WebSocket is asked for: its answer tells whether there is one."""
     is_named: bool
     """The operator has named the host, or the caller knows that this is a call."""
+    is_served: bool
+    """So it is, or the table of providers lists the host as one that serves LLMs alone."""
     is_confirmed: bool
     """Host and path confirm that it is a call."""
     origin: str
@@ -138,34 +141,45 @@ class Asked(Struct, frozen=True, kw_only=True):
 def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Routes | None:
     """How to read an exchange; None: it is no LLM call.
 
-    A request with a body on a host that the operator has named counts, whatever its path: its
-    answer confirms it, or its method, and its dialect is then `unknown`. If the path matches, but
-    host and body do not confirm an LLM call, its answer has to.
+    At a host that serves LLMs, because the operator has named it or the table of providers lists
+    it, every request counts that does not stand in the list of what is no call; where no route
+    fits, its dialect is `unknown`. One without a body counts if its answer is a stream. Elsewhere,
+    if the path matches, but host and body do not confirm an LLM call, its answer has to.
     """
     path = request.path.partition("?")[0]
     upstream = rules.upstream_of(request)
     is_named = upstream is not None or is_llm
     is_handshake = request.headers.get("upgrade", "").lower() == "websocket"
-    session = table.match_websocket(request.host, path) if is_handshake else None
-    route = table.match(request.method, request.host, path)
-    if route is None and request.method not in METHODS_WITHOUT_BODY and _has_body(request):
-        route = table.match("POST", request.host, path)
+    session = None
+    if is_handshake:
+        session = table.match_websocket(request.host, path, is_named=is_named)
+    route = table.match(request.method, request.host, path, is_named=is_named)
+    asks = request.method == "POST" or _has_body(request)
+    if route is None and asks and request.method != "POST":
+        route = table.match("POST", request.host, path, is_named=is_named)
     if route is None:
         route = session
+    is_sure = True
     if route is None:
-        if not is_named or not (request.method == "POST" or _has_body(request)):
+        is_listed = not is_named and providers.serves_llms(request.host, path)
+        if not (is_named or is_listed):
             return None
-        route = table.UNKNOWN
+        if not is_llm and is_no_call(request.host, path, is_listed=is_listed):
+            return None
+        # What else asks than a POST, or a WebSocket, shows with the answer.
+        is_socket = is_handshake and request.method == "GET" and not asks
+        is_sure = is_llm or is_socket or request.method == "POST"
+        route = table.UNKNOWN if is_sure or asks else table.UNKNOWN_FETCH
+    is_served = is_named or route.host_is_known or route.needs_stream
     provider = upstream.provider if upstream is not None else None
-    # A POST asks for something. What others do on an unknown path shows with the answer.
-    is_sure = is_llm or request.method == "POST" or route is not table.UNKNOWN
     return Routes(
         rules=rules,
         route=route,
         session=session,
         is_handshake=session is not None and route is session,
         is_named=is_named,
-        is_confirmed=is_sure and (route.is_confirmed or is_named),
+        is_served=is_served,
+        is_confirmed=is_sure and (route.is_confirmed or is_served),
         origin=f"{request.scheme}://{request.host}:{request.port}",
         provider=provider or providers.provider_of(request.host, path),
         path=_redacted(path[:PATH_LENGTH_MAX]),

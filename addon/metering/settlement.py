@@ -148,7 +148,10 @@ def result_of(
             has_usage, usage = False, replace(NO_USAGE, remarks=(*usage.remarks, ZEROS))
         is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
         is_final = facts.usage_final and not is_unsure
-        if has_usage and (outcome is Outcome.COMPLETE or is_final):
+        if has_usage and not meter.has_route:
+            is_read = replace(usage, remarks=()) != NO_USAGE
+            source = UsageSource.PARTIAL if is_read else UsageSource.NONE
+        elif has_usage and (outcome is Outcome.COMPLETE or is_final):
             own_words = ESTIMATE_KEYS.intersection(stated)
             is_estimate = bool(own_words) and any(stated[key] is True for key in own_words)
             source = UsageSource.ESTIMATED if is_estimate else UsageSource.REPORTED

@@ -49,6 +49,8 @@ MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
 RATE_LIMITS_BYTES_MAX = 16 * 1024
 """Of a message that states quotas; those seen are 400 bytes long."""
+CONNECTION = 0
+"""The key of an exchange that is a whole connection; those of responses begin at 1."""
 _TELLING = (
     b'"response"',
     b'"error"',
@@ -362,6 +364,46 @@ class LiveTurns:
         return [Closed(self._turns, meter)] if meter is not None else []
 
 
+class Connection:
+    """A WebSocket of an unknown protocol: the whole connection is one exchange, that of its
+    handshake. The last usage that a message of the server states counts."""
+
+    open_count = 1
+
+    def __init__(
+        self, route: Route, *, context: AnswerContext = NO_CONTEXT, model: str | None = None
+    ) -> None:
+        self._meter = Meter(route.dialect, context=context)
+        self._meter.facts.record_model(model)
+        self._marks = route.dialect.marks
+
+    def client_message(self, _message: bytes) -> list[SessionEvent]:
+        """Nothing: what a client's message asks for is not known."""
+        return []
+
+    def server_message(self, message: bytes) -> list[SessionEvent]:
+        """Read a server's message, which opens and closes nothing."""
+        facts = self._meter.facts
+        # A protocol that is not known has no end of its own that could be missing.
+        facts.ended = True
+        if len(message) <= MESSAGE_BYTES_MAX and any(mark.matches(message) for mark in self._marks):
+            self._meter.read_message(message)
+        else:
+            self._meter.frames += 1
+        return []
+
+    def end(self) -> list[SessionEvent]:
+        """Close the exchange."""
+        return [Closed(CONNECTION, self._meter)]
+
+
+_SESSIONS: dict[SessionProtocol, type[WebSocketSession] | type[LiveTurns] | type[Connection]] = {
+    SessionProtocol.RESPONSES: WebSocketSession,
+    SessionProtocol.TURNS: LiveTurns,
+    SessionProtocol.CONNECTION: Connection,
+}
+
+
 class MeteredSession:
     """Takes each message of either side; returns the exchanges that it opens and settles."""
 
@@ -378,13 +420,14 @@ class MeteredSession:
         self.handshake = handshake
         opened = handshake.opened
         route = handshake.routes.session or handshake.route
-        has_turns = route.dialect.session is SessionProtocol.TURNS
-        sessions = LiveTurns if has_turns else WebSocketSession
-        self._wire: LiveTurns | WebSocketSession = sessions(
+        protocol = route.dialect.session
+        self._wire: LiveTurns | WebSocketSession | Connection = _SESSIONS[protocol](
             route, context=handshake.asked.context, model=opened.request_model
         )
         self._open: dict[int, tuple[Exchange, int | None]] = {}
         """Open responses with an estimate of their input, by the key from `_wire`."""
+        if protocol is SessionProtocol.CONNECTION:
+            self._open[CONNECTION] = replace(opened, streamed=True), None
         self._quota_event = route.dialect.quota_event
         self._has_ended = False
         """Whether a response has ended."""
@@ -393,8 +436,8 @@ class MeteredSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether a response is open."""
-        return bool(self._open)
+        """Whether a response is open. What is under way in an unknown protocol is not known."""
+        return any(key != CONNECTION for key in self._open)
 
     def message(
         self, content: bytes, *, from_client: bool, at: datetime

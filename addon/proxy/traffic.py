@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from mitmproxy import ctx, http
 
-from addon.metering.exchange import Event, Stage
+from addon.metering.exchange import Event, Stage, is_stream
 from addon.metering.messages import End
 from addon.metering.troubles import Troubles
 from addon.proxy import answers, flows
@@ -60,6 +60,9 @@ class Traffic:
             return
         if flow.response.status_code == 101 or live.is_recorded:
             return  # no stream will pass
+        if live.route.needs_stream and not is_stream(flows.response_of(flow.response)):
+            del recording.live[flow.id]  # it is no call
+            return
         # Set first: an exception before this would make mitmproxy buffer the whole answer.
         flow.response.stream = True
         answers.begin(recording, live, flow.response)

@@ -565,3 +565,9 @@ def provider_of(host: str, path: str) -> str:
     """The name of the provider that answers at a host; the host itself if it is unknown."""
     row = TABLE.at(host, path)
     return row.name if row is not None else _normalised(host)
+
+
+def serves_llms(host: str, path: str) -> bool:
+    """Whether the table lists a host, and no other service answers there."""
+    row = TABLE.at(host, path)
+    return row is not None and not row.hosts_are_shared

@@ -26,7 +26,7 @@ from tests.proxy.mitmdump import DidNotStartError, Mitmdump, free_port
 from tests.proxy.relaying import Line
 from tests.proxy.test_run import run
 from tests.proxy.test_websocket import CREATE, answer_of
-from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.upstream import Answer, Framing, Request, Upstream, document
 from tests.proxy.workers import Workers
 
 pytestmark = pytest.mark.proxy
@@ -107,6 +107,28 @@ def test_a_cap_stops_and_says_so_and_stays_after_a_kill(tmp_path):
     assert (refused["error_code"], refused["input_tokens"]) == ("daily", None)
     assert found[0]["hold_picousd"] > 2_612_500_000
     assert refused["hold_picousd"] is None
+
+
+def test_what_has_no_route_is_not_bounded_and_what_is_no_call_asks_nothing(tmp_path):
+    """Whatever its path, method or spelling."""
+    answer = document(b'{"usage":{"prompt_tokens":3}}')
+    asked = [
+        *(("POST", "/v9/dream", 402), ("PUT", "/v9/dream", 402), ("GET", "/v9/dream?x", 402)),
+        *(("OPTIONS", "/v1/chat/completion%73", 402), ("POST", "//v1/files", 200)),
+        *(("POST", "/v1/batches", 200), ("PATCH", "/v1/assistants/a", 200)),
+    ]
+    with (
+        Upstream(lambda _: answer) as upstream,
+        capped(upstream.url, tmp_path, cap(usd=1)) as proxy,
+        httpx.Client(trust_env=False, base_url="http://{}:{}".format(*proxy.address())) as client,
+    ):
+        for method, path, status in asked:
+            found = client.request(method, path, json={"model": "no-price"})
+            assert (method, path, found.status_code) == (method, path, status)
+        assert client.get("/v9/dream").status_code == 200  # it asks for nothing
+        assert len(upstream.requests) == 4
+    booked = rows.exchanges(tmp_path / "ledger.db")
+    assert [row["outcome"] for row in booked] == ["refused"] * 4
 
 
 def test_bytes_are_those_without_a_cap(tmp_path, monkeypatch):

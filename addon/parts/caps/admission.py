@@ -42,10 +42,12 @@ class CapAuthoriser(Gate):
 
     def admit(self, recording: Recording, live: Live) -> Awaitable[None] | None:
         """Send a request upstream, or refuse it; what comes back waits for its caps."""
-        if live.is_recorded or not live.is_confirmed:
+        routes, route = live.routes, live.route
+        may_be_call = routes.is_served and not (route.is_fetch or route.needs_stream)
+        if live.is_recorded or not (live.is_confirmed or may_be_call):
             recording.send(live)
             return None
-        dialect = (live.routes.session or live.route).dialect
+        dialect = (routes.session or route).dialect
         if live.is_handshake and dialect.cost_limits is not None:
             recording.send(live)  # each of its responses asks
             return None

@@ -26,14 +26,6 @@ from ledger.model.segments import Kind, Row
 MODEL_LIMITS = Path(__file__).with_name("model_limits.toml")
 OPERATIONS = ("chat", "text_completion", "generate_content", "embeddings")
 """What is billed by tokens alone; any other has no bound."""
-_FREE_OPERATIONS = ("unknown", "moderation")
-_FREE_PATH = re.compile(
-    r"/messages/count_tokens$|/responses/input_tokens$|:countTokens$|/moderations$"
-    r"|/(responses|batches)/[^/]+/cancel$|/(conversations|vector_stores|files)(/[^/]+){0,3}$"
-)
-"""Counting tokens (https://platform.claude.com/docs/en/build-with-claude/token-counting,
-https://ai.google.dev/gemini-api/docs/tokens), moderation, what ends a background answer, and what
-stores files, conversations and vectors: storage is billed apart, by no request."""
 MODELS_MAX = 1_024
 """Names of models whose limits are kept; clients choose them."""
 SEARCHES = ("web_search", "file_search")
@@ -150,8 +142,8 @@ def limits_of_model(model: str) -> ModelLimits:
 
 def is_free_call(path: str, operation: str | None) -> bool:
     """Whether a request is known to cost nothing, by its path: nothing is held, and it is never
-    refused. What a wire format is known for is not free, whatever stands before its path."""
-    return operation in _FREE_OPERATIONS and _FREE_PATH.search(path.partition("?")[0]) is not None
+    refused. What is no call at all (`addon.dialects.unrouted`) asks no cap."""
+    return operation == "moderation" and path.partition("?")[0].endswith("/moderations")
 
 
 def read_limits(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from addon.dialects import routes
 from addon.dialects.dialect import Dialect
@@ -223,8 +224,9 @@ def test_a_tool_call_costs_more_than_its_arguments(size: int) -> None:
 def test_an_unknown_answer_gets_a_reading_of_nothing() -> None:
     body = b'data: {"id":"a","tokens":5,"usage":{"total":5}}\n\ndata: {"error":"bad"}\n\n'
     meter = read(body, routes.UNKNOWN.dialect)
-    assert meter.usage() is NO_USAGE
-    assert meter.usage_json is None
+    assert meter.usage() == structs.replace(NO_USAGE, remarks=("no route",))
+    assert meter.usage_json == '{"total":5}'
+    assert meter.unknown_keys == {"total"}
     assert meter.facts.error == AnswerError()
     assert meter.facts.ending is Ending.CLOSE
 

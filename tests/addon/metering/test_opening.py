@@ -106,7 +106,7 @@ def test_a_websocket_may_name_its_model_in_the_url():
     exchange = opened(request)
     assert exchange.is_handshake
     assert exchange.opened.request_model == "m" * 256
-    assert maybe_opened(structs.replace(request, path="/chat")) is None
+    assert maybe_opened(structs.replace(request, host="app.example", path="/chat")) is None
 
 
 def test_any_post_to_a_named_upstream_is_an_exchange():
@@ -116,8 +116,136 @@ def test_any_post_to_a_named_upstream_is_an_exchange():
     assert (exchange.route.dialect.name, exchange.opened.provider) == ("unknown", "aivene")
     assert exchange.is_confirmed
     without_body = structs.replace(request, method="GET", body=Body(b""))
-    assert maybe_opened(without_body, rules) is None
+    assert not opened(without_body, rules).is_confirmed
     assert maybe_opened(structs.replace(request, host="other.example"), rules) is None
+
+
+SERVED = RunRules(node="n", upstreams=(Upstream(host="llm.example"),))
+
+
+@for_each("host", ["api.openai.com", "llm.example", "API.Sarvam.ai."])
+def test_a_listed_host_is_treated_as_one_that_the_operator_names(host: str) -> None:
+    asked = structs.replace(REQUEST, host=host, path="/v9/dream", headers={})
+    fetched = structs.replace(asked, method="GET", body=Body(b""))
+    socket = structs.replace(fetched, headers={"upgrade": "websocket"})
+    for request in (asked, socket):
+        exchange = opened(request, SERVED)
+        assert exchange.is_confirmed
+        assert exchange.opened.dialect == "unknown"
+        assert not exchange.is_handshake  # its row opens with its request
+    for method in ("GET", "OPTIONS", "PUT", "REPORT"):
+        exchange = opened(structs.replace(asked, method=method), SERVED)
+        assert not exchange.is_confirmed
+        tapped(exchange, b"{}")
+        assert exchange.is_confirmed
+        chat = structs.replace(asked, method=method, path="/v1/chat/completions")
+        assert opened(chat, SERVED).opened.dialect == "openai.chat"
+    for kind, is_call in (("application/json", False), ("text/event-stream", True)):
+        exchange = opened(fetched, SERVED)
+        tapped(exchange, b'data: {"a":1}\n\n', kind)
+        assert exchange.is_confirmed is is_call
+
+
+@for_each("host", ["api.openai.com", "llm.example"])
+@for_each(
+    "path",
+    [
+        "/v1/chat/completion%73",
+        "/v1%2Fchat%2Fcompletions",
+        "//v1//chat//completions",
+        "/v1/./x/../chat/completions",
+        "/" + "p" * 3_000 + "/v1/chat/completions",
+        "/" + "p/" * 2_000 + "v1/chat/completions",
+        "/v1/Chat/Completions%20",
+        "/v1/chat;a=b/completions?x=/v1/files",
+    ],
+)
+def test_a_spelling_takes_no_call_out_of_the_bill(host: str, path: str) -> None:
+    exchange = opened(structs.replace(REQUEST, host=host, path=path), SERVED)
+    assert exchange.is_confirmed
+    assert exchange.opened.dialect == "openai.chat"
+
+
+@for_each("host", ["api.openai.com", "llm.example"])
+@for_each(
+    "path",
+    [
+        "/v1/files",
+        "/v1/messages/count_tokens?beta=true",
+        "/v1beta/models/gemini-3.5-flash:countTokens",
+        "/v1/traces/ingest",
+        "/oauth/token",
+        "/v1/vector_stores/vs_1/files",
+        "/v1/conversations/conv_1/items",
+        "/v1/responses/resp_1/cancel",
+        "/v1/batches/batch_1/cancel",
+        "/v1/batches",
+    ],
+)
+def test_what_stands_in_the_list_is_no_call(host: str, path: str) -> None:
+    assert maybe_opened(structs.replace(REQUEST, host=host, path=path), SERVED) is None
+
+
+def test_what_only_ends_like_the_list_is_a_call() -> None:
+    for path in ("/v1/files/v1/chat/completions", "/v1/messages/count_tokens/x", "/v1/filesystem"):
+        assert opened(structs.replace(REQUEST, path=path)).is_confirmed
+    assert maybe_opened(structs.replace(REQUEST, host="auth.openai.com", path="/x")) is None
+    named = RunRules(node="n", upstreams=(Upstream(host="auth.example"),))
+    assert opened(structs.replace(REQUEST, host="auth.example", path="/x"), named).is_confirmed
+
+
+@for_each(
+    "usage, source, input_tokens, output_tokens",
+    [
+        ({"prompt_tokens": 9, "completion_tokens": 2}, "partial", 9, 2),
+        ({"input_tokens": 9, "output_tokens": 2}, "partial", 9, 2),
+        (
+            {"input_tokens": 9, "output_tokens": 2, "cache_read_input_tokens": 4},
+            "partial",
+            13,
+            2,
+        ),
+        ({"inputTokens": 9, "outputTokens": 2}, "partial", 9, 2),
+        ({"promptTokenCount": 9, "candidatesTokenCount": 2}, "partial", 9, 2),
+        ({"dreams": 9}, "none", None, None),
+    ],
+)
+@for_each("kind", ["application/json", "text/event-stream"])
+def test_usage_is_read_without_a_route(
+    kind: str,
+    usage: dict[str, Any],
+    source: str,
+    input_tokens: int | None,
+    output_tokens: int | None,
+) -> None:
+    key = "usageMetadata" if "promptTokenCount" in usage else "usage"
+    answer = json.dumps({"id": "d1", "model": "m", key: usage}).encode()
+    if "event" in kind:
+        answer = b'data: {"text":"hi"}\n\ndata: ' + answer + b"\n\n"
+    exchange = opened(structs.replace(REQUEST, path="/v9/dream"))
+    tapped(exchange, answer, kind)
+    reading = exchange.settle(End.FINISHED, cause=None, now=NOW).reading
+    assert str(reading.usage_source) == source
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (
+        input_tokens,
+        output_tokens,
+    )
+    assert reading.usage.remarks == ("no route",)
+    assert json.loads(reading.usage_json or "") == usage
+
+
+def test_figures_of_a_stream_without_a_route_are_merged() -> None:
+    frames = [
+        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 9, "cache_read_input_tokens": 1}}},
+        {"type": "message_delta", "usage": {"input_tokens": None, "output_tokens": 5}},
+        {"type": "x", "usage": {"prompt_tokens": 3}},
+    ]  # fmt: skip
+    for count, expected in ((2, (10, 5)), (3, (3, None))):
+        lines = (b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames[:count])
+        exchange = opened(structs.replace(REQUEST, path="/v9/dream"))
+        tapped(exchange, b"".join(lines), "text/event-stream")
+        usage = exchange.settle(End.FINISHED, cause=None, now=NOW).reading.usage
+        assert (usage.input_tokens, usage.output_tokens) == expected
 
 
 @for_each("method", ["PUT", "PATCH", "QUERY", "DELETE", "BREW", "GET"])

@@ -147,3 +147,27 @@ def test_an_http_error_that_repeats_the_key():
     assert (row.error_type, row.error_code, row.error_message) == (None, "bad_key", None)
     assert KEY not in repr(row)
     assert row.degraded is None
+
+
+def test_a_websocket_of_an_unknown_protocol_is_one_exchange():
+    session = session_of(replace(asked(), method="GET", body=Body(b"")), "/api-ws/v1/inference")
+    assert not session.is_open  # of which nothing is waited for
+    assert session.message(b'{"header":{"action":"run-task"}}', from_client=True, at=AT) == []
+    usages: tuple[dict[str, int], ...] = ({"input_tokens": 3}, {"output_tokens": 4})
+    for usage in (usages[0], usages[0] | usages[1]):
+        event = {"header": {"event": "result-generated"}, "payload": {"usage": usage}}
+        assert session.message(json.dumps(event).encode(), from_client=False, at=AT) == []
+    assert session.message(b"\x00" * 99, from_client=False, at=AT) == []
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert isinstance(settled, Settled)
+    exchange, read = settled
+    assert (exchange.id, exchange.dialect, exchange.outcome) == ("e", "unknown", Outcome.COMPLETE)
+    assert (exchange.events, str(read.usage_source)) == (3, "partial")
+    assert (read.usage.input_tokens, read.usage.output_tokens) == (3, 4)
+
+
+def test_one_that_breaks_before_an_answer_is_cut():
+    session = session_of(replace(asked(), method="GET", body=Body(b"")), "/api-ws/v1/inference")
+    (settled,) = session.end(End.UPSTREAM_BROKE, at=AT)
+    assert isinstance(settled, Settled)
+    assert settled.exchange.outcome is Outcome.UPSTREAM_CUT

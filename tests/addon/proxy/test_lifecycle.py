@@ -271,11 +271,15 @@ def new_live() -> Live:
     nothing: Any = None
     routes: Any = SimpleNamespace(
         route=SimpleNamespace(
-            dialect=SimpleNamespace(name="x", operation="chat"), path_model=None, is_fetch=False
+            dialect=SimpleNamespace(name="x", operation="chat"),
+            path_model=None,
+            is_fetch=False,
+            needs_stream=False,
         ),
         **dict.fromkeys(("origin", "provider", "path"), ""),
         rules=SimpleNamespace(keeps_error_text=False, node="n"),
         is_confirmed=True,
+        is_served=True,
         began_at=datetime(2026, 11, 20, tzinfo=UTC),
     )
     return Live(routes, nothing, tflow.tflow())
@@ -324,7 +328,7 @@ def test_a_session_is_busy_while_a_response_or_a_message_is_under_way():
     nothing: Any = None
     session = LiveSession.__new__(LiveSession)
     for is_open, messages, expected in [(0, 0, 0), (0, 1, 1), (1, 0, 1)]:
-        session._open = dict.fromkeys(range(is_open), nothing)
+        session._open = dict.fromkeys(range(is_open + 1), nothing)  # 0 is a connection
         session.messages_under_way = messages
         assert session.is_busy is bool(expected)
 

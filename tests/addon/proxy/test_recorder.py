@@ -331,3 +331,38 @@ def test_headers_are_set_as_mitmproxy_sets_them(fields):
     theirs["accept-encoding"] = "identity"
     theirs["content-length"] = "12"
     assert flows.with_headers(ours, changed) == theirs.fields
+
+
+async def test_a_websocket_at_an_unknown_path_of_a_listed_host_has_a_row(ledger: Path):
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of(headers={"upgrade": "websocket"})
+        flow.request.method, flow.request.path, flow.request.content = "GET", "/dreams", b""
+        recorder.request(flow)
+        answered(flow, 101)
+        recorder.responseheaders(flow)
+        flow.websocket = WebSocketData(closed_by_client=True)
+        await recorder.response(flow)
+        content = b'{"usage":{"prompt_tokens":3,"completion_tokens":4}}'
+        flow.websocket.messages.append(WebSocketMessage(Opcode.TEXT, False, content))
+        await recorder.websocket_message(flow)
+        recorder.websocket_end(flow)
+    columns = "id, state, outcome, dialect, path"
+    assert exchanges(ledger, columns) == [(flow.id, "settled", "complete", "unknown", "/dreams")]
+
+
+async def test_what_only_fetches_has_a_row_if_it_gets_a_stream(ledger: Path):
+    async with recording(ledger) as (recorder, _):
+        for kind in ("application/json", "text/event-stream"):
+            flow = flow_of()
+            flow.request.method, flow.request.path, flow.request.content = "GET", "/dreams", b""
+            recorder.request(flow)
+            answered(flow, content_type=kind)
+            recorder.responseheaders(flow)
+            is_stream = kind != "application/json"
+            assert recorder.recording is not None
+            assert (flow.id in recorder.recording.live) is is_stream
+            assert flow.response is not None
+            if is_stream:
+                passed_on(flow.response, [b'data: {"a":1}\n\n'])
+            await recorder.response(flow)
+    assert exchanges(ledger, "dialect, outcome") == [("unknown", "complete")]
