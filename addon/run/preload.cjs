@@ -1,13 +1,13 @@
-// Leads the LLM calls of older Node.js through the proxy of `tokentee run`.
+// Leads the LLM calls of Node.js through the proxy of `tokentee run`.
 //
-// Node.js from 22.21 and 24.5 on does so itself (NODE_USE_ENV_PROXY=1); then this file does nothing.
-// In older versions fetch, http and https know no proxy. Here connections to LLM hosts, and to no
-// others, are opened with CONNECT; nothing else changes. Whatever fails, the client connects as it
-// would have without this file.
+// http2 knows no proxy in any version (the AWS SDK calls Bedrock by it). fetch, http and https know one
+// from 22.21 and 24.5 on (NODE_USE_ENV_PROXY=1); only in older versions they are led here. Connections to
+// LLM hosts, and to no others, are opened with CONNECT; nothing else changes. Whatever fails, the client
+// connects as it would have without this file.
 'use strict';
 (() => {
   const [major, minor] = process.versions.node.split('.').map(Number);
-  if (major > 24 || (major === 24 && minor >= 5) || (major === 22 && minor >= 21)) return;
+  const knowsProxies = major > 24 || (major === 24 && minor >= 5) || (major === 22 && minor >= 21);
   const value = process.env.HTTPS_PROXY;
   const pattern = process.env.TOKENTEE_NODE_HOSTS;
   if (!value || !pattern) return;
@@ -44,6 +44,63 @@
     });
     request.end();
   };
+
+  // http2: a session wants its socket at once, so what it writes waits here for the tunnel.
+  const waiting = (host, port) => {
+    const { Duplex } = require('stream');
+    let socket;
+    const begun = []; // what waits: at most the first flight of TLS
+    const duplex = new Duplex({
+      read() { if (socket) socket.resume(); },
+      write(chunk, _, done) { socket ? socket.write(chunk, done) : begun.push([chunk, done]); },
+      final(done) { socket ? socket.end(done) : begun.push([null, done]); },
+      destroy(error, done) { if (socket) socket.destroy(); done(error); },
+    });
+    tunnel(host, port, (error, opened) => {
+      if (error) return duplex.destroy(error);
+      if (duplex.destroyed) return opened.destroy();
+      socket = opened;
+      socket.setNoDelay(true);
+      socket.on('data', (chunk) => { if (!duplex.push(chunk)) socket.pause(); });
+      socket.on('end', () => duplex.push(null));
+      socket.on('error', (reason) => duplex.destroy(reason));
+      socket.on('close', () => duplex.destroy());
+      for (const [chunk, done] of begun.splice(0)) {
+        if (chunk) socket.write(chunk, done);
+        else socket.end(done);
+      }
+    });
+    return duplex;
+  };
+  const http2 = require('http2');
+  const connectDirectly = http2.connect;
+  const { connect: connectLed } = {
+    connect(authority, options, listener) {
+      if (typeof options === 'function') [options, listener] = [undefined, options];
+      let to;
+      try {
+        to = typeof authority === 'string' ? new URL(authority) : authority;
+      } catch {
+        return connectDirectly.apply(this, arguments);
+      }
+      const host = String(to.hostname || to.host || '').replace(/^\[|\]$/g, '');
+      const port = Number(to.port || 443);
+      const isOwn = options && (options.createConnection || options.socket || options.path);
+      if ((to.protocol || (options && options.protocol)) !== 'https:' || isOwn || !isLed(host, port)) {
+        return connectDirectly.apply(this, arguments);
+      }
+      const net = require('net');
+      const servername = options && 'servername' in options ? options.servername
+        : net.isIP(host) ? '' : host;
+      const createConnection = () => require('tls').connect({
+        ALPNProtocols: ['h2'], ...options, socket: waiting(host, port), host: undefined,
+        port: undefined, servername });
+      return connectDirectly.call(this, authority, { ...options, createConnection }, listener);
+    },
+  };
+  http2.connect = connectLed;
+  require('module').syncBuiltinESMExports();
+  if (knowsProxies) return;
 
   // http and https: every agent that connects as Node's own agents do.
   for (const [module, port] of [[http, 80], [https, 443]]) {

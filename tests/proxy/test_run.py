@@ -3,6 +3,7 @@ proxy that the environment names."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -330,3 +331,24 @@ def test_ctrl_c_at_every_moment_of_the_start_ends_the_run(tmp_path: Path, place,
         assert "Traceback" not in said
     leftovers.remove_leftovers(tmp_path / "tmp")
     assert not list((tmp_path / "tmp").glob(f"{leftovers.PREFIX}*"))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_http2_of_node_is_led_through_the_proxy(tmp_path: Path) -> None:
+    """It reads no proxy variable in any version; the AWS SDK calls Bedrock by it."""
+    pem = make_certificate(tmp_path)
+    script = str(CHILD.with_name("http2_client.cjs"))
+    with Upstream(speak(OPENAI), tls=server_context(pem, http2=True)) as llm:
+        origin = f"https://localhost:{llm.port}"
+        body = OPENAI.request(asked=True).decode()
+        done = run(
+            tmp_path, "--set", f"tee_hosts=localhost:{llm.port}",
+            "--", "node", script, origin, "/v1/chat/completions", body,
+            NODE_EXTRA_CA_CERTS=str(pem), SSL_CERT_FILE=str(pem),
+            has_own_interpreter=True,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"".join(OPENAI.answer(asked=True))
+    (row,) = rows.exchanges(tmp_path / "ledger.db")
+    assert (row["outcome"], row["output_tokens"]) == ("complete", 64)
+    assert b"went past" not in done.stderr
