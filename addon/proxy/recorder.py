@@ -37,6 +37,10 @@ from ledger.text.hints import as_typed
 
 logger = logging.getLogger(__name__)
 
+BOTH_WAYS = "application/vnd.amazon.eventstream"
+"""Of a request whose client waits for answers before it sends on (Bedrock's
+InvokeModelWithBidirectionalStream over HTTP/2): held until its end, it would stand still."""
+
 
 class Recorder(Traffic):
     """The addon."""
@@ -159,6 +163,8 @@ class Recorder(Traffic):
             return None
         if own := flows.take_own_headers(flow.request.headers):
             recording.own_headers[flow.id] = own
+        if flow.request.headers.get("content-type", "").startswith(BOTH_WAYS):
+            flow.request.stream = True
         if recording.rules.limits_of and routes_of(flows.request_of(flow, own), recording.rules):
             flow.request.stream = False  # its caps need the whole request
         return self.request(flow) if flow.request.stream else None

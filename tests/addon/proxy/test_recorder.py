@@ -366,3 +366,16 @@ async def test_what_only_fetches_has_a_row_if_it_gets_a_stream(ledger: Path):
                 passed_on(flow.response, [b'data: {"a":1}\n\n'])
             await recorder.response(flow)
     assert exchanges(ledger, "dialect, outcome") == [("unknown", "complete")]
+
+
+async def test_a_request_whose_client_waits_for_answers_is_streamed_and_has_a_row(ledger: Path):
+    """Held until its end it would stand still: both sides send in turns."""
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of()
+        flow.request.headers["content-type"] = "application/vnd.amazon.eventstream"
+        recorder.requestheaders(flow)
+        assert flow.request.stream is True
+        assert exchanges_soon(ledger) == [("open", None, None)]
+        held = flow_of()
+        recorder.requestheaders(held)
+        assert not held.request.stream
