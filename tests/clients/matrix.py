@@ -119,12 +119,14 @@ def _fetch(version: str, **more: object) -> Client:
     )
 
 
-def _gateway(name: str, port: int, path: str, *command: str, **more: object) -> Client:
+def _gateway(
+    name: str, port: int, path: str, *command: str, calls: int = 2, **more: object
+) -> Client:
     asked = json.loads(BODY) | ({"max_tokens": 99} if path == "/v1/messages" else {})
-    bodies = [asked | {"stream": stream} for stream in (False, True)[: more.get("calls", 2)]]  # type: ignore[misc]
+    bodies = json.dumps([asked | {"stream": stream} for stream in (False, True)[:calls]])
     program = str(PROGRAMS / "gateway.py")
-    words = ("python3", program, str(port), path, json.dumps(bodies), *command)
-    return Client(**{"name": name, "arguments": words, "calls": 2, **more})  # type: ignore[arg-type]
+    words = ("python3", program, str(port), path, bodies, *command)
+    return Client(name=name, arguments=words, calls=calls, **more)  # type: ignore[arg-type]
 
 
 LITELLM = """\

@@ -146,6 +146,21 @@ async def test_the_side_that_broke_first_counts(ledger: Path, by_client: bool):
     assert exchanges(ledger, "outcome") == [(expected,)]
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+async def test_what_upstream_wrote_is_no_part_of_an_error_text(ledger: Path, quote: str):
+    """mitmproxy puts the bytes that it could not read behind its own words."""
+    async with recording(ledger, tee_error_text="on") as (recorder, _):
+        flow = flow_of(stream=True, asks=True)
+        recorder.request(flow)
+        events_of(recorder).broke(flow, by_client=False)
+        flow.error = Error(f"Invalid HTTP response: b{quote}the customer is Ada{quote}")
+        await recorder.error(flow)
+    ((outcome, text),) = exchanges(ledger, "outcome, error_message")
+    assert outcome == "upstream_cut"
+    assert text.startswith("Invalid HTTP response")
+    assert "Ada" not in text
+
+
 async def test_the_programs_tags_win_over_the_options(ledger: Path):
     mine = Recorder(tags={"run": "1"}, project="p", git_branch="b")
     async with recording(ledger, recorder=mine, tee_tags="run=2,x=y") as (recorder, _):

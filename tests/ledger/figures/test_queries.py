@@ -222,6 +222,8 @@ def ids(engine, *only, names=NO_NAMES):
         (["model=claude*", "day=2026-11-03"], {"b2"}),
         (["model=gpt-?.1"], {"a1", "a2", "a3", "a4"}),
         (["model=[g]*"], set()),
+        (["model=claude_*"], set()),  # what LIKE reads as a pattern is a character here
+        (["model=%aude*"], set()),
         (["tag:team=se*"], {"a1", "a2", "a3", "a4"}),
         (["tag:team=(none)"], {"b1", "b2", "b3", "b4", "b5", "b6"}),
         (["session=(none)", "key=k1"], {"a3", "a4"}),

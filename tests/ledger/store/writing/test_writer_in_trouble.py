@@ -182,7 +182,7 @@ def test_a_disk_in_trouble_is_said_once_and_what_waits_is_written_later(
     assert len(written.lines()) == 2
 
 
-def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
+def test_what_there_is_no_room_for_is_counted_and_the_newest_is_kept(new_sqlite, monkeypatch):
     monkeypatch.setattr(incoming, "WAITING_MAX", 10)
     with writing(new_sqlite()) as written:
         with locked(written.url):
@@ -193,6 +193,11 @@ def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
     kept = totals(written.url)[0]
     assert kept + dropped == 40 + more
     assert 1 <= kept <= 16
+    with closing(sqlite3.connect(file_of(written.url))) as ledger:
+        names = {name for (name,) in ledger.execute("SELECT id FROM exchanges")}
+    in_order = [f"a{number:02}" for number in range(40)]
+    in_order += [f"more-{number}" for number in range(1, more + 1)]
+    assert names == {*in_order[-kept:]}
     assert written.lines("error")
 
 
