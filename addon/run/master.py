@@ -29,7 +29,7 @@ from mitmproxy.addons import (
     tlsconfig,
     upstream_auth,
 )
-from mitmproxy.proxy import server
+from mitmproxy.proxy import layer, server
 from mitmproxy.tools import cmdline, main
 
 from addon.proxy.recorder import Recorder
@@ -37,6 +37,8 @@ from addon.run.call.arguments import set_options
 from ledger.model.errors import WrongCallError
 from ledger.settings.small_files import FILE_BYTES_MAX, expanded, first_bytes
 
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n"
+"""Its first line (RFC 9113, 3.4)."""
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
 """A larger request body is streamed upstream: it is an upload of a file, not a prompt. Providers
 refuse prompts of more than 32 MB."""
@@ -61,6 +63,19 @@ class PassOn:
         buffered."""
         if flow.response is not None and flow.response.status_code != 101:
             flow.response.stream = True
+
+
+class PriorKnowledge:
+    """Answers clients that speak HTTP/2 at once on a port without TLS, as the AWS SDK for
+    JavaScript does at `http://` endpoints. Stands before the addon that chooses the layers."""
+
+    name = "tokentee-prior-knowledge"
+
+    def next_layer(self, nextlayer: layer.NextLayer) -> None:
+        """mitmproxy speaks HTTP/2 where it was negotiated; here the preface says so."""
+        client = nextlayer.context.client
+        if not client.tls and nextlayer.data_client().startswith(HTTP2_PREFACE):
+            client.alpn, client.alpn_offers = b"h2", (b"h2", b"http/1.1")
 
 
 class StartCheck(errorcheck.ErrorCheck):
@@ -131,6 +146,7 @@ class RecordingMaster(master.Master):
         addons += [
             proxyserver.Proxyserver(),
             script.ScriptLoader(),
+            PriorKnowledge(),
             chooser or next_layer.NextLayer(),
             save.Save(),
             tlsconfig.TlsConfig(),

@@ -18,6 +18,7 @@ import pytest
 from addon.run import leftovers
 from tests.proxy import forked, rows
 from tests.proxy.certificates import make_certificate, server_context
+from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.pair import OPENAI, speak
 from tests.proxy.relaying import ConnectProxy
 from tests.proxy.upstream import Upstream
@@ -352,3 +353,25 @@ def test_http2_of_node_is_led_through_the_proxy(tmp_path: Path) -> None:
     (row,) = rows.exchanges(tmp_path / "ledger.db")
     assert (row["outcome"], row["output_tokens"]) == ("complete", 64)
     assert b"went past" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_http2_without_tls_is_answered(tmp_path: Path) -> None:
+    """The AWS SDK for JavaScript speaks it at `http://` endpoints at once, with no upgrade."""
+    pem = make_certificate(tmp_path)
+    script = str(CHILD.with_name("http2_client.cjs"))
+    body = OPENAI.request(asked=True).decode()
+    with Upstream(speak(OPENAI), tls=server_context(pem, http2=True)) as llm:
+        options = {"ssl_verify_upstream_trusted_ca": str(pem)}
+        with Mitmdump(
+            tmp_path / "tee", upstreams=[llm.url], options=options, tool="tokentee"
+        ) as proxy:
+            host, port = proxy.address()
+            done = subprocess.run(
+                ["node", script, f"http://{host}:{port}", "/v1/chat/completions", body],
+                capture_output=True, timeout=30, check=False,
+            )  # fmt: skip
+            assert done.stdout == b"".join(OPENAI.answer(asked=True)), done.stderr
+            assert rows.eventually(
+                lambda: [row["output_tokens"] for row in rows.exchanges(proxy.ledger)] == [64]
+            )
