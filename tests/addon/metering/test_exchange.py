@@ -58,6 +58,15 @@ def test_an_answer_is_read():
     assert settled.degraded is None
 
 
+@for_each("end", [End.FINISHED, End.UPSTREAM_BROKE, End.CLIENT_LEFT, End.STOPPED])
+def test_an_answer_with_its_own_end_has_no_error_whatever_broke_behind_it(end: End):
+    exchange = opened()
+    passed(exchange)
+    settled, _ = exchange.settle(end, cause="connection reset", now=NOW)
+    errors = (settled.error_type, settled.error_code, settled.error_message)
+    assert (settled.outcome, *errors) == (Outcome.COMPLETE, None, None, None)
+
+
 def test_usage_that_was_asked_for_is_stripped_where_editing_is_allowed():
     exchange = opened()
     exchange.mark_injected()

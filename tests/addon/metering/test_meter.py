@@ -18,7 +18,7 @@ from addon.dialects.facts import AnswerContext, AnswerError, Ending
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_endpoints
 from addon.dialects.vendors import bedrock, gemini
-from addon.framing import document, json_values, long_json
+from addon.framing import document, json_values, long_json, sse
 from addon.metering import meter as meter_module
 from addon.metering.estimate import UNMEASURED_BYTES_MAX
 from ledger.model.usage import NO_USAGE
@@ -68,6 +68,33 @@ def test_a_stream_reads_the_same_in_any_batches(size: int) -> None:
     assert meter.trouble is None
     # 200 times " word" and a digit are 1 200 bytes: 300 tokens of four.
     assert meter.estimated_output_tokens() == 300
+
+
+@for_each("size", [0, 5_000])
+@for_each(
+    "begin, frames, parsed_max",
+    [
+        (b"", b'data: {"step":%d}\n\n', meter_module.READ_BLOCKS_MAX),
+        (WORDS[0], b'data: {"choices":[{"delta":{"content":"w%d"}}]}\n\n', 64),
+    ],
+    ids=["before-the-first-text", "without-the-id"],
+)
+def test_frames_without_figures_are_parsed_up_to_a_bound(
+    begin: bytes, frames: bytes, parsed_max: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within one run of blocks as over many."""
+    parsed = []
+    parse = sse.SSE.parse
+
+    def counted(framing: sse.SSE, block: bytes) -> Any:
+        parsed.append(block)
+        return parse(framing, block)
+
+    monkeypatch.setattr(sse.SSE, "parse", counted)
+    meter = read(begin + b"".join(frames % n for n in range(5_000)) + END, size=size)
+    assert meter.usage_json == json.dumps(USAGE, separators=(",", ":"))
+    few = 3 * meter_module.LESSONS_MAX + 16  # a lesson parses some, too
+    assert parsed_max <= len(parsed) <= parsed_max + few
 
 
 def test_the_first_token_is_seen_when_it_passes() -> None:

@@ -99,6 +99,10 @@ PAIRS = named(
             b": ping - 18:49\n" + chunk(b"[]", b',"usage":' + USAGE),
             b": ping - 18:49\n",
         ),
+        "a-retry-line-before-a-dropped-event-stays": (
+            b"retry: 3000\n" + chunk(b"[]", b',"usage":' + USAGE),
+            b"retry: 3000\n",
+        ),
         "error-frame-with-usage": (
             b'data: {"error":{"message":"overloaded"},"usage":' + USAGE + b"}\n\n",
             b'data: {"error":{"message":"overloaded"}}\n\n',
