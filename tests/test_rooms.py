@@ -556,6 +556,7 @@ TESTED_BY = {
     "addon/run/command/connection_policy.py": "tests/proxy/test_run.py",
     "addon/run/proxied_command.py": "tests/proxy/test_run.py",
     # By the rows that a database has, or refuses.
+    "ledger/parts/sync/bounds.py": "tests/ledger/parts/sync/test_merging.py",
     "ledger/store/engines/refusals.py": "tests/ledger/parts/sync/test_silence.py",
     "ledger/store/engines/answering.py": "tests/ledger/parts/sync/test_silence.py",
     "ledger/store/schema/charged.py": "tests/ledger/store/schema/test_views.py",

@@ -19,14 +19,15 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 
+from ledger.model.columns import TOKEN
 from ledger.model.usage import SERVICE_TIER, is_billing_field
 
 TEXT_LENGTH_MAX = 256
 """Characters of what a client says of itself: a user, a session, a model."""
-_TOKEN = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
+_TOKEN = re.compile(TOKEN)
 _NAME = re.compile(r"[!#-&(-;=?-_a-z|~]{1,256}")
 """Visible ASCII without quotes and `<>{}`."""
-_KEY = re.compile(r"[A-Za-z0-9._:/-]{1,64}|\w{1,32}\[\]\.[\w.]{1,64}", re.ASCII)
+_KEY = re.compile(rf"{TOKEN}|\w{{1,32}}\[\]\.[\w.]{{1,64}}", re.ASCII)
 """A token, or a path of ours through a list: `results[].tokenCount`."""
 _TOKENS_ALONE = re.compile(rf'[^"]*+(?:"(?:{_KEY.pattern})"[^"]*+)*+', re.ASCII)
 """Compact JSON in which every key and every text is one."""

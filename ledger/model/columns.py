@@ -14,6 +14,8 @@ NAME_CHARACTERS_MAX = 256
 """Ids, names of models, words of a protocol: longer than any known provider sends."""
 TEXT_CHARACTERS_MAX = 1_024
 """Free text: a path, a user agent, an error message."""
+TOKEN = "[A-Za-z0-9._:/-]{1,64}"  # noqa: S105  # no password: a form
+"""The form of a word of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Column:
 
     text: str
     characters_max: int = NAME_CHARACTERS_MAX
+    is_token: bool = False
+    """It holds a `TOKEN` of an answer, and no free text."""
 
 
 @cache

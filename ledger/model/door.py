@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from msgspec.structs import replace
 
 from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, columns_of
-from ledger.model.exchange import Exchange, Reading
+from ledger.model.exchange import WINDOW_MINUTES_MAX, Exchange, Quota, Reading
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage, count_of
 
@@ -92,6 +92,10 @@ def admitted(exchange: Exchange, reading: Reading | None) -> tuple[Exchange, Rea
         changes["opened_at"] = UNKNOWN_MOMENT
     if "settled_at" in changes and changes["settled_at"] is None:
         changes["settled_at"] = changes.get("opened_at", exchange.opened_at)
+    if exchange.quotas:
+        quotas = tuple(_admitted_quota(each) for each in exchange.quotas[:ENTRIES_MAX])
+        if quotas != exchange.quotas:
+            changes["quotas"] = quotas
     if changes:
         exchange = replace(exchange, **changes)
     if reading is None:
@@ -134,6 +138,21 @@ def _admitted_usage(usage: Usage) -> Usage:
         if further != usage.further:
             changes["further"] = further
     return replace(usage, **changes) if changes else usage
+
+
+def _admitted_quota(quota: Quota) -> Quota:
+    minutes = count_of(quota.window_minutes)
+    return replace(
+        quota,
+        window=text_of(quota.window),
+        window_name=text_of(quota.window_name),
+        window_minutes=None if minutes is None or minutes > WINDOW_MINUTES_MAX else minutes,
+        limit=count_of(quota.limit),
+        remaining=count_of(quota.remaining),
+        used_ppm=count_of(quota.used_ppm),
+        status=None if quota.status is None else text_of(quota.status),
+        resets_at=moment_of(quota.resets_at),
+    )
 
 
 def _tag(value: object) -> str | None:

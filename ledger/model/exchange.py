@@ -60,6 +60,8 @@ def window_label(minutes: int) -> str:
     return f"{minutes}m"
 
 
+WINDOW_MINUTES_MAX = 10 * 366 * 24 * 60
+"""Ten years."""
 PPM = 1_000_000
 QUOTA_KEY = ("opened_at", "exchange_id", "kind", "window")
 """Of a row: one exchange states a window once."""
@@ -226,12 +228,18 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ] = None
     http_status: Annotated[int | None, Column("The upstream's status; NULL: no answer")] = None
     finish_reason: Annotated[
-        str | None, Column("Why the model stopped, as the provider reports it")
+        str | None,
+        Column("Why the model stopped, as the provider reports it", is_token=True),
     ] = None
-    error_type: Annotated[str | None, Column("The provider's error type, a token")] = None
+    error_type: Annotated[
+        str | None, Column("The provider's error type, a token", is_token=True)
+    ] = None
     error_code: Annotated[
         str | None,
-        Column("The provider's error code, a token; where it gives none, ours for a known message"),
+        Column(
+            "The provider's error code, a token; where it gives none, ours for a known message",
+            is_token=True,
+        ),
     ] = None
     error_message: Annotated[
         str | None,
@@ -241,7 +249,10 @@ class Exchange(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     service_tier: Annotated[
-        str | None, Column("The service tier of the response; where it names none, of the request")
+        str | None,
+        Column(
+            "The service tier of the response; where it names none, of the request", is_token=True
+        ),
     ] = None
     first_byte_at: Annotated[datetime | None, Column("First byte of the answer, UTC")] = None
     first_token_at: Annotated[datetime | None, Column("First token of the answer, UTC")] = None
@@ -282,7 +293,10 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ] = None
     cache_diagnosis: Annotated[
         str | None,
-        Column("What the provider says that broke the prompt cache; NULL: it says nothing"),
+        Column(
+            "What the provider says that broke the prompt cache; NULL: it says nothing",
+            is_token=True,
+        ),
     ] = None
     retry_after_ms: Annotated[
         int | None, Column("Wait that an error answer asked for, milliseconds; NULL: none")

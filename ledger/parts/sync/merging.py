@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.parts.sync import bundles
+from ledger.parts.sync import bounds, bundles
 from ledger.parts.sync.bundles import Bundle
 from ledger.store import db, retention, secret
 from ledger.store.engines import migration, sqlite_file, urls
@@ -170,8 +170,15 @@ def deliver(
         new = {retention.month_of(opened_at) for opened_at, _ in keys} - months
         retention.make_partitions(target, new, datetime.now(UTC).date())
         months |= new
+    refused: list[RefusedExchange] = []
     try:
         bundle = read(keys)
+        if wrong := bounds.refusals(bundle):
+            refused = [RefusedExchange(key, why) for key, why in wrong.items()]
+            keys = [key for key in keys if key not in wrong]
+            if not keys:
+                return refused
+            bundle = read(keys)
         with db.writing(target) as connection:
             _bound(connection)
             bundles.write(connection, bundle)
@@ -181,16 +188,17 @@ def deliver(
         if not is_refusal(error):
             raise
         if len(keys) == 1:
-            return [RefusedExchange(keys[0], reason_of(error))]
+            return [*refused, RefusedExchange(keys[0], reason_of(error))]
         half = len(keys) // 2
         return [
+            *refused,
             *deliver(read, target, keys[:half], months),
             *deliver(read, target, keys[half:], months),
         ]
     if target.dialect.name == "postgresql":
         # In a transaction of its own, so that of two writers the later one sees both.
         _link(target, keys)
-    return []
+    return refused
 
 
 def _link(target: Engine, keys: Sequence[Key]) -> None:

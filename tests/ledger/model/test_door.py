@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ledger.model import door
 from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, columns_of
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import Exchange, Quota, QuotaKind
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
 from tests.ledger.written import NOON, opened, reading, settled
@@ -206,3 +206,24 @@ def test_a_document_that_is_too_long_is_cut_and_remarked(character):
     again = admitted(usage_json=read.usage_json)
     assert (again.usage_json, again.usage.remarks) == (read.usage_json, ())
     assert admitted(usage_json=None).usage_json is None
+
+
+def test_a_quota_beyond_the_bounds_is_not_known():
+    given = Quota(
+        window="w\n",
+        window_name="w",
+        window_minutes=2**62,
+        kind=QuotaKind.PLAN,
+        limit=-1,
+        status="s\n",
+        resets_at=datetime(1, 1, 1, tzinfo=UTC),
+    )
+    plain = Quota(window="5h", window_name="5h", window_minutes=300, kind=QuotaKind.RATE)
+    for quotas in ((given,), (plain,)):
+        exchange, _ = door.admitted(settled("a", quotas=quotas), None)
+        (quota,) = exchange.quotas
+        if quotas == (plain,):
+            assert quota == plain
+        else:
+            assert (quota.window_minutes, quota.limit, quota.resets_at) == (None, None, None)
+            assert (quota.window, quota.status) == ("w\ufffd", "s\ufffd")

@@ -19,7 +19,7 @@ from ledger.maintenance.corrections import add_quotas
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, Quota, QuotaKind, State, UsageSource
-from ledger.model.usage import Usage
+from ledger.model.usage import COUNT_MAX, Usage
 from ledger.parts.sync import bundles, merging
 from ledger.store import db, spool
 from ledger.store.engines import migration, urls
@@ -97,20 +97,20 @@ def test_everything_arrives_as_it_was(two):
         "odd",
         at=NOON + timedelta(microseconds=1),
         tags={"k": 'ü"\\'},
-        user_agent="a\tb",
+        user_agent="a\ufffdb",
         streamed=True,
         usage_asked=False,
         events=2**40,
         outcome=Outcome.ERROR_FRAME,
     )
-    usage = Usage(input_tokens=2**63 - 1, output_tokens=0, tool_units={"x": 1}, is_byok=False)
+    usage = Usage(input_tokens=COUNT_MAX, output_tokens=0, tool_units={"x": 1}, is_byok=False)
     put(
         source,
         whole(settled("a", response_id="r", content_digest="x")),
         whole(settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")),
         whole(settled("c", response_id="r", content_digest="y")),
         (opened("open"), None, ()),
-        whole(odd, (), usage=usage, usage_json='{"\\u0000": [1.50,  "é"]}'),
+        whole(odd, (), usage=usage, usage_json='{"x": [1.50,  "e"]}'),
     )
     merged = merging.sync(source, target)
     assert (merged.exchanges, merged.refused) == (5, ())
@@ -524,3 +524,35 @@ def test_a_shared_ledger_is_asked_after_its_spool(new_postgres) -> None:
     one = KnownExchanges(url)
     assert one.settled(["merged", "waiting", "b"]) == {"merged": "/merged", "waiting": "/waiting"}
     one.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("exchanges.first_byte_at", "no time"),
+        ("exchanges.settled_at", "2026-02-30 00:00:00.000000Z"),
+        ("exchanges.tags", "[]x"),
+        ("exchanges.tags", '["a"]'),
+        ("exchanges.error_type", "the text of a prompt"),
+        ("exchanges.events", 2**62),
+        ("readings.tool_units", '{"x": "y"}'),
+        ("readings.usage_json", '{"x": "the text of an answer"}'),
+        ("readings.input_tokens", 2**62),
+    ],
+)
+def test_a_row_that_no_recorder_writes_is_named_and_the_others_arrive(new_sqlite, column, value):
+    source, target = new_sqlite("source"), new_sqlite("target")
+    put(source, *(whole(settled(name)) for name in "abc"))
+    table, _, name = column.partition(".")
+    with sqlite3.connect(source.removeprefix("sqlite:///")) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        for (trigger,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall():
+            connection.execute(f"DROP TRIGGER {trigger}")
+        which = "id" if table == "exchanges" else "exchange_id"
+        connection.execute(f"UPDATE {table} SET {name} = ? WHERE {which} = 'b'", (value,))
+    merged = merging.sync(source, target)
+    assert [one.key[1] for one in merged.refused] == ["b"]
+    assert merged.refused[0].error.startswith(column)
+    assert totals(target)[0] == 2
