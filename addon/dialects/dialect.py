@@ -14,6 +14,7 @@ from addon.dialects.counts import unknown_counts
 from addon.dialects.errors import openai_refused_event, plain_refusal
 from addon.dialects.facts import LEFT_OUT, Ending, Facts
 from addon.dialects.shapes import Shape
+from addon.framing.grpc import Message
 from ledger.model.usage import NO_USAGE, Usage
 
 NO_ROUTE = "no route"
@@ -156,6 +157,8 @@ class Dialect:
     """A request body that fits one of these is an LLM request, on whatever host."""
     answer_shapes: tuple[Shape, ...] = ()
     """A frame or document that fits one of these is an answer of this dialect."""
+    message: Message | None = None
+    """The fields of a message over gRPC; None: none is known."""
     family: Callable[[Mapping[str, Any]], "Dialect | None"] | None = None
     """Where no route names the format: the dialect whose usage object this is; None: of none."""
 

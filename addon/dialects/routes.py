@@ -28,7 +28,7 @@ from posixpath import normpath
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from addon.dialects import fetched, local
+from addon.dialects import fetched, grpc, local
 from addon.dialects.clouds import dashscope, flat, vercel, wrapped
 from addon.dialects.dialect import Dialect
 from addon.dialects.openai import chat as openai_chat
@@ -293,6 +293,18 @@ ROWS = (
     RouteRow("/v1/models/{}/{}/predictions", flat.REPLICATE),
     RouteRow("/v1/deployments/{}/{}/predictions", flat.REPLICATE),
     RouteRow("/v1/predictions/{}", flat.REPLICATE, methods=_GET),
+    # Over gRPC.
+    RouteRow("/xai_api.Chat/GetCompletion", grpc.XAI_ANSWER, False),
+    RouteRow("/xai_api.Chat/GetCompletionChunk", grpc.XAI_CHUNK, True),
+    RouteRow("/xai_api.Sample/SampleText", grpc.XAI_ANSWER, False),
+    RouteRow("/xai_api.Sample/SampleTextStreaming", grpc.XAI_ANSWER, True),
+    RouteRow("/google.cloud.aiplatform.{}.PredictionService/GenerateContent", grpc.VERTEX, False),
+    RouteRow(
+        "/google.cloud.aiplatform.{}.PredictionService/StreamGenerateContent", grpc.VERTEX, True
+    ),
+    RouteRow(
+        "/yandex.cloud.ai.foundation_models.v1.TextGenerationService/Completion", grpc.YANDEX, True
+    ),
     # Servers that people run themselves.
     RouteRow("/api/v1/chat", local.LM_STUDIO_CHAT, is_generic=True),
     RouteRow("/completion", local.LLAMA_CPP_COMPLETION, is_generic=True),

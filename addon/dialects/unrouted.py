@@ -59,6 +59,12 @@ NO_CALLS: Mapping[str, tuple[str, ...]] = {
         *(":setCodeAssistGlobalUserSetting", "/organization/{}", "/organization/{}/{}"),
         *("/organizations/{}", "/organizations/{}/{}", "/mcp", "/mcp/{}"),
     ),
+    "the same over gRPC (xai-sdk)": (
+        *("/xai_api.Auth/{}", "/xai_api.Files/{}", "/xai_api.Models/{}", "/xai_api.Tokenize/{}"),
+        *("/xai_api.BatchMgmt/{}", "/collections.Collections/{}"),
+        *("/xai_api.Chat/StartDeferredCompletion", "/xai_api.Chat/DeleteStoredCompletion"),
+        *("/xai_api.Chat/GetStoredCompletion", ".v1.TokenizerService/{}"),
+    ),
     "telemetry": (
         *("/event_logging/batch", "/event_logging/{}/batch", "/claude_code/metrics", "/feedback"),
         *("/claude_cli_feedback", "/traces/ingest", "/v1/traces", "/v1/logs", "/v1/metrics"),

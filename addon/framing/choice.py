@@ -10,6 +10,7 @@ from collections.abc import Callable
 from addon.framing.document import BLANKS, NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Framing
+from addon.framing.grpc import Grpc, is_grpc
 from addon.framing.sse import SSE
 
 FRAMINGS: dict[str, Callable[[], Framing]] = {
@@ -17,6 +18,7 @@ FRAMINGS: dict[str, Callable[[], Framing]] = {
     "ndjson": NDJSON,
     "json_array": JsonArray,
     "eventstream": EventStream,
+    "grpc": Grpc,
     "document": Document,
     "opaque": Opaque,
 }
@@ -37,6 +39,8 @@ def is_stream_type(content_type: str) -> bool:
 def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | None:
     """The framing of a body with these first bytes; None if more bytes are needed."""
     content_type = content_type.lower()
+    if is_grpc(content_type):
+        return FRAMINGS["grpc"]()
     if "amazon.eventstream" in content_type:
         return FRAMINGS["eventstream"]()
     if content_type.startswith(("audio/", "image/", "video/")):

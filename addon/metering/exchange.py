@@ -23,10 +23,12 @@ from addon.dialects import shapes
 from addon.dialects.agents import refused_status_of
 from addon.dialects.errors import broken_connection
 from addon.dialects.facts import token_of
+from addon.dialects.grpc import STATUS
 from addon.dialects.limits import limits_of
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing.choice import is_stream_type
+from addon.framing.grpc import Grpc
 from addon.framing.sse import SSE
 from addon.metering import estimate, opening
 from addon.metering.decoding import decoder_of
@@ -376,6 +378,8 @@ class MeteredExchange:
             if unread := tap.trouble:
                 self.troubles.add(unread)
                 transfer = replace(transfer, is_whole=False)
+            if isinstance(meter.framing, Grpc) and response is not None:
+                meter.record_status(response.headers.get(STATUS))
             is_stream_unedited = isinstance(meter.framing, SSE) and not tap.edits
             if self.opened.usage_injected and is_stream_unedited and meter.facts.usage is not None:
                 self.troubles.add("usage that was asked for stays: the stream is not labelled so")

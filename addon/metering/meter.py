@@ -12,6 +12,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
+from addon.dialects import grpc
 from addon.dialects.counts import counts_in, unknown_values
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_in, record_error_text
@@ -21,6 +22,7 @@ from addon.framing import json_values, long_json
 from addon.framing.document import BLANKS, GAP, Document
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
+from addon.framing.grpc import TRAILERS, Grpc, read_message
 from addon.framing.sse import SSE
 from addon.metering import estimate
 from addon.metering.estimate import GeneratedText
@@ -116,6 +118,11 @@ class Meter:
         """Read whole blocks, the next ones of the answer."""
         framing, facts = self.framing, self.facts
         assert framing is not None
+        if isinstance(framing, Grpc):
+            for block in framing.split(run):
+                self.frames += 1
+                self._read_block(block)
+            return
         blocks = None
         if not facts.token_seen and self._blocks_left > 0:
             # Every block, until generated content has passed.
@@ -185,7 +192,7 @@ class Meter:
         if frame is None:
             # A comment may be alone at the end; an unfinished field or message may not.
             is_comment = isinstance(framing, SSE) and blocks[-1].lstrip().startswith(b":")
-            facts.is_cut_inside = isinstance(framing, SSE | EventStream) and not is_comment
+            facts.is_cut_inside = isinstance(framing, SSE | EventStream | Grpc) and not is_comment
             return
         data = frame.data.strip(BLANKS)
         is_done = data == _DONE or not _DONE.startswith(data)
@@ -344,6 +351,9 @@ class Meter:
 
     def _read_frame(self, frame: Frame) -> None:
         self.parsed += 1
+        if isinstance(self.framing, Grpc):
+            self._read_message(frame)
+            return
         facts, data = self.facts, frame.data.lstrip(BLANKS)
         if data.startswith(_DONE):
             facts.ended = True
@@ -382,6 +392,33 @@ class Meter:
                 record_error_in(facts, frame.event, body)
         if self.confirms is not None and not self._is_error and self.confirms(body):
             self.confirms = None
+
+    def _read_message(self, frame: Frame) -> None:
+        """Read a message of gRPC, or gRPC-Web's trailers."""
+        facts, message = self.facts, self._dialect.message
+        if frame.event == TRAILERS:
+            self.record_status(grpc.status_in(frame.data))
+            return
+        facts.token_seen = True
+        if message is None:
+            return
+        body = read_message(frame.data, message)
+        if body is None:
+            self._unread = "a protobuf message that is damaged was not read"
+            return
+        facts.record_tiers(body)
+        self._dialect.read(facts, "", body)
+        facts.usage_final = False  # until the status says so
+
+    def record_status(self, status: str | None) -> None:
+        """How a call over gRPC ended, by its own word. None: it has not said so, and is cut."""
+        facts = self.facts
+        if status is None:
+            facts.is_cut_inside = not facts.ended
+        elif (error := grpc.error_of(status)) is not None:
+            facts.error = error
+        else:
+            facts.ended = facts.usage_final = True
 
 
 def _is_cut(data: bytes) -> bool:

@@ -18,6 +18,7 @@ from typing import Self
 
 from mitmproxy import http
 
+from addon.dialects.grpc import STATUS
 from addon.metering.exchange import is_stream
 from addon.metering.messages import Response
 from addon.metering.tap import Tap
@@ -131,6 +132,18 @@ def ends_by_closing(response: http.Response) -> bool:
         and "content-length" not in response.headers
         and "transfer-encoding" not in response.headers
     )
+
+
+def read_trailers(live: Live, response: http.Response) -> None:
+    """Take gRPC's status out of the trailers to the headers that are metered and captured."""
+    status = response.trailers.get(STATUS) if response.trailers else None
+    if status is None or live.response is None:
+        return
+    values = live.response
+    live.response = Response(status=values.status, headers={**values.headers, STATUS: status})
+    if live.capture is not None and live.capture.head is not None:
+        code, fields = live.capture.head
+        live.capture.head = code, (*fields, (STATUS, status))
 
 
 def note_if_unread(live: Live, response: http.Response) -> None:

@@ -37,9 +37,9 @@ from ledger.text.hints import as_typed
 
 logger = logging.getLogger(__name__)
 
-BOTH_WAYS = "application/vnd.amazon.eventstream"
-"""Of a request whose client waits for answers before it sends on (Bedrock's
-InvokeModelWithBidirectionalStream over HTTP/2): held until its end, it would stand still."""
+BOTH_WAYS = ("application/vnd.amazon.eventstream", "application/grpc")
+"""Of a request whose client may wait for answers before it sends on (Bedrock's
+InvokeModelWithBidirectionalStream over HTTP/2, gRPC): held until its end, it would stand still."""
 
 
 class Recorder(Traffic):

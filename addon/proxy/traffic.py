@@ -78,6 +78,7 @@ class Traffic:
             return  # it ended in an error, whose hook comes next
         if live.status != flow.response.status_code:  # another addon has changed it
             live.response = flows.response_of(flow.response)
+        answers.read_trailers(live, flow.response)
         if flow.websocket is not None:
             live.moves(Event.ANSWERED)
             live.begin_capture(recording.captures)

@@ -156,12 +156,16 @@ def test_a_refusal_by_a_host_that_nobody_named_is_not_counted(proxy: Mitmdump):
     assert by_session(proxy, "ws-5") == []
 
 
-def test_other_websockets_are_left_alone(proxy: Mitmdump):
-    before = len(rows.exchanges(proxy.ledger))
-    with connect(url(proxy, "/chat/socket")) as client:
+@pytest.mark.parametrize("upstream", [0, 1], ids=["named", "elsewhere"])
+def test_other_websockets_have_one_row_where_llms_are_served(proxy: Mitmdump, upstream: int):
+    session = {"x-tokentee-session": f"ws-other-{upstream}"}
+    with connect(url(proxy, "/chat/socket", upstream), additional_headers=session) as client:
         client.send(CREATE)
         assert [client.recv() for _ in range(5)] == answer_of(1)
-    assert len(rows.exchanges(proxy.ledger)) == before
+    if upstream == 0:
+        assert rows.eventually(lambda: by_session(proxy, "ws-other-0")[0]["outcome"] == "complete")
+    else:
+        assert by_session(proxy, "ws-other-1") == []
 
 
 @pytest.mark.parametrize("wants", ["script", "file"])

@@ -12,6 +12,7 @@ from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
+from addon.framing.grpc import Grpc
 from addon.framing.sse import SSE
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
 from tests.addon.framing.test_eventstream import event
@@ -276,7 +277,7 @@ def test_at_the_end_of_the_body_something_is_chosen() -> None:
 
 
 def test_every_framing_has_a_name() -> None:
-    every = {SSE, NDJSON, JsonArray, EventStream, Document, Opaque}
+    every = {SSE, NDJSON, JsonArray, EventStream, Grpc, Document, Opaque}
     assert {type(make()) for make in FRAMINGS.values()} == every
 
 

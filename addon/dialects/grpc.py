@@ -1,0 +1,126 @@
+"""Pure. gRPC: the fields that say id, model and usage, by their numbers in the providers' own SDKs,
+and the words of its status.
+
+A message is read into the JSON that the same provider writes over HTTP, whose dialect then reads
+it. Nothing in a request bounds its cost: requests are not read.
+
+xAI       xai-sdk 1.21.0, `xai_sdk/proto/v6` (`chat.proto`, `usage.proto`, `sample.proto`)
+Vertex    google-cloud-aiplatform 2.7.0, `aiplatform_v1/types/prediction_service.py`
+Yandex    yandexcloud 0.413.0, `yandex/cloud/ai/foundation_models/v1`
+"""
+
+from dataclasses import replace
+
+from addon.dialects.clouds import flat
+from addon.dialects.dialect import Asking, Dialect
+from addon.dialects.facts import AnswerError
+from addon.dialects.openai import chat as openai_chat
+from addon.dialects.vendors import gemini
+from addon.framing.grpc import Field, Kind, Message
+
+STATUS = "grpc-status"
+"""The trailer, or header of an answer without a body, that says how a call ended."""
+_STATUSES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
+    *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
+    *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+    "UNAUTHENTICATED",
+)
+_TEXT, _NUMBER, _WORD = Kind.TEXT, Kind.NUMBER, Kind.WORD
+_XAI_USAGE: Message = {
+    1: Field("completion_tokens"),
+    2: Field("prompt_tokens"),
+    3: Field("total_tokens", _NUMBER),
+    4: Field("prompt_tokens_details.text_tokens", _NUMBER),
+    5: Field("prompt_tokens_details.image_tokens", _NUMBER),
+    6: Field("completion_tokens_details.reasoning_tokens"),
+    7: Field("prompt_tokens_details.cached_tokens"),
+    8: Field("num_sources_used", _NUMBER),
+    9: Field("num_server_side_tools_used", Kind.ITEMS),
+    11: Field("cost_in_usd_ticks", _NUMBER),
+}
+_REASONS = {1: "length", 2: "length", 3: "stop", 4: "tool_calls", 5: "time_limit"}
+_TIERS = {1: "default", 2: "priority"}
+_XAI_ANSWER: Message = {
+    1: Field("id", _TEXT),
+    2: Field("choices", Kind.MESSAGES, {1: Field("finish_reason", _WORD, _REASONS)}),
+    6: Field("model", _TEXT),
+    9: Field("usage", Kind.MESSAGE, _XAI_USAGE),
+    15: Field("service_tier", _WORD, _TIERS),
+}
+_XAI_CHUNK: Message = {
+    1: Field("id", _TEXT),
+    2: Field("choices", Kind.MESSAGES, {3: Field("finish_reason", _WORD, _REASONS)}),
+    4: Field("model", _TEXT),
+    6: Field("usage", Kind.MESSAGE, _XAI_USAGE),
+    12: Field("service_tier", _WORD, _TIERS),
+}
+_MODALITIES = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
+_BY_MODALITY = {1: Field("modality", _WORD, _MODALITIES), 2: Field("tokenCount")}
+_TRAFFIC = {
+    1: "ON_DEMAND",
+    2: "PROVISIONED_THROUGHPUT",
+    3: "ON_DEMAND_PRIORITY",
+    4: "ON_DEMAND_FLEX",
+}
+_FINISHES = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
+_VERTEX_USAGE: Message = {
+    1: Field("promptTokenCount"),
+    2: Field("candidatesTokenCount"),
+    3: Field("totalTokenCount", _NUMBER),
+    5: Field("cachedContentTokenCount", _NUMBER),
+    8: Field("trafficType", _WORD, _TRAFFIC),
+    9: Field("promptTokensDetails", Kind.MESSAGES, _BY_MODALITY),
+    10: Field("cacheTokensDetails", Kind.MESSAGES, _BY_MODALITY),
+    11: Field("candidatesTokensDetails", Kind.MESSAGES, _BY_MODALITY),
+    12: Field("toolUsePromptTokensDetails", Kind.MESSAGES, _BY_MODALITY),
+    14: Field("thoughtsTokenCount", _NUMBER),
+}
+_VERTEX: Message = {
+    2: Field("candidates", Kind.MESSAGES, {3: Field("finishReason", _WORD, _FINISHES)}),
+    4: Field("usageMetadata", Kind.MESSAGE, _VERTEX_USAGE),
+    11: Field("modelVersion", _TEXT),
+    13: Field("responseId", _TEXT),
+}
+_YANDEX: Message = {
+    2: Field(
+        "usage",
+        Kind.MESSAGE,
+        {
+            1: Field("inputTextTokens"),
+            2: Field("completionTokens"),
+            3: Field("totalTokens", _NUMBER),
+            4: Field(
+                "completionTokensDetails", Kind.MESSAGE, {1: Field("reasoningTokens", _NUMBER)}
+            ),
+        },
+    ),
+    3: Field("modelVersion", _TEXT),
+}
+
+
+def _over_grpc(dialect: Dialect, message: Message) -> Dialect:
+    return replace(dialect, name="unknown", message=message, asking=Asking.NEVER, cost_limits=None)
+
+
+XAI_ANSWER = _over_grpc(openai_chat.CHAT, _XAI_ANSWER)
+XAI_CHUNK = _over_grpc(openai_chat.CHAT, _XAI_CHUNK)
+VERTEX = _over_grpc(gemini.GENERATE_CONTENT, _VERTEX)
+YANDEX = _over_grpc(flat.YANDEX_COMPLETION, _YANDEX)
+
+
+def error_of(status: str) -> AnswerError | None:
+    """The error that a status says; None: all went well."""
+    number = int(status) if status.isascii() and status.isdigit() and len(status) <= 2 else 2
+    if number == 0:
+        return None
+    return AnswerError(type="grpc", code=_STATUSES[number] if number < len(_STATUSES) else None)
+
+
+def status_in(trailers: bytes) -> str | None:
+    """The status in the trailers of gRPC-Web, lines as of HTTP/1.1."""
+    for line in trailers[:4_096].decode("latin-1").split("\r\n"):
+        name, _, value = line.partition(":")
+        if name.strip().lower() == STATUS:
+            return value.strip()
+    return None

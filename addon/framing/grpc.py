@@ -1,0 +1,214 @@
+"""Pure. gRPC's messages, and the fields of a protobuf message by their numbers.
+
+    https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+    https://protobuf.dev/programming-guides/encoding/
+
+A message is a byte of flags, four bytes of length, the protobuf. gRPC-Web ends with a message whose
+highest flag is set: the trailers. Which fields are read says a table; the others are stepped over.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from addon.framing.frame import Frame, Framing
+
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+"""What gRPC's own clients take at most by default. A longer message is stepped over."""
+FIELDS_MAX = 10_000
+"""Fields read of one message, in about 10 ms: answers have a few hundred."""
+TRAILERS = "trailers"
+_PREFIX_BYTES = 5
+_COMPRESSED = 1
+_IS_TRAILERS = 0x80
+_VARINT_BYTES_MAX = 10
+_FIXED_BYTES = {1: 8, 5: 4}
+
+
+def is_grpc(content_type: str) -> bool:
+    """Whether a content type is that of gRPC, or of gRPC-Web in binary."""
+    return content_type.lower().startswith("application/grpc") and "-text" not in content_type
+
+
+class Kind(Enum):
+    """What a field holds."""
+
+    COUNT = "count"
+    """A number; absent is 0, as protobuf says."""
+    NUMBER = "number"
+    """A number; absent is not stated."""
+    ITEMS = "items"
+    """Repeated numbers, of which we want to know how many."""
+    TEXT = "text"
+    WORD = "word"
+    """A number with a name."""
+    MESSAGE = "message"
+    MESSAGES = "messages"
+    """A repeated message."""
+
+
+class Field(NamedTuple):
+    """Where a field stands in the JSON that the same provider writes; dots lead into objects."""
+
+    name: str
+    kind: Kind = Kind.COUNT
+    of: Mapping[int, Any] = {}  # never changed
+    """Number -> field of a message, or number -> name of a word."""
+
+
+type Message = Mapping[int, Field]
+
+
+class Grpc(Framing):
+    """Bytes of a body -> messages."""
+
+    __slots__ = ("_is_over", "_pass_over_bytes")
+    UNIT = "a gRPC message"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pass_over_bytes = 0
+        """Remaining bytes of a message that is stepped over."""
+        self._is_over = False
+        """Something that is no message has come: the rest is not read."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return the complete messages among them, in one run."""
+        if self._is_over:
+            return b""
+        if self._pass_over_bytes:
+            passed = min(self._pass_over_bytes, len(data))
+            self._pass_over_bytes -= passed
+            data = data[passed:]
+        held = self._held
+        held += data
+        at = start = 0
+        runs = []
+        while len(held) - at >= _PREFIX_BYTES:
+            if held[at] & ~(_COMPRESSED | _IS_TRAILERS):
+                self.lost = "what is no gRPC message was not read"
+                self._is_over = True
+                runs.append(bytes(held[start:at]))
+                self._held = bytearray()
+                return b"".join(runs)
+            length = _PREFIX_BYTES + int.from_bytes(held[at + 1 : at + _PREFIX_BYTES], "big")
+            if length > MESSAGE_BYTES_MAX:
+                self.lost = f"{self.UNIT} beyond {MESSAGE_BYTES_MAX} bytes was not read"
+                runs.append(bytes(held[start:at]))
+                there = min(length, len(held) - at)
+                self._pass_over_bytes = length - there
+                at = start = at + there
+            elif len(held) - at < length:
+                break
+            else:
+                at += length
+        runs.append(bytes(held[start:at]))
+        del held[:at]
+        return b"".join(runs)
+
+    def count(self, run: bytes) -> int:
+        """How many messages a run has."""
+        return len(self.split(run))
+
+    def split(self, run: bytes) -> list[bytes]:
+        """Cut a run into messages, the last of which may be cut."""
+        blocks = []
+        at = 0
+        while at < len(run):
+            length = int.from_bytes(run[at + 1 : at + _PREFIX_BYTES], "big")
+            blocks.append(run[at : at + _PREFIX_BYTES + length])
+            at += _PREFIX_BYTES + length
+        return blocks
+
+    def parse(self, block: bytes) -> Frame | None:
+        """The message of a block; None if it is cut or compressed."""
+        if len(block) < _PREFIX_BYTES:
+            return None
+        if len(block) - _PREFIX_BYTES != int.from_bytes(block[1:_PREFIX_BYTES], "big"):
+            return None
+        if block[0] & _COMPRESSED:
+            self.lost = "a compressed gRPC message was not read"
+            return None
+        return Frame(TRAILERS if block[0] & _IS_TRAILERS else "", block[_PREFIX_BYTES:])
+
+
+def read_message(data: bytes, message: Message) -> dict[str, Any] | None:
+    """The fields of a protobuf message that a table names, as JSON has them; None: it is none, or
+    has more fields than are read."""
+    try:
+        return _read(memoryview(data), message, [FIELDS_MAX])
+    except ValueError:
+        return None
+
+
+def _read(data: memoryview, message: Message, left: list[int]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    at = 0
+    while at < len(data):
+        left[0] -= 1
+        if left[0] < 0:
+            raise ValueError("too many fields")
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        value: int | memoryview
+        if wire == 0:
+            value, at = _varint(data, at)
+        else:
+            length = _FIXED_BYTES.get(wire)
+            if length is None:
+                if wire != 2:
+                    raise ValueError("no wire type")
+                length, at = _varint(data, at)
+            value = data[at : at + length]
+            at += length
+        if at > len(data) or not tag >> 3:
+            raise ValueError("a length or a number that lies")
+        field = message.get(tag >> 3)
+        if field is not None and wire in {0, 2}:
+            _keep(found, field, value, left)
+    return found
+
+
+def _keep(found: dict[str, Any], field: Field, value: int | memoryview, left: list[int]) -> None:
+    """Put a field where it stands. A value of another type than the table says is left out."""
+    *into, name = field.name.split(".")
+    for key in into:
+        found = found.setdefault(key, {})
+    if isinstance(value, int):
+        if field.kind in {Kind.COUNT, Kind.NUMBER}:
+            found[name] = value
+        elif field.kind is Kind.WORD:
+            found[name] = field.of.get(value, str(value))
+        elif field.kind is Kind.ITEMS:
+            found[name] = found.get(name, 0) + 1
+    elif field.kind is Kind.ITEMS:
+        items = sum(byte < 0x80 for byte in value[:FIELDS_MAX])
+        found[name] = found.get(name, 0) + items
+    elif field.kind is Kind.TEXT:
+        found[name] = bytes(value[:FIELDS_MAX]).decode("utf-8", "replace")
+    elif field.kind in {Kind.MESSAGE, Kind.MESSAGES}:
+        said = _read(value, field.of, left)
+        for its in field.of.values():
+            if its.kind is Kind.COUNT:
+                holder = said
+                *path, key = its.name.split(".")
+                for step in path:
+                    holder = holder.setdefault(step, {})
+                holder.setdefault(key, 0)
+        if field.kind is Kind.MESSAGE:
+            found[name] = said
+        else:
+            found.setdefault(name, []).append(said)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for step in range(_VARINT_BYTES_MAX):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << (7 * step)
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a varint without an end")
