@@ -20,6 +20,7 @@ from addon.parts.caps.members import folded
 from ledger.model.exchange import Billing
 from ledger.pricing.prices import PriceBook
 from tests.ledger.written import NOON, opened
+from tests.named import for_each
 
 CHAT = routes.DIALECTS["openai.chat"]
 MESSAGES = routes.DIALECTS["anthropic.messages"]
@@ -36,8 +37,8 @@ def limits_in(dialect: Dialect, text: str) -> Limits:
     return read_limits(dialect, json.loads(text), text.encode())
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body"),
+@for_each(
+    "dialect, body",
     [
         (CHAT, {"web_search_options": {}}),
         (CHAT, {"webSearchOptions": {}}),
@@ -94,8 +95,8 @@ def test_what_is_not_understood_has_no_bound(dialect, body):
     assert not limits_of(dialect, **dict.fromkeys(body)).unbounded  # null is absent
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body"),
+@for_each(
+    "dialect, body",
     [
         (CHAT, {"search_parameters": {"mode": "off"}, "plugins": [], "enable_search": False}),
         (CHAT, {"data_sources": [], "tools": [], "max_tokens": 8.0, "n": 1}),
