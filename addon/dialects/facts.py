@@ -10,9 +10,10 @@ out, and the row says so in its remarks; so is a value that contains the credent
 request.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -22,11 +23,15 @@ from msgspec import Struct, field
 from ledger.model.columns import TOKEN
 from ledger.model.usage import SERVICE_TIER, is_billing_field
 
+DIGEST_PREFIX = "sha256:"
+"""Of an id that is too long."""
 TEXT_LENGTH_MAX = 256
 """Characters of what a client says of itself: a user, a session, a model."""
 _TOKEN = re.compile(TOKEN)
 _NAME = re.compile(r"[!#-&(-;=?-_a-z|~]{1,256}")
 """Visible ASCII without quotes and `<>{}`."""
+_LONG_ID = re.compile(r"[!#-&(-;=?-_a-z|~]{257,}")
+"""The same, longer: gateways put a route and a key of theirs into an id (LiteLLM's Responses)."""
 _KEY = re.compile(rf"{TOKEN}|\w{{1,32}}\[\]\.[\w.]{{1,64}}", re.ASCII)
 """A token, or a path of ours through a list: `results[].tokenCount`."""
 _TOKENS_ALONE = re.compile(rf'[^"]*+(?:"(?:{_KEY.pattern})"[^"]*+)*+', re.ASCII)
@@ -69,6 +74,14 @@ def name_of(value: object) -> str | None:
     return value if isinstance(value, str) and _NAME.fullmatch(value) else None
 
 
+def id_of(value: object) -> str | None:
+    """The value as an id: a name, or the digest of what would be one if it were shorter, so that an
+    id stays one wherever it stands."""
+    if isinstance(value, str) and _LONG_ID.fullmatch(value):
+        return f"{DIGEST_PREFIX}{hashlib.sha256(value.encode()).hexdigest()}"
+    return name_of(value)
+
+
 class Ending(StrEnum):
     """The weakest sign that a stream of a dialect is whole."""
 
@@ -81,6 +94,19 @@ class Ending(StrEnum):
     UNSURE = "unsure"
     """As `FINISH`. But what looks like an end mark may stand before further frames (Gemini with
     server-side tools), so a connection that breaks behind it has cut the stream."""
+
+
+class Fingerprint(Enum):
+    """Which chunk of a stream has `system_fingerprint`."""
+
+    UNKNOWN = "unknown"
+    NOT_FIRST = "not first"
+    """The chunks so far have none."""
+    FIRST = "first"
+    """All of them, as at OpenAI."""
+    LAST = "last"
+    """The chunk with the finish reason or with usage alone. vLLM has it in the last chunk, so that
+    asking for usage moves it from one to the other."""
 
 
 class AnswerError(Struct, frozen=True):
@@ -135,6 +161,11 @@ class RareFacts(Struct, kw_only=True):
     """Indexes of the choices that are over, the last one last."""
     extra_of: int | None = None
     """Index of the choice that was over last before the last chunk with usage alone."""
+    usage_beside: int = 0
+    """Chunks with usage and an answer."""
+    usage_alone: int = 0
+    """Chunks with usage and no choice."""
+    fingerprint: Fingerprint = Fingerprint.UNKNOWN
     executed: dict[int, str] = field(default_factory=dict)
     """Server tools that a stream repeats: index -> unit (Groq)."""
     tools_are_billed: bool = False
@@ -151,6 +182,12 @@ class RareFacts(Struct, kw_only=True):
     """The usage is a number that we counted, of an answer without a usage object."""
     has_gap: bool = False
     """Of a long body the ends are known alone, so a list in it may be longer than it looks."""
+
+    @property
+    def has_usage_unasked(self) -> bool:
+        """Whether a stream that was asked for usage has some that `include_usage` does not explain:
+        it adds usage once."""
+        return self.usage_beside > 0 and self.usage_beside + self.usage_alone > 1
 
 
 class Facts(Struct, kw_only=True):
@@ -197,8 +234,9 @@ class Facts(Struct, kw_only=True):
         if response_id == self.response_id or not isinstance(response_id, str) or not response_id:
             return
         if self.response_id is None:
-            self.response_id = self.token("response_id", response_id, _NAME)
-        else:
+            form = _NAME if len(response_id) <= TEXT_LENGTH_MAX else _LONG_ID
+            self.response_id = id_of(self.token("response_id", response_id, form))
+        elif id_of(response_id) != self.response_id:
             self.rare.id_unstable = True
 
     def record_model(self, model: object) -> None:

@@ -16,7 +16,14 @@ from addon.dialects import grpc
 from addon.dialects.counts import counts_in, unknown_values
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_in, record_error_text
-from addon.dialects.facts import BILLING_HEADERS, NO_CONTEXT, TIER_KEYS, AnswerContext, Facts
+from addon.dialects.facts import (
+    BILLING_HEADERS,
+    DIGEST_PREFIX,
+    NO_CONTEXT,
+    TIER_KEYS,
+    AnswerContext,
+    Facts,
+)
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values, long_json
 from addon.framing.document import BLANKS, GAP, Document
@@ -327,6 +334,8 @@ class Meter:
         facts = self.facts
         if not self._dialect.id_in_frames or facts.response_id is None or facts.rare.id_unstable:
             return b""
+        if facts.response_id.startswith(DIGEST_PREFIX):
+            return b""  # the frames have it as it was
         return json_values.dumps(facts.response_id).encode()
 
     def _learn(self, blocks: list[bytes]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from addon.dialects.dialect import Asking
-from addon.dialects.facts import Ending
+from addon.dialects.facts import Ending, Fingerprint, RareFacts
 from addon.framing.long_json import without_pauses
 from addon.metering import attribution
 from addon.metering.messages import header_map
@@ -101,28 +101,51 @@ def revert_if_refused(live: Live, proven: AbstractSet[tuple[str, str]]) -> bool:
     return True
 
 
-def learn(live: Live, settled: Settled, *, proven: set[tuple[str, str]], ledger: Ledger) -> None:
+def learn(
+    live: Live,
+    settled: Settled,
+    *,
+    proven: set[tuple[str, str]],
+    doubted: set[tuple[str, str]],
+    ledger: Ledger,
+) -> None:
     """Remember whether the upstream of an exchange reports usage unasked, asked, or refuses. One
-    that answered the question joins the `proven`."""
+    that answered the question joins the `proven`.
+
+    Of usage that comes beside what we asked for, the client should get what it would get without
+    us. So the next stream is not asked, and shows which that is; this happens once in a run
+    (`doubted`), since a server may give both only if it is asked.
+    """
     exchange, reading = settled
     if live.route.dialect.asking is not Asking.STREAM_OPTIONS or not exchange.streamed:
         return
     if exchange.outcome is not Outcome.COMPLETE:
         return
     upstream = (exchange.origin, exchange.path)
+    rare = live.tap.meter.facts.rare if live.tap is not None else RareFacts()
+    moves = rare.fingerprint is Fingerprint.LAST
     if exchange.usage_injected:
         if len(proven) < PROVEN_MAX:
             proven.add(upstream)
-        return
+        is_doubtful = rare.has_usage_unasked and not policy.is_known(exchange.provider)
+        is_doubtful = is_doubtful and upstream not in doubted
+        if not moves and not is_doubtful:
+            return
+        if not moves and len(doubted) < PROVEN_MAX:
+            doubted.add(upstream)
     # The `stream:chat:` endpoint only resembles OpenAI's: it reports usage in some streams, and
     # stripping would remove usage that the client should get.
     resembles = live.tap is not None and live.tap.meter.facts.ending is Ending.CLOSE
     if exchange.resent:
         verdict = policy.UsageHabit.REFUSES
+    elif exchange.usage_injected:
+        verdict = policy.UsageHabit.MOVES if moves else policy.UsageHabit.AUTOMATIC
     elif exchange.usage_asked or policy.is_known(exchange.provider):
         return
     elif reading.usage_source is UsageSource.REPORTED or resembles:
         verdict = policy.UsageHabit.AUTOMATIC
+    elif moves:
+        verdict = policy.UsageHabit.MOVES
     else:
         verdict = policy.UsageHabit.OPT_IN
     lesson = policy.lesson(*upstream, verdict, now=exchange.opened_at, known=ledger.learned)

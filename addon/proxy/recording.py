@@ -58,6 +58,8 @@ class Seen:
 
     proven: set[tuple[str, str]] = field(default_factory=set)
     """(origin, path) that have answered a request with our question in it."""
+    doubted: set[tuple[str, str]] = field(default_factory=set)
+    """(origin, path) that have given usage of their own beside what we asked for."""
     booked: dict[tuple[str, str | None, str], None] = field(default_factory=dict)
     """(origin, key fingerprint, response id) of answers with usage that have a row, the oldest
     first."""
@@ -213,7 +215,13 @@ class Recording:
             if not has_row:
                 live.drop_capture()
                 return None
-            opt_in.learn(live, settled, proven=self.seen.proven, ledger=self.ledger)
+            opt_in.learn(
+                live,
+                settled,
+                proven=self.seen.proven,
+                doubted=self.seen.doubted,
+                ledger=self.ledger,
+            )
             if live.is_recorded and flows.is_of_har(live.flow):
                 settled = Settled(without_upstream_bytes(settled.exchange), settled.reading)
             elif self.captures is not None and not (live.is_recorded and live.capture is None):

@@ -15,12 +15,16 @@ class UsageHabit(StrEnum):
     OPT_IN = "opt_in"
     AUTOMATIC = "automatic"
     REFUSES = "refuses"
+    MOVES = "moves"
+    """Asking moves something else of the stream, too (vLLM's `system_fingerprint`), so the client
+    would not get what it gets without us."""
 
 
 LEARNED_FOR = {
     UsageHabit.OPT_IN: timedelta(days=7),
     UsageHabit.AUTOMATIC: timedelta(days=30),
     UsageHabit.REFUSES: timedelta(days=7),
+    UsageHabit.MOVES: timedelta(days=7),
 }
 """Lessons expire and are learnt again: gateways are upgraded, and one unasked stream costs one
 estimate."""

@@ -19,7 +19,7 @@ from addon.dialects import choices, shapes
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import Asking, CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error, record_error_in
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, Fingerprint, RareFacts
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (
@@ -68,6 +68,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         _read_choice(facts, choice)
         if "usage" in choice:
             usage = usage or object_at(choice, "usage")
+    if not facts.is_document:
+        _read_signs(facts.rare, body, answered)
     if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
         facts.ending = Ending.CLOSE
         # Its documentation: complete when a finish reason has come and/or the connection is closed.
@@ -88,6 +90,19 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.ended |= event == "response.message.done"
     if event == "error" or "error" in body:
         record_error_in(facts, event, body)
+
+
+def _read_signs(rare: RareFacts, body: dict[str, Any], answered: list[dict[str, Any]]) -> None:
+    """Read what tells whether asking for usage changes more of a stream than it should."""
+    has_usage = bool(object_at(body, "usage"))
+    rare.usage_beside += has_usage and bool(answered)
+    rare.usage_alone += has_usage and not answered
+    has_fingerprint = bool(body.get("system_fingerprint"))
+    if answered and not any(choice.get("finish_reason") for choice in answered):
+        if rare.fingerprint is Fingerprint.UNKNOWN:
+            rare.fingerprint = Fingerprint.FIRST if has_fingerprint else Fingerprint.NOT_FIRST
+    elif has_fingerprint and rare.fingerprint is Fingerprint.NOT_FIRST:
+        rare.fingerprint = Fingerprint.LAST
 
 
 def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import lookup
-from addon.dialects.facts import name_of, text_of, token_of
+from addon.dialects.facts import id_of, name_of, text_of, token_of
 from addon.dialects.limits import quotas_of_event
 from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
 from addon.dialects.openai.usage import added
@@ -175,7 +175,7 @@ def _stated(lines: Iterable[dict[str, Any]], log: _CodexLog) -> Iterator[_Stated
                     dialect=RESPONSES.name,
                     beside=REGION_UNKNOWN if server in REGIONAL else {},
                     model=log.model,
-                    response_id=name_of(payload.get("response_id")),
+                    response_id=id_of(payload.get("response_id")),
                     project=folder_name(log.meta.get("cwd")),
                     git_branch=text_of(lookup(log.meta, "git.branch")),
                     user_agent=f"{client}/{version}" if client and version else client,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from addon.dialects.counts import Counts, lookup
-from addon.dialects.facts import name_of, text_of, token_of
+from addon.dialects.facts import id_of, name_of, text_of, token_of
 from addon.parts.agent_logs.call import (
     REGION_UNKNOWN,
     SESSION_SUM,
@@ -254,7 +254,7 @@ def _call(
         return text_of(str(value) if type(value) is int else value)
 
     at, session, usage = moment(stated("at")), text("session"), lookup(scope, agent.usage)
-    model, response_id = name_of(stated("model")), name_of(stated("response_id"))
+    model, response_id = name_of(stated("model")), id_of(stated("response_id"))
     word = text("server")
     known_by = (response_id or text("id") or str(at), text("request_id") or "")
     if session is None:

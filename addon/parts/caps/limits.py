@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from addon.dialects.counts import object_at
 from addon.dialects.dialect import CostLimits, Dialect
+from addon.dialects.facts import id_of
 from addon.framing import json_values
 from addon.parts.caps import beyond_tokens
 from addon.parts.caps.beyond_tokens import WALKED_MAX
@@ -192,7 +193,7 @@ def _read(where: CostLimits, values: dict[str, Any], body: bytes, parts: Sequenc
     # Of what is left out, or fetched anew, an earlier request says nothing.
     if is_text and media.is_fixed and values.get("truncation", "disabled") == "disabled":
         if kept == ["previous_response_id"]:
-            response_before = members.text("previous_response_id")
+            response_before = id_of(members.text("previous_response_id"))
         elif not (kept or searches):
             turn = _turn_of(values, parts, media, reasonings)
     return Limits(

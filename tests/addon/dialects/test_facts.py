@@ -1,5 +1,7 @@
 """The facts and counts of an answer, in all the spellings in use, and bounded: upstream wrote them."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from addon.dialects.counts import (
 )
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import AnswerContext, Facts, clean, token_of
-from addon.dialects.openai import responses
+from addon.dialects.openai import chat, responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import mistral
 from addon.dialects.vendors.anthropic import read
@@ -32,12 +34,23 @@ def test_the_first_id_stays_and_another_makes_it_unstable() -> None:
 
 
 def test_a_long_id_is_one_id() -> None:
-    for length, kept in ((257, None), (256, "x" * 256)):
-        facts = Facts()
-        facts.record_id("x" * length)
-        facts.record_id("x" * length)
+    """It stands as its digest, also beside frames that repeat it as it is."""
+    for length in (256, 257, 4_000):
+        facts, text = Facts(), "x" * length
+        facts.record_id(text)
+        facts.record_id(text)
+        kept = text if length == 256 else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
         assert (facts.response_id, facts.rare.id_unstable) == (kept, False)
-        assert ("response_id" in facts.rare.left_out) is (kept is None)
+        assert facts.rare.left_out == {}
+        facts.record_id(text + "y")
+        assert facts.rare.id_unstable
+
+
+@for_each("text", ["a long text " * 30, "x" * 300 + "sk-secret-1234"])
+def test_a_long_text_is_no_id(text: str) -> None:
+    facts = Facts(of=AnswerContext(secrets=("sk-secret-1234",)))
+    facts.record_id(text)
+    assert (facts.response_id, list(facts.rare.left_out)) == (None, ["response_id"])
 
 
 def test_the_last_model_and_reason_count() -> None:
@@ -156,6 +169,7 @@ SECRET = "sk-test-0123456789abcdef"
 )
 def test_a_text_that_may_not_be_kept_is_null_and_remarked(field, record, bad):
     facts = Facts(of=AnswerContext(secrets=(SECRET,)))
+    bad = "é" * 257 if field == "response_id" and bad == "t" * 257 else bad  # a long id is kept
     record(facts, bad)
     holder = facts.rare if field == "cache_diagnosis" else facts
     assert getattr(holder, field) is None
@@ -385,3 +399,44 @@ def test_the_cost_of_a_gateway_stands_in_an_event_of_its_own() -> None:
     facts = Facts()
     responses.read(facts, "", {"type": "ping", "cost": "0.00012"})
     assert facts.rare.cost == "0.00012"
+
+
+FIRST, LAST, NONE = {"system_fingerprint": "fp"}, {"system_fingerprint": "fp"}, dict[str, str]()
+
+
+@for_each(
+    "first, finish, extra, expected",
+    [
+        pytest.param(FIRST, FIRST, None, "first", id="openai"),
+        pytest.param(NONE, NONE, None, "not first", id="none"),
+        pytest.param(NONE, LAST, None, "last", id="vllm-unasked"),
+        pytest.param(NONE, NONE, LAST, "last", id="vllm-asked"),
+        pytest.param(None, LAST, None, "unknown", id="one-chunk"),
+    ],
+)
+def test_the_chunk_with_the_fingerprint(
+    first: dict[str, str] | None,
+    finish: dict[str, str],
+    extra: dict[str, str] | None,
+    expected: str,
+) -> None:
+    facts = Facts()
+    said = {"index": 0, "delta": {"content": "a"}}
+    if first is not None:
+        chat.read(facts, "", {"choices": [said], **first})
+    chat.read(facts, "", {"choices": [{**said, "finish_reason": "stop"}], **finish})
+    if extra is not None:
+        chat.read(facts, "", {"choices": [], "usage": {"prompt_tokens": 1}, **extra})
+    assert facts.rare.fingerprint.value == expected
+
+
+@for_each(
+    "usages, expected", [("b", False), ("a", False), ("ba", True), ("bb", True), ("aa", False)]
+)
+def test_usage_that_include_usage_does_not_explain(usages: str, expected: bool) -> None:
+    """Beside an answer and alone: asking adds it once."""
+    facts = Facts()
+    for usage in usages:
+        choices = [{"index": 0, "delta": {}}] if usage == "b" else []
+        chat.read(facts, "", {"choices": choices, "usage": {"prompt_tokens": 1}})
+    assert facts.rare.has_usage_unasked is expected

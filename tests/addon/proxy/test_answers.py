@@ -19,6 +19,7 @@ from mitmproxy import http
 from msgspec.structs import replace
 
 from addon.dialects.dialect import Asking
+from addon.dialects.facts import Facts, Fingerprint, RareFacts
 from addon.metering.meter import Meter
 from addon.metering.settlement import Settled
 from addon.metering.tap import Tap
@@ -30,6 +31,7 @@ from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording
 from addon.usage_opt_in import asking
 from ledger.model.exchange import Outcome, UsageSource
+from ledger.model.learned import Learned
 from tests.addon.feeding import pieces
 from tests.addon.metering.test_tap import BODY, DONE, LAST, WORD, tap_of
 from tests.addon.proxy.recording import (
@@ -329,15 +331,25 @@ async def test_a_refused_request_is_restored_to_the_byte(ledger: Path, accepted:
         assert not opt_in.revert_if_refused(live, running.seen.proven)
 
 
-def learned(*settled_ones: Settled) -> tuple[list[str], int]:
-    """The verdicts that exchanges of an unknown host teach, and how many upstreams are proven."""
+def learned(*settled_ones: Settled, lessons: Any = None, **signs: Any) -> tuple[list[str], int]:
+    """The verdicts that exchanges of an unknown host teach, and how many upstreams are proven.
+    `signs` are rare facts of their answers."""
+    lessons = {} if lessons is None else lessons
     verdicts: list[str] = []
+
+    def learn(lesson: Learned) -> None:
+        verdicts.append(lesson.verdict)
+        lessons[lesson.origin, lesson.path] = lesson
+
     dialect = SimpleNamespace(asking=Asking.STREAM_OPTIONS)
-    live: Any = SimpleNamespace(route=SimpleNamespace(dialect=dialect), tap=None)
-    ledger: Any = SimpleNamespace(learned={}, learn=lambda lesson: verdicts.append(lesson.verdict))
+    facts = Facts(rare=RareFacts(**signs))
+    tap = SimpleNamespace(meter=SimpleNamespace(facts=facts)) if signs else None
+    live: Any = SimpleNamespace(route=SimpleNamespace(dialect=dialect), tap=tap)
+    ledger: Any = SimpleNamespace(learned=lessons, learn=learn)
     proven: set[tuple[str, str]] = set()
+    doubted: set[tuple[str, str]] = set()
     for one in settled_ones:
-        opt_in.learn(live, one, proven=proven, ledger=ledger)
+        opt_in.learn(live, one, proven=proven, doubted=doubted, ledger=ledger)
     return verdicts, len(proven)
 
 
@@ -372,3 +384,26 @@ def test_the_upstreams_that_answered_a_question_are_bounded(monkeypatch: pytest.
     monkeypatch.setattr(opt_in, "PROVEN_MAX", 2)
     paths = [ended(usage_injected=True, path=f"/{number}") for number in range(5)]
     assert learned(*paths) == ([], 2)
+
+
+ASKED = ended(usage_injected=True)
+UNASKED = ended(source=UsageSource.NONE)
+OWN_USAGE = {"usage_beside": 3, "usage_alone": 1}
+
+
+def test_a_lesson_is_dropped_where_usage_comes_beside_what_was_asked_for() -> None:
+    """Once in a run: a server may give both only if it is asked."""
+    assert learned(UNASKED, ASKED, **OWN_USAGE) == (["opt_in", "automatic"], 1)
+    assert learned(*[UNASKED, ASKED] * 3, **OWN_USAGE)[0] == ["opt_in", "automatic", "opt_in"]
+    once = {"usage_beside": 1}
+    assert learned(UNASKED, ASKED, **once) == (["opt_in"], 1)
+    known = ended(usage_injected=True, provider="openai")
+    assert learned(known, **OWN_USAGE) == ([], 1), "the table knows better"
+
+
+def test_nothing_is_asked_where_that_moves_the_fingerprint() -> None:
+    """An unasked stream shows it, and so does one that was asked by the table."""
+    moved = {"fingerprint": Fingerprint.LAST}
+    assert learned(UNASKED, **moved) == (["moves"], 0)
+    assert learned(ASKED, **moved) == (["moves"], 1)
+    assert learned(UNASKED, fingerprint=Fingerprint.FIRST) == (["opt_in"], 0)
