@@ -22,7 +22,7 @@ ADDON = (
     "recordings",
     "parts/telemetry",
 )
-LEDGER = ("maintenance", "model", "pricing", "settings", "store", "parts/sync")
+LEDGER = ("maintenance", "model", "pricing", "settings", "store", "parts/budgets", "parts/sync")
 """The rooms that a recording process runs."""
 GROWS = frozenset(
     [
@@ -103,6 +103,14 @@ BOUNDS = {
     "ledger/store/writing/incoming.py Incoming._queue": "WAITING_MAX",
     "ledger/store/writing/incoming.py Incoming._settled_at": "GATHER_SETTLED",
     "ledger/store/writing/lessons.py Lessons.known": "LESSONS_MAX; their texts by the door",
+    "ledger/parts/budgets/book.py Book._accounts": "ACCOUNTS_MAX, or CAPS_MAX of what one process has alone",
+    "ledger/parts/budgets/book.py Book._latest": "CAPS_MAX",
+    "ledger/parts/budgets/book.py Book._reserving": "WAITING_MAX",
+    "ledger/parts/budgets/book.py Book.changes": "what flows under way settle in one turn of the table",
+    "ledger/parts/budgets/book.py Book.news": "one for each share and first refusal; told at once",
+    "ledger/parts/budgets/book.py Book.waiting": "WAITING_MAX",
+    "ledger/parts/budgets/shared.py SharedCaps._made": "the caps that the operator's file ever had",
+    "ledger/parts/budgets/shared.py SharedCaps._own": "OWN_MAX, and what flows under way hold",
     "ledger/parts/sync/shipper.py Shipper._logged": "1 000",
 }
 CACHES = {
@@ -127,6 +135,10 @@ CACHES = {
     "ledger/store/scope.py _changes": "zones of the operator, of the IANA database",
     "ledger/store/writing/batch_insert.py _instant": "INSTANTS_MAX moments",
     "ledger/store/writing/batch_insert.py _text": "powers of two up to ROWS_MAX",
+    "ledger/parts/budgets/share_rows.py _for_server": "our own statements",
+    "ledger/parts/budgets/share_rows.py _statements": "the limits that a cap can have",
+    "ledger/parts/sync/bounds.py _decoders": "our own tables, with the columns that bundles have",
+    "ledger/parts/sync/bounds.py _document_decoder": "our own types",
     "ledger/parts/sync/bundles.py _reading": "our own tables",
     "ledger/parts/sync/bundles.py _writing": "our own tables",
 }

@@ -13,7 +13,8 @@ from addon.parts.caps.turns import Turns
 from ledger.model.charge import amounts_of
 from ledger.model.exchange import COVERED, Billing, Exchange, Outcome, Reading, UsageSource
 from ledger.model.usage import SERVICE_TIER, sum_of
-from ledger.parts.budgets.caps import Amounts
+from ledger.parts.budgets.caps import COST_MAX, WITHOUT_FIGURE, Amounts
+from ledger.pricing.charges import BEYOND
 from ledger.pricing.prices import PriceBook
 
 ANSWERED_MAX = 10_000
@@ -95,18 +96,17 @@ class Holds:
         """What a request did cost; None: not known, and its hold counts. `limits`: what it said, if
         that is known."""
         if reading.usage_source is not UsageSource.REPORTED:
-            is_answered = exchange.outcome in (Outcome.HTTP_ERROR, Outcome.REFUSED)
-            return Amounts(0, 0, 0, 1) if is_answered else Amounts()
+            is_error = exchange.outcome in (Outcome.HTTP_ERROR, Outcome.REFUSED)
+            has_no_figure = is_error or exchange.http_status in WITHOUT_FIGURE
+            return Amounts(0, 0, 0, 1) if has_no_figure else Amounts()
         self._learn(exchange, reading)
         usage = reading.usage
         self._turns.add(exchange, usage, limits.turn if isinstance(limits, Limits) else None)
+        lines = self._prices.price(exchange, reading)
         amounts = amounts_of(
             reading.usage_source,
             reading.billing,
-            [
-                (line.amount_picousd, line.price_source)
-                for line in self._prices.price(exchange, reading)
-            ],
+            [(line.amount_picousd, line.price_source) for line in lines],
         )
         usd = 0 if amounts.is_covered else amounts.cost_picousd
         further = [
@@ -114,12 +114,12 @@ class Holds:
             for each in usage.further
             for tokens in (each.usage.input_tokens, each.usage.output_tokens)
         ]
-        return Amounts(
-            usd if amounts.is_complete else None,
-            amounts.list_value_picousd if amounts.is_complete else None,
-            sum_of(usage.input_tokens, usage.output_tokens, *further),
-            1,
-        )
+        tokens = sum_of(usage.input_tokens, usage.output_tokens, *further)
+        if any(BEYOND in (line.reason or "") for line in lines):
+            return Amounts(0 if amounts.is_covered else COST_MAX, COST_MAX, tokens, 1)
+        if not amounts.is_complete:
+            return Amounts(None, None, tokens, 1)
+        return Amounts(usd, amounts.list_value_picousd, tokens, 1)
 
     def _learn(self, exchange: Exchange, reading: Reading) -> None:
         if len(self._answers) >= ANSWERED_MAX:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from ledger.model.exchange import Exchange
 from ledger.model.money import money_text
 from ledger.parts.budgets.caps import (
+    COST_MAX,
     NOTHING,
     ROLLING,
     Amounts,
@@ -42,8 +43,6 @@ WAITING_MAX = 1_000
 ACCOUNTS_MAX = 10_000
 """Accounts that are remembered, about 6 MB: sessions have names from clients. What is shared stands
 in the table, and those that hold nothing are forgotten first."""
-COST_MAX = 10**18 + 1
-"""What a cost beyond 64 bits counts: more than any cap allows."""
 STEP = timedelta(minutes=1)
 """A rolling period forgets what was spent in steps of this, never too early."""
 _UNITS = ("usd", "list_value_usd")

@@ -64,6 +64,10 @@ CONDITIONS = (
     *("key", "person", "team", "cost_centre", "project", "model", "provider", "tag", "session"),
     *("agent", "host"),
 )
+WITHOUT_FIGURE = (204, 205, *range(300, 400))
+"""HTTP statuses of answers that can have no figure: they have no content."""
+COST_MAX = 10**18 + 1
+"""What a cost beyond 64 bits counts: more than any cap allows, so all that is left."""
 _NAME = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
 _COUNT = re.compile(r"([0-9]{1,12})([kKmMgG]?)")
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}

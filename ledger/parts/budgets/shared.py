@@ -232,14 +232,14 @@ class SharedCaps:
 
     def _tell(self, rows: Rows, own: _Own, now: datetime) -> None:
         if rows.put(own.place, own.row, own.spent, own.held, None, since=_since(own, now)) is None:
-            own.is_made = False
+            self._lost(own)
             raise LedgerError("what the caps have spent is missing, and is added up again")
         own.is_told = True
 
     def _standing(self, rows: Rows, own: _Own, now: datetime, *, fits: bool) -> Standing:
         whole = rows.read(own.place, since=_since(own, now))
         if whole is None:
-            own.is_made = False
+            self._lost(own)
             raise LedgerError("what the caps have spent is missing, and is added up again")
         return Standing(fits, *whole)
 
@@ -303,6 +303,11 @@ class SharedCaps:
             return rows.signed()
         return {each for each in rows.signed() if nodes.is_alive(self._file, each)} | {self._node}
 
+    def _lost(self, own: _Own) -> None:
+        """The account stands in the table no more: the ledger has what this process spent."""
+        own.spent, own.is_made, own.is_told = NOTHING, False, own.held == NOTHING
+        self._made.discard(own.place.cap)
+
     def _reap(self, rows: Rows) -> None:
         """What a dead process held counts as spent."""
         live: set[str] | None = None
@@ -362,7 +367,7 @@ class SharedCaps:
             )
             if self._node not in rows.signed():  # a new file: the ledger has what was spent
                 for own in self._own.values():
-                    own.spent, own.is_made, own.is_told = NOTHING, False, own.held == NOTHING
+                    self._lost(own)
         rows.sign(self._node)
         return rows
 

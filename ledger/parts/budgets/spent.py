@@ -2,6 +2,8 @@
 
 A request counts what it cost. One whose cost never became known counts what was held for it, as
 long as its period lasts; so does one that was lost. Replayed and imported rows count for no cap.
+Of live requests with equal answers each counts, as it did when it was settled: a local server gives
+equal answers to equal questions, and that they are one response is known when both are booked.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -12,25 +14,39 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ledger.model.exchange import COVERED
-from ledger.parts.budgets.caps import NOTHING, Amounts, Cap, plus, session_of_key
+from ledger.parts.budgets.caps import (
+    COST_MAX,
+    NOTHING,
+    WITHOUT_FIGURE,
+    Amounts,
+    Cap,
+    plus,
+    session_of_key,
+)
+from ledger.pricing.charges import BEYOND
 from ledger.settings.names import Names, pattern, texts
 from ledger.store.adding_up import rows_of
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import exchanges
 from ledger.text.origins import host_of
 
-_FREE = "(http_status = 204 OR http_status BETWEEN 300 AND 399)"
-"""Answers that have no figure."""
+_FREE = f"http_status IN ({', '.join(map(str, WITHOUT_FIGURE))})"
+_BEYOND = f"""cost_state IN ('unpriced', 'partial') AND usage_source = 'reported' AND EXISTS (
+        SELECT 1 FROM current_charges c WHERE c.opened_at = of.opened_at AND c.exchange_id = of.id
+        AND c.reason LIKE '%{BEYOND}')"""
+"""What it cost cannot be written."""
 _KNOWN = f"usage_source = 'reported' OR outcome = 'http_error' OR {_FREE}"
 _COVERED = ", ".join(f"'{each.value}'" for each in COVERED)
 _TERMS = {
     "usd": f"""CASE WHEN outcome = 'refused' THEN 0
       WHEN usage_source = 'reported' AND billing IN ({_COVERED}) THEN 0
+      WHEN {_BEYOND} THEN {COST_MAX}
       WHEN usage_source = 'reported' AND cost_state IN ('priced', 'reported') THEN cost_picousd
       WHEN outcome = 'http_error' OR {_FREE} THEN COALESCE(cost_picousd, 0)
       ELSE COALESCE(hold_picousd, cost_picousd, 0) END""",
     "list_value_usd": f"""CASE WHEN outcome = 'refused' THEN 0
       WHEN outcome = 'http_error' OR {_FREE} THEN COALESCE(list_value_picousd, 0)
+      WHEN {_BEYOND} THEN {COST_MAX}
       WHEN usage_source = 'reported' THEN COALESCE(list_value_picousd, hold_list_value_picousd, 0)
       ELSE COALESCE(hold_list_value_picousd, list_value_picousd, 0) END""",
     "tokens": f"""CASE WHEN outcome = 'refused' THEN 0
@@ -47,6 +63,14 @@ _HELD = {
     "requests": "1",
 }
 """What an open row counts."""
+_COUNTED = requests.alias("of")
+_EQUAL = (
+    sa.select(*(exchanges.c.get(column.name, column).label(column.name) for column in requests.c))
+    .join_from(exchanges, requests, requests.c.id == exchanges.c.duplicate_of)
+    .where(exchanges.c.source == "live")
+    .subquery("of")
+)
+"""Live rows whose answer equals that of an earlier one, with the figures of that one."""
 SESSION_DAYS = 31
 """Sessions that were idle for longer begin anew."""
 
@@ -62,7 +86,12 @@ def of_cap(
     `live`: those hold it no more."""
     found: dict[Account, Amounts] = {}
     node = sa.func.coalesce(exchanges.c.node, "")
-    for table, where in ((requests, []), (exchanges, [node.not_in(sorted(live))])):
+    tables: list[tuple[sa.FromClause, list[sa.ColumnElement[bool]]]] = [
+        (_COUNTED, []),
+        (_EQUAL, []),
+        (exchanges, [node.not_in(sorted(live))]),
+    ]
+    for table, where in tables:
         for account, amounts in _sums(connection, table, cap, names, now, where=where):
             found[account] = plus(found.get(account, NOTHING), amounts)
     return found
@@ -73,8 +102,9 @@ def total_of_cap(
 ) -> tuple[Amounts, Amounts]:
     """What a cap has spent in its period, and what open requests hold."""
     spent, held = NOTHING, NOTHING
-    for _, amounts in _sums(connection, requests, cap, names, now):
-        spent = plus(spent, amounts)
+    for table in (_COUNTED, _EQUAL) if cap.stops else (_COUNTED,):
+        for _, amounts in _sums(connection, table, cap, names, now):
+            spent = plus(spent, amounts)
     for _, amounts in _sums(connection, exchanges, cap, names, now):
         held = plus(held, amounts)
     return spent, held
@@ -82,7 +112,7 @@ def total_of_cap(
 
 def _sums(
     connection: Connection,
-    table: sa.Table | sa.TableClause,
+    table: sa.FromClause,
     cap: Cap,
     names: Names,
     now: datetime,
@@ -104,7 +134,7 @@ def _sums(
     scope = Scope(since=since, only=cap.only(), names=names)
     chosen = [*conditions(scope, connection.dialect.name, table), c.source == "live", *where]
     chosen.append(c.state == "open" if table is exchanges else c.outcome != "refused")
-    terms = _TERMS if table is requests else _HELD
+    terms = _HELD if table is exchanges else _TERMS
     sums = [
         sa.func.sum(sa.literal_column(f"({terms[word]})", sa.BigInteger))
         for word in Amounts._fields

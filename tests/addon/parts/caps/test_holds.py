@@ -12,6 +12,7 @@ from addon.parts.caps.holds import Holds
 from addon.parts.caps.limits import Limits
 from ledger.model.exchange import Billing, Outcome, UsageSource
 from ledger.model.usage import Usage
+from ledger.parts.budgets.caps import COST_MAX
 from ledger.pricing import overrides
 from ledger.pricing.prices import PriceBook
 from tests.ledger.written import NOON, opened, reading, settled
@@ -84,3 +85,20 @@ def test_an_error_costs_nothing_and_a_cut_answer_is_not_known(found):
         for outcome in (Outcome.HTTP_ERROR, Outcome.CLIENT_LEFT)
     ]
     assert costs == [(0, 0, 0, 1), (None, None, None, 1)]
+
+
+@pytest.mark.parametrize("status", [204, 205, 301, 302, 304, 307, 308])
+def test_an_answer_that_can_have_no_figure_frees_its_hold(found, status):
+    nothing = reading(settled("e"), usage_source=UsageSource.NONE, usage=Usage())
+    assert found.cost(settled("e", http_status=status), nothing) == (0, 0, 0, 1)
+
+
+def test_a_cost_beyond_64_bits_is_more_than_any_cap_allows(found):
+    """Not the hold: what is known is that it is large. A price that is not known is another case."""
+    done = settled("e", request_model="large", response_model="large")
+    usage = Usage(input_tokens=1, output_tokens=10**12)
+    assert found.cost(done, reading(done, usage=usage)).usd == COST_MAX
+    plan = found.cost(done, reading(done, usage=usage, billing=Billing.PLAN))
+    assert (plan.usd, plan.list_value_usd) == (0, COST_MAX)
+    unpriced = settled("e", request_model="x", response_model="x")
+    assert found.cost(unpriced, reading(unpriced)) == (None, None, 120, 1)

@@ -11,8 +11,9 @@ from ledger.model.usage import NO_USAGE
 from ledger.parts.budgets import spent
 from ledger.parts.budgets.alerts import send_due
 from ledger.parts.budgets.budgets_file import Budgets
-from ledger.parts.budgets.caps import Amounts, Cap, session_of
+from ledger.parts.budgets.caps import COST_MAX, Amounts, Cap, session_of
 from ledger.parts.budgets.status import caps_table, document, statuses, texts
+from ledger.pricing.charges import BEYOND
 from ledger.settings.names import NO_NAMES
 from ledger.store import db
 from tests.ledger import written
@@ -120,6 +121,47 @@ def test_an_answer_that_can_have_no_figure_counts_no_hold(url):
                 replace(exchange, http_status=status), written.reading(exchange, **nothing)
             )
     assert amounts(url, cap())[None] == Amounts(5_000, 7_000, 900, 4)
+
+
+def test_equal_answers_count_each_as_they_did_when_they_were_settled(url):
+    """A local server at temperature 0 gives them; in the bill they are one response."""
+    same: dict[str, Any] = {
+        "response_id": "chatcmpl-1", "content_digest": "c", "upstream_digest": "u",
+        "request_digest": "r", **HOLDS,
+    }  # fmt: skip
+    with written.writing(url) as ledger:
+        for name in ("a", "b", "c"):
+            exchange = settled(name, **same, session_id=name)
+            ledger.settle(exchange, written.reading(exchange))
+    with db.disposing(db.open_engine(url)) as engine:
+        counted = written.rows(engine, "SELECT COUNT(*) FROM requests")
+        (status,) = statuses(engine, [cap()], NO_NAMES, LATER)
+    assert counted[0][0] == 1
+    assert status.spent == amounts(url, cap())[None] == Amounts(3 * COST, 3 * COST, 360, 3)
+    assert {name: each.requests for name, each in amounts(url, cap(period="session")).items()} == {
+        "a": 1,
+        "b": 1,
+        "c": 1,
+    }
+    assert amounts(url, cap(period="5h"))[NOON].requests == 3
+
+
+def test_a_cost_beyond_64_bits_counts_as_all_that_is_left(url):
+    """In the ledger as in a running process."""
+    of_line = written.charge("output", 10**9, None, price_source="none", reason=f"x; {BEYOND}")
+    priced = [written.charge("uncached_input", 1, 1), of_line]
+    plan = {"billing": Billing.PLAN}
+    for lines in ([of_line], priced):
+        with written.writing(url, price=lambda *_, lines=lines: tuple(lines)) as ledger:
+            for name, more in (("own", {}), ("plan", plan)):
+                exchange = settled(f"{name}{len(lines)}", **HOLDS)
+                ledger.settle(exchange, written.reading(exchange, **more))
+    assert amounts(url, cap())[None] == Amounts(2 * COST_MAX, 4 * COST_MAX, 480, 4)
+    unknown = written.charge("output", 1, None, price_source="none", reason="no price")
+    with written.writing(url, price=lambda *_: (unknown,)) as ledger:
+        exchange = settled("unknown", **HOLDS)
+        ledger.settle(exchange, written.reading(exchange))
+    assert amounts(url, cap())[None].usd == 2 * COST_MAX + 5_000
 
 
 def test_what_a_dead_process_left_open_counts_its_hold(url):

@@ -232,6 +232,40 @@ def test_a_file_that_is_damaged_or_gone_is_made_again(peer, engine):
     assert a.goes(5)
 
 
+@pytest.mark.parametrize("period", ["session", "5h", "day", "week", "month"])
+@pytest.mark.parametrize("days", [1, 40, -40])
+def test_a_clock_that_jumps_and_comes_back_empties_no_account(peer, period, days):
+    a, b = (peer(name, cap(period=period, wait=0)) for name in "ab")
+    now = datetime.now(UTC)
+    held = a.goes(8, at=now, session_id="s")
+    a.end(a.goes(1, at=now, session_id="s"), 1)
+    then = now + timedelta(days=days)
+    for each in (a, b):
+        each.look(then)
+    a.ask(1, at=then, session_id="s")
+    a.end(held, 8)
+    for each in (a, b):
+        each.look(now)
+        assert isinstance(each.ask(1.5, at=now, session_id="s"), Refusal)
+
+
+def test_accounts_that_were_dropped_are_added_up_again_and_count_once(peer, engine, monkeypatch):
+    """As after a clock that went ahead for longer than accounts are kept."""
+    a = peer("a")
+    at = datetime.now(UTC)
+    a.end(a.goes(3), COST / USD)
+    written.put(engine, whole(settled("x", at=at, node="a")))
+    held = a.goes(2)
+    with monkeypatch.context() as ahead:
+        ahead.setattr("ledger.parts.budgets.share_rows.KEPT_SECONDS", -60)
+        a.shared._rows.prune()
+    with pytest.raises(LedgerError, match="added up again"):
+        a.look()
+    assert a.used() == (COST / USD, 2)
+    a.end(held, 1)
+    assert a.used() == (1 + COST / USD, 0)
+
+
 @pytest.mark.parametrize("unreachable", ["refuse", "pass"])
 def test_without_the_ledger_the_operator_decides(peer, monkeypatch, unreachable):
     a, b = (peer(name, cap(unreachable=unreachable)) for name in "ab")
