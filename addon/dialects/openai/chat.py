@@ -78,6 +78,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     # running figure (Perplexity, Databricks).
     if usage is not None and facts.is_document:
         facts.record_usage(usage, final=True)
+        if "timings" in body and len(answered) > 1:
+            facts.record_beside("count_mode", "lower_bound")  # llama.cpp: of one of the results
     elif usage is not None:
         choices.record_usage(facts, usage, [choices.index_of(choice) for choice in answered])
     if "messages" in body or event == "response.message.done":

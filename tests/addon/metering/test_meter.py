@@ -482,6 +482,20 @@ def test_the_usage_of_a_body_that_is_not_held_whole_does_not_depend_on_its_chunk
     assert answer.facts.response_id == "c"
 
 
+@for_each("results, is_bound", [(1, False), (2, True)])
+def test_figures_of_one_of_several_results_are_a_lower_bound(results: int, is_bound: bool) -> None:
+    """llama.cpp answers several prompts in one document, with the usage of one."""
+    body = {
+        "id": ID,
+        "choices": [{"index": n, "text": "x"} for n in range(results)],
+        "usage": USAGE,
+        "timings": {"cache_n": 0, "prompt_n": 7, "predicted_n": 200},
+    }
+    meter = read(json.dumps(body).encode(), content_type="application/json")
+    assert ("lower_bound" in (meter.usage_json or "")) is is_bound
+    assert meter.usage().output_tokens == 200
+
+
 @for_each("size", [1_000, 0])
 @for_each(
     "dialect, body",
