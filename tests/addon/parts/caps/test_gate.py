@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 from mitmproxy.io import FlowWriter
+from mitmproxy.websocket import WebSocketMessage
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -316,6 +317,35 @@ async def test_responses_that_are_asked_for_and_never_begin_are_bounded(ledger):
         assert account.held == NOTHING
         # What became of them is not known: each counts its hold.
         assert account.spent[2:] == ((all_held + 1) * (one or 0), all_held + 1)
+
+
+async def test_a_message_that_is_no_json_passes_no_cap(ledger):
+    """Over a WebSocket as over HTTP; one that asks for nothing goes on."""
+    async with recording(
+        ledger, recorder=Recorder(caps=(Cap(name="run", usd=1000, period="run"),))
+    ) as (recorder, _):
+        flow = session_flow(SESSION)
+        flow.live = True
+        assert flow.websocket is not None
+        (create, *_), flow.websocket.messages = flow.websocket.messages, []
+        recorder.request(flow)
+        recorder.responseheaders(flow)
+        await recorder.response(flow)
+        asked, passed = create.content, []
+        for content in (
+            asked[:-1] + b"\xff}",
+            asked + b"\0",
+            asked + b"{}",
+            asked[:-1] + b",}",
+            b"[" + asked + b"]",
+            b'{"type":"response.cancel"}',
+        ):
+            message = WebSocketMessage(create.type, True, content)
+            flow.websocket.messages.append(message)
+            await recorder.websocket_message(flow)
+            passed.append(not message.dropped)
+        recorder.websocket_end(flow)
+    assert passed == [False] * 5 + [True]
 
 
 def test_commands_know_a_refused_request(tmp_path):
