@@ -98,6 +98,16 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
         "input_tokens_total": 9,
         "output_tokens_total": 1000,
     },
+    # Two choices of one prompt, each with a usage chunk of its own: what both generated is billed.
+    "compatible__llama-cpp__s__two-candidates-streaming__a1a57933": {
+        "usage": {
+            "completion_tokens": 16,
+            "prompt_tokens": 28,
+            "prompt_tokens_details": {"cached_tokens": 27},
+            "total_tokens": 44,
+        },
+        "output_tokens_total": 16,
+    },
     # `verbose_json` of Whisper has no usage object; what is billed is its duration.
     "compatible__venice__n__transcription-smoke__478e27bc": {
         "usage": {"seconds": 5.495999813079834}

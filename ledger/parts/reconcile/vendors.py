@@ -120,7 +120,7 @@ def _anthropic(read: Reader) -> Reader:
             text = f"a row from {starts[:30]} to {ends[:30]} has parts of days"
             raise UnreadableValue(f"{text}; ask with time_bucket_width=1d, or for whole days")
         if (last - first).days >= SPAN_DAYS_MAX:
-            raise UnreadableValue(f"a row of more than {SPAN_DAYS_MAX} days")
+            raise UnreadableValue(f"the row from {starts[:30]} to {ends[:30]} is too long")
         found = read(bucket, row)
         assert found is not None
         item = found.item if found.item != "tokens" else None

@@ -251,7 +251,7 @@ def test_the_ledger_that_a_command_line_names(words, ledger):
         ("tokentee db check --ledger x", "tokentee db check --ledger x"),
         ("tokentee run -- COMMAND", "tokentee run --ledger L -- COMMAND"),
         ("tokentee prices check FILE", "tokentee prices check FILE"),
-        ("tokentee prices update", "tokentee prices update"),
+        ("tokentee prices update", "tokentee prices update --ledger L"),
     ],
 )
 def test_a_hint_keeps_the_ledger(text, typed):
