@@ -2,7 +2,6 @@
 that work by themselves, searches, input that the provider adds, speeds, tiers, geography, and how
 long a cache is kept. `beyond_tokens.toml` is the table, with the provider's page for each."""
 
-import re
 import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -17,7 +16,6 @@ from addon.parts.caps.members import Members, UnboundedError, folded
 TABLE = Path(__file__).with_name("beyond_tokens.toml")
 WALKED_MAX = 20_000
 """Values of a request that are looked through, in 5 ms; with more, it may have any."""
-_TTL = re.compile(rb'"ttl"', re.IGNORECASE)
 
 
 class _Table(NamedTuple):
@@ -73,7 +71,7 @@ def check(values: dict[str, Any], members: Members) -> None:
 def is_kept_long(values: dict[str, Any], body: bytes) -> bool:
     """Whether a request asks for a cache that is kept long, which costs more to write.
     UnboundedError for a lifetime that nobody knows."""
-    if not _TTL.search(body) and not json_values.has_escaped_key(body):
+    if b'"ttl"' not in body.lower() and not json_values.has_escaped_key(body):
         return False
     is_long, walked = False, 0
     left: list[Any] = [values]

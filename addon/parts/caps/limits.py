@@ -32,12 +32,12 @@ MODELS_MAX = 1_024
 SEARCHES = ("web_search", "file_search")
 """Beginnings of the provider's own tools whose price is one of a call."""
 _MEDIA = re.compile(
-    rb'"(?:(?:input_?)?(?:image|audio|file|video)|(?:image|video|audio|file|document)_?ur[li]'
+    rb'"(?=[acdfimsuv])(?:(?:input_?)?(?:image|audio|file|video)|(?:image|video|audio|file|document)_?ur[li]'
     rb"|(?:inline|file)_?data|document|file_?ids?|media|search_?result|url|container_?upload"
-    rb'|item_?reference)"',
-    re.IGNORECASE,
+    rb'|item_?reference)"'
 )
-"""Members and types of what is no text. An escaped key is looked for apart."""
+"""Members and types of what is no text, in lower case: with the look ahead, the search of 44 KB takes
+0.1 ms, and 0.4 ms where it has to find capital letters, too. An escaped key is looked for apart."""
 _PICTURES = frozenset({"image", "imageurl", "inputimage"})
 _FILES = frozenset(
     {"inlinedata", "filedata", "document", "file", "inputfile", "inputaudio", "audio", "fileid"}
@@ -294,7 +294,7 @@ def _turn_of(
 
 
 def _media_in(values: dict[str, Any], body: bytes) -> _Media:
-    if not _MEDIA.search(body) and not json_values.has_escaped_key(body):
+    if not _MEDIA.search(body.lower()) and not json_values.has_escaped_key(body):
         return _Media()
     pictures, picture_bytes, walked, is_fixed = 0, 0, 0, True
     left: list[Any] = [
