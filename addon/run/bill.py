@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import datetime
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,24 +26,27 @@ def show(
     run_id: str,
     word: str = "tag:run",
     *,
+    since: datetime | None = None,
     unrecorded: str = "",
     nothing: str = NOTHING,
 ) -> bool:
     """A table by model of the requests of a run, which the dimension `word` tells, to stderr;
     whether there are any, or it is not known.
 
-    `unrecorded`: what the ledger lacks, if anything; `nothing`: the line without any request.
+    `since`: no request of the run was opened earlier, so that earlier ones are not read; None: that
+    is not known. `unrecorded`: what the ledger lacks, if anything; `nothing`: the line without any
+    request.
     """
     console = Console(stderr=True, highlight=False)
     if unrecorded:
         line = f"tokentee: this bill is a lower bound: {unrecorded}"
         console.print(escape(line), soft_wrap=True)
     try:
-        scope = Scope(only=((word, run_id),))
+        scope = Scope(since=since, only=((word, run_id),))
         with db.disposing(db.open_engine(_local(ledger_url))) as engine:
             found = queries.report(engine, ["model"], scope)
             refused = queries.refused_by_cap(engine, scope)
-            seen = seen_of_run(engine, (word, run_id))
+            seen = seen_of_run(engine, (word, run_id), since)
     except Exception as error:  # noqa: BLE001  # the exit code is the command's
         why = urls.failed(error) or next(iter(str(error).splitlines()), type(error).__name__)
         console.print(escape(f"tokentee: {why}"))

@@ -104,11 +104,10 @@ def run_proxied(call: Call) -> int:
         if proxied.was_started or (opts is not None and not proxied.troubles):  # by a signal
             return 1
         return _without_recorder(call)
-    unrecorded = recorder.recording.ledger.health().unrecorded() if recorder.recording else ""
-    return _result(proxied, opts.ledger_url or default_url(), run_id, unrecorded)
+    return _result(proxied, opts.ledger_url or default_url(), run_id, recorder)
 
 
-def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str, unrecorded: str) -> int:
+def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str, recorder: Recorder) -> int:
     """Print what the command used; returns the exit code of the run."""
     assert proxied.exit_code is not None
     is_recorded = False
@@ -116,7 +115,11 @@ def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str, unrecorded: s
     if seen.requests:
         from addon.run import bill
 
-        is_recorded = bill.show(ledger_url, run_id, unrecorded=unrecorded)
+        since, unrecorded = None, ""
+        if recorder.recording:
+            ledger = recorder.recording.ledger
+            since, unrecorded = ledger.first_opened_at, ledger.health().unrecorded()
+        is_recorded = bill.show(ledger_url, run_id, since=since, unrecorded=unrecorded)
     else:
         _print("no LLM request passed")
     warnings = proxied.warnings

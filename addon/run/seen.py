@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mitmproxy import connection, ctx, http, tls
@@ -67,12 +68,18 @@ class SeenTraffic:
         """What is not counted: only the words at the end may be others."""
 
     def show_bill(
-        self, ledger_url: str, run_id: str, word: str = "tag:run", *, unrecorded: str = ""
+        self,
+        ledger_url: str,
+        run_id: str,
+        word: str = "tag:run",
+        *,
+        since: datetime | None,
+        unrecorded: str,
     ) -> None:
         """Print what was recorded (`bill.show`), or why nothing was."""
         from addon.run import bill
 
-        if not bill.show(ledger_url, run_id, word, unrecorded=unrecorded):
+        if not bill.show(ledger_url, run_id, word, since=since, unrecorded=unrecorded):
             for line in first_minute.nothing_recorded(self.seen, is_command=False):
                 sys.stderr.write(f"tokentee: {as_typed(line, os.environ)}\n")
 
@@ -96,13 +103,13 @@ class ScriptBill(SeenTraffic):
         if found.settings.log_as_json:
             return
         url, node = found.settings.ledger_url, found.rules.node
-        unrecorded = found.ledger.health().unrecorded()
+        since, unrecorded = found.ledger.first_opened_at, found.ledger.health().unrecorded()
         if options.server:
-            self.show_bill(url, node, "node", unrecorded=unrecorded)
+            self.show_bill(url, node, "node", since=since, unrecorded=unrecorded)
         elif options.rfile:
             from addon.run import bill
 
-            bill.show(url, node, "node", unrecorded=unrecorded, nothing=NOTHING_READ)
+            bill.show(url, node, "node", since=since, unrecorded=unrecorded, nothing=NOTHING_READ)
 
 
 def place_of(host: str, port: int | None) -> str:

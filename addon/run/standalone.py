@@ -42,8 +42,12 @@ def run_proxy(call: Call) -> int:
             words,
             {"ssl_verify_upstream_trusted_ca": str(trusted)},
         )
-    unrecorded = recorder.recording.ledger.health().unrecorded() if recorder.recording else ""
-    seen.show_bill(stopped.ledger_url or default_url(), run_id, unrecorded=unrecorded)
+    since, unrecorded = None, ""
+    if recorder.recording:
+        ledger = recorder.recording.ledger
+        since, unrecorded = ledger.first_opened_at, ledger.health().unrecorded()
+    url = stopped.ledger_url or default_url()
+    seen.show_bill(url, run_id, since=since, unrecorded=unrecorded)
     return 0
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,6 +54,8 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """None: metrics are off."""
     dropped_observations: int
     seen: PassedTraffic
+    first_opened_at: datetime
+    """No exchange of the worker was opened earlier."""
     unrecorded: str = ""
     """What the ledger lacks; empty: nothing is known to be missing."""
 
@@ -113,15 +116,22 @@ class WorkerAddon:
             health=watching.health() if watching is not None else None,
             dropped_observations=watching.dropped if watching is not None else 0,
             seen=self.traffic.seen,
+            first_opened_at=running.ledger.first_opened_at,
         )
         self._send(report)
 
     def report_end(self) -> None:
-        """The last report again, when the ledger is closed, if it lacks something."""
-        running = self._recorder.recording
-        unrecorded = running.ledger.health().unrecorded() if running is not None else ""
-        if unrecorded and self._last is not None:
-            self._send(msgspec.structs.replace(self._last, unrecorded=unrecorded))
+        """The last report again, when the ledger is closed, if there is news for the bill."""
+        running, last = self._recorder.recording, self._last
+        if running is None or last is None:
+            return
+        report = msgspec.structs.replace(
+            last,
+            first_opened_at=running.ledger.first_opened_at,
+            unrecorded=running.ledger.health().unrecorded(),
+        )
+        if report != last:
+            self._send(report)
 
     def _send(self, report: WorkerReport) -> None:
         self._last = report

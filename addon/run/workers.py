@@ -21,6 +21,7 @@ import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,7 @@ class Supervisor:
         self._make_call = make_call
         self._folder = folder
         self.run_id = secrets.token_hex(4)
+        self.started_at = datetime.now(UTC)
         self.words = standalone.words_of(make_call())
         self.addresses = shared_addresses(self.words)
         opts, _ = parsed_options(self.words)
@@ -362,9 +364,10 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
     if code == 0:
         url = set_options(supervisor.words).get("ledger_url") or default_url()
         traffic = SeenTraffic()
-        lacking = []
+        since, lacking = supervisor.started_at, []
         for report in supervisor.last_reports:
             traffic.seen.add(report.seen)
+            since = min(since, report.first_opened_at)
             lacking += [report.unrecorded] if report.unrecorded else []
-        traffic.show_bill(url, supervisor.run_id, unrecorded="; ".join(lacking))
+        traffic.show_bill(url, supervisor.run_id, since=since, unrecorded="; ".join(lacking))
     return code

@@ -152,11 +152,12 @@ def other_models(connection: Connection, scope: Scope) -> dict[tuple[str, str], 
 def _differing(connection: Connection, scope: Scope, last: datetime) -> int:
     """The requests of the last days with the remark that the provider's own figure differs from the
     list value."""
-    where = (
-        requests.c.opened_at > last - DIFFERING,
-        sa.cast(requests.c.remarks, sa.String).contains(DIFFERS),
-        *conditions(scope, connection.dialect.name, requests),
-    )
+    where = [sa.cast(requests.c.remarks, sa.String).contains(DIFFERS)]
+    if scope.since is None or scope.since <= last - DIFFERING:
+        # One lower bound: SQLite seeks by one of two, maybe the earlier one.
+        scope = replace(scope, since=None)
+        where.append(requests.c.opened_at > last - DIFFERING)
+    where += conditions(scope, connection.dialect.name)
     query = sa.select(sa.func.count()).select_from(requests).where(*where)
     return connection.scalar(query) or 0
 

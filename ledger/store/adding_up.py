@@ -6,6 +6,7 @@ The terms are those of `schema/sums.py`.
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,8 +15,8 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.store.schema import charged as terms
 from ledger.store.schema.dimensions import DIMENSIONS
 from ledger.store.schema.sums import COUNT_TERMS, HISTOGRAMS, REQUEST_TOKENS, SUM_TERMS
-from ledger.store.scope import Scope, conditions, requests
-from ledger.store.tables import current_charges
+from ledger.store.scope import Scope, conditions, requests, within
+from ledger.store.tables import current_charges, exchanges
 
 _TERM_COLUMNS = (
     *dict.fromkeys(
@@ -138,13 +139,15 @@ RUNS = {"tag:run": "json_extract(e.tags, '$.run')", "node": "e.node"}
 """Dimension that tells a run -> its expression in a SQLite ledger."""
 
 
-def seen_of_run(engine: Engine, run: tuple[str, str]) -> int:
+def seen_of_run(engine: Engine, run: tuple[str, str], since: datetime | None) -> int:
     """How many exchanges of a run (dimension and value) a SQLite ledger has. Answers that were seen
-    before count here, too."""
-    query = sa.text(
-        "SELECT COUNT(*) FROM exchanges e "
-        f"WHERE e.state <> 'open' AND NOT {terms.IS_REFUSED.format('e')} "
-        f"AND {RUNS[run[0]]} = :run"
+    before count here, too. `since`: none of the run was opened earlier; None: that is not known."""
+    e = exchanges.alias("e")
+    query = sa.select(sa.func.count()).where(
+        e.c.state != "open",
+        sa.text(f"NOT {terms.IS_REFUSED.format('e')}"),
+        sa.literal_column(RUNS[run[0]], sa.Text) == run[1],
+        *within(Scope(since=since), e.c.opened_at),
     )
     with engine.connect() as connection:
-        return int(connection.execute(query, {"run": run[1]}).scalar_one())
+        return int(connection.execute(query).scalar_one())

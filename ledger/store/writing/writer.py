@@ -80,6 +80,9 @@ class Ledger:
         in messages."""
         self.on_commit = on_commit
         self.secret = b""
+        self.first_opened_at = datetime.now(UTC)
+        """No exchange that is written here was opened earlier: the start, or an earlier moment, of
+        a flow from a file or after the clock was set back."""
         self._node = node
         self._log = log
         self._companions = companions
@@ -135,6 +138,7 @@ class Ledger:
         """Record that a request goes upstream; its row is committed at about that time."""
         assert exchange.state is State.OPEN, exchange.state
         assert exchange.opened_at.utcoffset() == NO_OFFSET, exchange.opened_at
+        self.first_opened_at = min(self.first_opened_at, exchange.opened_at)
         self._incoming.open(Job(exchange))
 
     def settle(self, exchange: Exchange, reading: Reading) -> Receipt:
@@ -143,6 +147,7 @@ class Ledger:
         assert reading.exchange_id == exchange.id, reading.exchange_id
         assert reading.opened_at == exchange.opened_at, reading.opened_at
         assert exchange.opened_at.utcoffset() == NO_OFFSET, exchange.opened_at
+        self.first_opened_at = min(self.first_opened_at, exchange.opened_at)
         receipt = Receipt(exchange.id)
         refusal = self._incoming.settle(Job(exchange, reading, receipt))
         # Otherwise the receipt is the writer's, which may have resolved it already.

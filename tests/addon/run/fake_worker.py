@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -36,6 +37,7 @@ def main() -> None:
         health=Health(writer_alive=True, dropped=1) if metrics else None,
         dropped_observations=2,
         seen=PassedTraffic(connections=1),
+        first_opened_at=datetime.now(UTC),
     )
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.flush()

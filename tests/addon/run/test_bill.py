@@ -2,9 +2,12 @@
 
 import contextlib
 import sqlite3
+from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from msgspec.structs import replace
 
 from addon.run import bill
@@ -34,6 +37,60 @@ def ledger(tmp_path):
         ],
     )
     return url
+
+
+@pytest.fixture
+def steps():
+    """Returns how many instructions SQLite needs for a bill."""
+    counts = Counter[str]()
+
+    def count():
+        counts["instructions"] += 1
+
+    def on_connect(driver, _):
+        driver.set_progress_handler(count, 1)
+
+    def of(*words, **more):
+        counts.clear()
+        bill.show(*words, **more)
+        return counts["instructions"]
+
+    sa.event.listen(sa.Pool, "connect", on_connect)
+    yield of
+    sa.event.remove(sa.Pool, "connect", on_connect)
+
+
+NO_USAGE = reading(usage_source=UsageSource.NONE)
+EARLIER = {
+    "answered": (settled(exchange(GPT)), reading(input_tokens=7)),
+    "refused": (settled(exchange(GPT), outcome=Outcome.REFUSED), NO_USAGE),
+    "another figure": (settled(exchange(GPT)), reading(input_tokens=7, reported_cost_picousd=1)),
+}
+
+
+@pytest.mark.parametrize("word", ["tag:run", "node"])
+@pytest.mark.parametrize("earlier", EARLIER.values(), ids=EARLIER)
+def test_a_bill_reads_the_requests_of_its_run_whatever_the_size_of_the_ledger(
+    tmp_path, capsys, steps, word, earlier
+):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    one, read = earlier
+    start = one.opened_at + timedelta(hours=1)
+    mine = settled(exchange(GPT, id="mine", at=start, tags={"run": "r1"}))
+    run = {"tag:run": "r1", "node": "test/1/1"}[word]
+    fill(url, [(mine, reading(input_tokens=5, reported_cost_picousd=1))])
+    small = steps(url, run, word, since=start)
+    alone = capsys.readouterr().err
+    assert GPT in alone
+    older = [
+        replace(one, id=f"e{number}", opened_at=start - timedelta(milliseconds=number + 1))
+        for number in range(400)
+    ]
+    fill(url, [(each, read) for each in older])
+    # More levels of a tree, but no step for each of the other requests.
+    assert steps(url, run, word, since=start) < small + len(older)
+    assert capsys.readouterr().err == alone
+    assert steps(url, run, word) > small + len(older), "the start of the run is not known"
 
 
 @for_each(

@@ -3,7 +3,10 @@
 import asyncio
 import io
 import socket
+from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
+import msgspec
 import pytest
 from mitmproxy import ctx
 from mitmproxy.addons.proxyserver import Proxyserver
@@ -11,7 +14,7 @@ from mitmproxy.test import taddons, tflow
 
 from addon.proxy.recorder import Recorder
 from addon.run import worker as module
-from addon.run.worker import WorkerAddon, WorkerJob
+from addon.run.worker import WorkerAddon, WorkerJob, WorkerReport
 from tests.proxy.mitmdump import free_port
 
 
@@ -51,6 +54,39 @@ async def test_a_retiring_worker_stops_with_the_last_connection(
         server.connections.clear()
         async with asyncio.timeout(10):
             await ctx.master.should_exit.wait()
+
+
+def test_the_end_of_a_worker_is_reported_if_its_bill_needs_it(worker: WorkerAddon):
+    """The supervisor has the report of each second; the clock may be set back after the last."""
+    start = datetime(2026, 11, 1, tzinfo=UTC)
+    health, ledger = Mock(unrecorded=Mock(return_value="")), Mock(first_opened_at=start)
+    ledger.health.return_value = health
+    worker.report_end()  # nothing has started
+    worker._recorder._recording = Mock(ledger=ledger)
+    worker.report_end()  # nor been reported
+    worker._last = WorkerReport(
+        metrics=None,
+        log_as_json=False,
+        health=None,
+        dropped_observations=0,
+        seen=worker.traffic.seen,
+        first_opened_at=start,
+    )
+    worker.report_end()
+    assert sent(worker) == []
+    ledger.first_opened_at = start - timedelta(hours=1)
+    worker.report_end()
+    worker.report_end()
+    health.unrecorded.return_value = "2 exchanges"
+    worker.report_end()
+    found = [(each.first_opened_at, each.unrecorded) for each in sent(worker)]
+    assert found == [(start - timedelta(hours=1), ""), (start - timedelta(hours=1), "2 exchanges")]
+
+
+def sent(worker: WorkerAddon) -> list[WorkerReport]:
+    assert isinstance(worker._reports, io.BytesIO)
+    lines = worker._reports.getvalue().splitlines()
+    return [msgspec.json.decode(line, type=WorkerReport) for line in lines]
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -45,6 +45,21 @@ def test_an_exchange_is_on_disk_when_its_receipt_says_so(new_sqlite):
     assert written.lines() == []
 
 
+def test_no_exchange_was_opened_before_the_first_moment_of_the_writer(new_sqlite):
+    """Flows of a file, and a clock that was set back, have earlier moments than its start."""
+    before = datetime.now(UTC)
+    with writing(new_sqlite()) as written:
+        ledger = written.ledger
+        assert before <= ledger.first_opened_at <= datetime.now(UTC)
+        written.settle(settled("later", at=before + timedelta(hours=1)))
+        assert ledger.first_opened_at >= before
+        written.settle(settled("saved", at=NOON))
+        assert ledger.first_opened_at == NOON
+        ledger.open(opened("set back", at=NOON - timedelta(hours=1)))
+        written.settle(settled("again", at=NOON))
+        assert ledger.first_opened_at == NOON - timedelta(hours=1)
+
+
 @pytest.fixture
 def gate():
     """Opens the way to the writer, which `held` keeps at its first exchange."""
