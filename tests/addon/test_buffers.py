@@ -125,8 +125,6 @@ CACHES = {
     "metering/segments.py _identifier": "256 of NAME_MAX",
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",
     "recordings/replay.py book": "no argument",
-    "ledger/parts/sync/bounds.py _decoders": "our own tables",
-    "ledger/parts/sync/bounds.py _document_decoder": "our own kinds of documents",
     "ledger/model/aliases.py is_another": "NAMES_MAX of MODEL_LENGTH_MAX, from the ledger",
     "ledger/model/columns.py columns_of": "our own records",
     "ledger/model/door.py _gates_of": "our own records",

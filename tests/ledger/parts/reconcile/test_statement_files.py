@@ -219,7 +219,10 @@ def test_a_row_of_a_range_or_of_a_bucket(starts, ends, through):
             "a row from 2026-11-02T00:00:00Z to 2026-11-04T07:00:00Z has parts of days; "
             "ask with time_bucket_width=1d",
         ),
-        (analytics("2029-01-01T00:00:00Z", usage={}), "is too long"),
+        (
+            analytics("2029-01-01T00:00:00Z", usage={}),
+            "the row from 2026-11-02T00:00:00Z to 2029-01-01T00:00:00Z is too long",
+        ),
         (
             analytics(group={"rbac_group_id": "rbac_group_1"}, usage={}),
             "rows by rbac_group_id overl",
