@@ -14,8 +14,15 @@ HOURS_UP_TO = timedelta(hours=49)
 DAYS_UP_TO = timedelta(days=124)
 WEEKS_UP_TO = timedelta(days=800)
 
-PRESETS = (("today", 1), ("7 days", 7), ("30 days", 30), ("90 days", 90))
-"""Name -> whole days that end today, today included."""
+PRESETS = (
+    ("today", (("days", "1"),)),
+    ("7 days", (("days", "7"),)),
+    ("30 days", (("days", "30"),)),
+    ("90 days", (("days", "90"),)),
+    ("this month", (("since", "this-month"),)),
+    ("last month", (("since", "last-month"), ("until", "this-month"))),
+)
+"""Name -> the words of a page's address. `days`: whole days that end today, today included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,9 +125,9 @@ def _of_ledger(
         kind="degraded",
         level="bad",
         count=counts.degraded,
-        headline=f"{figures.requests(counts.degraded)} degraded{everywhere}",
-        advice="Tokentee could not read them to their end; clients got every byte. Each one says "
-        "why",
+        headline=f"{figures.requests(counts.degraded)} not read to the end{everywhere}",
+        advice="Tokentee failed while it read them (degraded); clients got every byte. Each one "
+        "says why",
         command=f"tokentee requests --degraded{options}",
         listed=("kind", "degraded"),
     )

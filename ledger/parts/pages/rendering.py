@@ -91,11 +91,6 @@ def command(text: str) -> Markup:
     )
 
 
-def breakable(text: str) -> Markup:
-    """A name that may be broken at its underscores."""
-    return escape(printable(text)).replace("_", Markup("_<wbr>"))
-
-
 def length_of(period: Period) -> str:
     """`31 days`, `5 hours`."""
     hours = round(period.length.total_seconds() / 3600)
@@ -136,7 +131,6 @@ def _environment() -> jinja2.Environment:
         "duration": figures.duration,
         "requests_text": figures.requests,
         "hundred": lambda share: f"{share * 100:.1f}",
-        "breakable": breakable,
         "command": command,
         "short_text": short_text,
         "length_of": length_of,

@@ -90,13 +90,16 @@ class PageQuestion:
 
     def presets(self) -> Iterable[tuple[str, str, bool]]:
         """Name, address and whether it is the current one."""
-        for name, days in PRESETS:
-            time = (("days", str(days)),)
+        for name, time in PRESETS:
             yield name, replace(self, time=time).address("/", self.question.only), time == self.time
 
-    def word(self, name: str) -> str:
-        """The text of `since` or `until`."""
-        return dict(self.time).get(name, "")
+    def day(self, name: str) -> str:
+        """The day of `since` or `until`, `YYYY-MM-DD`; empty if the address does not have it."""
+        period = self.question.period
+        at = {"since": period.since, "until": period.until}[name]
+        if at is None or name not in dict(self.time):
+            return ""
+        return f"{period.local(at):%Y-%m-%d}"
 
 
 def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> PageQuestion:

@@ -225,8 +225,8 @@ class Pages:
             section=wanted.section,
             presets=list(wanted.presets()),
             removals=list(replace(wanted, narrowed=()).chosen("/")),
-            since=wanted.word("since"),
-            until=wanted.word("until"),
+            since=wanted.day("since"),
+            until=wanted.day("until"),
         )
 
     def _section(self, request: Request, now: datetime) -> str:

@@ -55,6 +55,7 @@
 
   // Charts
 
+  const DASHED = [6, 4], DOTTED = [2, 3]; // the legend draws the same, in page.css
   const quiet = () => ({
     responsive: true, maintainAspectRatio: false, animation: false,
     interaction: { mode: "index", intersect: false },
@@ -94,8 +95,9 @@
       if (!list.children[i]) list.append(document.createElement("li"));
       const item = list.children[i];
       const button = item.firstChild || item.appendChild(Object.assign(document.createElement("button"), { type: "button" }));
-      button.textContent = set.label;
-      button.classList.toggle("dashed", Boolean(set.borderDash));
+      button.textContent = button.title = set.label;
+      button.classList.toggle("dashed", set.borderDash === DASHED);
+      button.classList.toggle("dotted", set.borderDash === DOTTED);
       button.style.setProperty("--of", set.borderDash ? set.borderColor : set.backgroundColor);
       button.setAttribute("aria-pressed", String(chart.isDatasetVisible(i)));
       button.onclick = () => {
@@ -115,7 +117,7 @@
     });
     if (measure === "microusd") levels.forEach(([name, value], i) => datasets.push({
       type: "line", label: name, data: data.bars.map(() => value), stack: "level" + i, pointRadius: 0, pointHoverRadius: 0,
-      borderColor: color(i % 2 ? "--muted" : "--ink"), backgroundColor: "transparent", borderWidth: 1.2, borderDash: i % 2 ? [2, 3] : [6, 4],
+      borderColor: color(i % 2 ? "--muted" : "--ink"), backgroundColor: "transparent", borderWidth: 1.2, borderDash: i % 2 ? DOTTED : DASHED,
     }));
     const tooltip = tip(measure, data.bar, data.bars);
     tooltip.callbacks.footer = (items) => items.length > 1 ? "together  " + UNITS[measure][0](items.reduce((sum, item) => sum + (item.dataset.type === "line" ? 0 : item.raw), 0)) : "";
@@ -297,6 +299,7 @@
       return head && [[...head.parentNode.children].indexOf(head), head.getAttribute("aria-sort")];
     });
     const open = [...old.querySelectorAll('button.open[aria-expanded="true"]')].map((button) => button.title + button.textContent);
+    const shown = [...old.querySelectorAll("details[open][data-kind]")].map((one) => one.dataset.kind);
     const focused = old.contains(document.activeElement) ? document.activeElement.textContent + document.activeElement.tagName : null;
     old.replaceChildren(...fresh.childNodes);
     [...old.querySelectorAll("table.sortable")].forEach((table, i) => {
@@ -306,6 +309,7 @@
       for (let tries = 0; tries < 2 && head.getAttribute("aria-sort") !== sorted[i][1]; tries += 1) sort(head.querySelector("button"));
     });
     for (const button of old.querySelectorAll("button.open")) if (open.includes(button.title + button.textContent)) toggle(button);
+    for (const one of old.querySelectorAll("details[data-kind]")) one.open = shown.includes(one.dataset.kind);
     if (focused) for (const one of old.querySelectorAll("button, a, summary")) if (one.textContent + one.tagName === focused) { one.focus(); break; }
   }
   // Teams are added up last; their bars join the chart's choices when they come.

@@ -200,17 +200,74 @@ def test_a_file_is_drawn_light_dark_narrow_and_printed(browser, file):
 def test_the_answer_is_on_the_first_screen(browser, file):
     browser.size(1280, 800)
     browser.driver.get(file)
-    for part in (".problems", ".hero .amount", 'figure[data-chart="spend"] canvas'):
-        bottom = browser.run(
-            f"return document.querySelector({json.dumps(part)}).getBoundingClientRect().bottom"
-        )
-        assert bottom < 800, part
+    parts = (".hero .amount", ".problems", 'figure[data-chart="spend"] canvas')
+    bottom = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom"
+    bottoms = [browser.driver.execute_script(bottom, part) for part in parts]
+    assert bottoms == sorted(bottoms)
+    assert bottoms[-1] < 800
+
+
+LINES = """
+return [...document.querySelectorAll(arguments[0])].filter((each) => each.checkVisibility())
+    .map((each) => [each.title || each.textContent, Math.round(each.clientHeight
+        / parseFloat(getComputedStyle(each).lineHeight))]);
+"""
+LONG = "gemini-2.5-flash-lite-preview-09-2025-of-a-team"
+
+
+@pytest.mark.parametrize("width", [380, 1280])
+def test_figures_come_first_and_notices_and_names_have_one_line(
+    browser, opened, sqlite_engine, width
+):
+    for number in range(6):
+        one = written(f"e{number}", at=NOW, session_id=LONG, response_model=LONG)
+        put(sqlite_engine, whole(one))
+    browser.size(width)
+    opened(sqlite_engine)
+    browser.wait(TICKS)
+    browser.driver.find_element(By.CSS_SELECTOR, "button.open").click()
+    amount = "return document.querySelector('.hero .amount').getBoundingClientRect().bottom"
+    assert browser.run(amount) < 400
+    lines = browser.driver.execute_script(LINES, ".problem summary")
+    assert lines
+    assert {count for _, count in lines} == {1}
+    lines = browser.driver.execute_script(LINES, "button.open, .whole, .legend button")
+    assert [name for name, _ in lines].count(LONG) >= 4
+    assert {count for _, count in lines} == {1}
+    browser.driver.find_element(By.CSS_SELECTOR, ".requests summary").click()
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    detail = "const one = document.querySelector('tr.detail .scroll'); return one.getBoundingClientRect().right"
+    assert browser.run(detail) <= width
+    browser.driver.find_element(By.CSS_SELECTOR, ".problem summary").click()
+    assert browser.run("return document.querySelector('.problem .advice').checkVisibility()")
+    browser.shot(f"names-{width}")
+
+
+def test_lines_look_in_the_legend_as_in_the_chart(browser, file):
+    browser.driver.get(file)
+    browser.wait(TICKS)
+    browser.run(
+        """const figure = document.querySelector('figure[data-chart="spend"]');
+        figure.querySelector('script[data-levels]').textContent = JSON.stringify(
+            {lines: [['first', 1e6], ['second', 2e6], ['third', 3e6]]});
+        figure.dispatchEvent(new Event('change'));"""
+    )
+    drawn = browser.run(
+        """return [...document.querySelectorAll('.legend button:is(.dashed, .dotted)')].map((each) =>
+            [each.title, each.className, getComputedStyle(each, '::before').backgroundImage]);"""
+    )
+    assert [each[:2] for each in drawn] == [
+        ["first", "dashed"],
+        ["second", "dotted"],
+        ["third", "dashed"],
+    ]
+    assert all("repeating-linear-gradient" in image for *_, image in drawn)
+    assert drawn[0][2] != drawn[1][2]
 
 
 def test_bars_can_be_switched_and_rows_sorted_and_opened_by_keyboard_alone(browser, file):
     browser.driver.get(file)
-    body = browser.driver.find_element(By.TAG_NAME, "body")
-    body.send_keys(Keys.TAB)
+    browser.tab_to("measure-microusd")
     assert "measure-microusd" in browser.focused()
     browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     assert browser.run("return document.querySelector('#measure-tokens').checked")

@@ -4,6 +4,7 @@ as a browser and as a stranger would ask; read-only access, its deadline, and ho
 import http.client
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from urllib.parse import parse_qsl
 
 import pytest
 from starlette.applications import Starlette
@@ -44,11 +45,27 @@ def test_since_and_until_as_report_takes_them():
     found = parse(("since", "2026-11-01"), ("until", "2026-11-08"), ("only", "model=a=b"))
     assert found.question.period.until == datetime(2026, 11, 8, tzinfo=UTC)
     assert found.question.only == (("model", "a=b"),)
-    assert found.word("since") == "2026-11-01"
+    assert (found.day("since"), found.day("until")) == ("2026-11-01", "2026-11-08")
     assert found.section("speed") == (
         "/section/speed?since=2026-11-01&until=2026-11-08&only=model%3Da%3Db"
     )
     assert parse(("until", "2026-11-08")).question.period.since is None
+
+
+def test_each_preset_is_an_address_of_its_period():
+    begins = {}
+    for name, href, _ in parse(("only", "key=k")).presets():
+        found = parse(*parse_qsl(href.removeprefix("/?")))
+        assert [each for each, _, is_current in found.presets() if is_current] == [name]
+        assert found.question.only == (("key", "k"),)
+        begins[name] = found
+    month, last = begins["this month"], begins["last month"]
+    assert month.question.period.since == datetime(2026, 11, 1, tzinfo=UTC)
+    assert month.question.period.until is None
+    assert (month.day("since"), month.day("until")) == ("2026-11-01", "")
+    assert last.question.period.since == datetime(2026, 10, 1, tzinfo=UTC)
+    assert (last.day("since"), last.day("until")) == ("2026-10-01", "2026-11-01")
+    assert begins["7 days"].day("since") == ""
 
 
 def test_links_keep_the_period_and_add_the_line():
