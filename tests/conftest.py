@@ -12,6 +12,7 @@ import inspect
 import itertools
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -25,6 +26,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Hints name commands as they are typed: without `uv run`, in all tests alike.
 os.environ.pop("UV_RUN_RECURSION_DEPTH", None)
 sys.dont_write_bytecode = False
+
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Under nohup and in many CI runners. A child would inherit that, but not a function.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # To import this one expression of 30 000 lines takes 15 s while coverage traces lines, else 0.2 s.
 if (tracing := sys.gettrace()) is not None:
