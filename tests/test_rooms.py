@@ -549,7 +549,6 @@ TESTED_BY = {
     "addon/parts/agent_logs/": "tests/addon/parts/agent_logs/test_agents.py",
     "addon/dialects/": "tests/addon/dialects/test_cases.py",
     "ledger/pricing/override_tables.py": "tests/ledger/pricing/test_prices.py",
-    "ledger/parts/reconcile/cloud_bills.py": "tests/ledger/parts/reconcile/test_statement_files.py",
     "ledger/parts/reconcile/vendors.py": "tests/ledger/parts/reconcile/test_statement_files.py",
     # Through the recorder, or through a proxy.
     "addon/proxy/traffic.py": "tests/addon/proxy/test_recorder.py",

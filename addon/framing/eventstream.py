@@ -11,7 +11,7 @@ import re
 from zlib import crc32
 
 from addon.framing import json_values
-from addon.framing.frame import Frame, Framing
+from addon.framing.frame import Frame, LengthPrefixed
 
 MESSAGE_BYTES_MAX = 24 * 1024 * 1024
 """AWS' own limit: 16 MB of payload with its headers, and room."""
@@ -36,53 +36,32 @@ _NUMBER_BYTES = {2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Header value types of a fixed size; 0 and 1 are true and false, 6 bytes, 7 text."""
 
 
-class EventStream(Framing):
+class EventStream(LengthPrefixed):
     """Bytes of an event stream -> messages."""
 
-    __slots__ = ("_candidates_left", "_pass_over_bytes", "_searched_bytes")
+    __slots__ = ("_candidates_left", "_searched_bytes")
+    UNIT = "an event-stream message"
+    PREFIX_BYTES = _PRELUDE_BYTES
+    READ_BYTES_MAX = READ_BYTES_MAX
 
     def __init__(self) -> None:
         super().__init__()
-        self._pass_over_bytes = 0
-        """Remaining bytes of a message that is skipped."""
         self._searched_bytes = 0
         self._candidates_left = CANDIDATES_MAX
 
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; return the complete messages among them, in one run."""
-        held = self._held
-        if self._pass_over_bytes:
-            passed = data[: self._pass_over_bytes]
-            self._pass_over_bytes -= len(passed)
-            data = data[len(passed) :]
-        if self._searched_bytes > SEARCH_BYTES_MAX or self._candidates_left <= 0:
-            return b""
-        held += data
-        at = start = 0
-        runs = []
-        while len(held) - at >= _PRELUDE_BYTES:
-            length = _message_length(held, at)
-            if length is None:
-                self.lost = "an event-stream message with a bad prelude was skipped"
-                found, tried = _next_prelude(held, at + 1, self._candidates_left)
-                self._searched_bytes += found - at
-                self._candidates_left -= tried
-                at = found
-                if self._candidates_left <= 0:
-                    del held[at:]  # the rest of the stream is not read
-            elif length > READ_BYTES_MAX:
-                self.lost = f"an event-stream message beyond {READ_BYTES_MAX} bytes was not read"
-                runs.append(bytes(held[start:at]))
-                there = min(length, len(held) - at)
-                self._pass_over_bytes = length - there
-                at = start = at + there
-            elif len(held) - at < length:
-                break
-            else:
-                at += length
-        runs.append(bytes(held[start:at]))
-        del held[:at]
-        return b"".join(runs)
+    def _length_at(self, data: bytes | bytearray, at: int) -> int | None:
+        """The length that a prelude gives; None if there is no valid one."""
+        return _message_length(data, at)
+
+    def _step_over(self, held: bytearray, at: int) -> int:
+        self.lost = "an event-stream message with a bad prelude was skipped"
+        found, tried = _next_prelude(held, at + 1, self._candidates_left)
+        self._searched_bytes += found - at
+        self._candidates_left -= tried
+        self._is_over = self._searched_bytes > SEARCH_BYTES_MAX or self._candidates_left <= 0
+        if self._candidates_left <= 0:
+            del held[found:]
+        return found
 
     def count(self, run: bytes) -> int:
         """How many messages of a run are whole, with both checksums right."""

@@ -69,3 +69,58 @@ class Framing(ABC):
             return b""
         self.lost = f"{self.UNIT} beyond {bytes_max} bytes was not read"
         return self.end()
+
+
+class LengthPrefixed(Framing):
+    """Bytes -> messages that begin with their length; one that is too long is stepped over."""
+
+    __slots__ = ("_is_over", "_pass_over_bytes")
+    PREFIX_BYTES = 0
+    """Bytes at the beginning of a message that say how long it is."""
+    READ_BYTES_MAX = 0
+    """A longer message is stepped over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pass_over_bytes = 0
+        """Remaining bytes of a message that is stepped over."""
+        self._is_over = False
+        """Too much was no message: the rest of the body is not read."""
+
+    @abstractmethod
+    def _length_at(self, data: bytes | bytearray, at: int) -> int | None:
+        """How long the message is that begins here, its prefix included; None: none begins here."""
+
+    @abstractmethod
+    def _step_over(self, held: bytearray, at: int) -> int:
+        """The place after what is no message. Sets `_is_over`, where the rest is not to be read."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return the complete messages among them, in one run."""
+        held = self._held
+        if self._pass_over_bytes:
+            passed = min(self._pass_over_bytes, len(data))
+            self._pass_over_bytes -= passed
+            data = data[passed:]
+        if self._is_over:
+            return b""
+        held += data
+        at = start = 0
+        runs = []
+        while len(held) - at >= self.PREFIX_BYTES:
+            length = self._length_at(held, at)
+            if length is None:
+                at = self._step_over(held, at)
+            elif length > self.READ_BYTES_MAX:
+                self.lost = f"{self.UNIT} beyond {self.READ_BYTES_MAX} bytes was not read"
+                runs.append(bytes(held[start:at]))
+                there = min(length, len(held) - at)
+                self._pass_over_bytes = length - there
+                at = start = at + there
+            elif len(held) - at < length:
+                break
+            else:
+                at += length
+        runs.append(bytes(held[start:at]))
+        del held[:at]
+        return b"".join(runs)

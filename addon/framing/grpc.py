@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from addon.framing.frame import Frame, Framing
+from addon.framing.frame import Frame, LengthPrefixed
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 """What gRPC's own clients take at most by default. A longer message is stepped over."""
@@ -59,52 +59,25 @@ class Field(NamedTuple):
 type Message = Mapping[int, Field]
 
 
-class Grpc(Framing):
+class Grpc(LengthPrefixed):
     """Bytes of a body -> messages."""
 
-    __slots__ = ("_is_over", "_pass_over_bytes")
+    __slots__ = ()
     UNIT = "a gRPC message"
+    PREFIX_BYTES = _PREFIX_BYTES
+    READ_BYTES_MAX = MESSAGE_BYTES_MAX
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._pass_over_bytes = 0
-        """Remaining bytes of a message that is stepped over."""
-        self._is_over = False
-        """Something that is no message has come: the rest is not read."""
+    def _length_at(self, data: bytes | bytearray, at: int) -> int | None:
+        """The length that a prefix gives; None if its flags are none of gRPC's."""
+        if data[at] & ~(_COMPRESSED | _IS_TRAILERS):
+            return None
+        return _PREFIX_BYTES + int.from_bytes(data[at + 1 : at + _PREFIX_BYTES], "big")
 
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; return the complete messages among them, in one run."""
-        if self._is_over:
-            return b""
-        if self._pass_over_bytes:
-            passed = min(self._pass_over_bytes, len(data))
-            self._pass_over_bytes -= passed
-            data = data[passed:]
-        held = self._held
-        held += data
-        at = start = 0
-        runs = []
-        while len(held) - at >= _PREFIX_BYTES:
-            if held[at] & ~(_COMPRESSED | _IS_TRAILERS):
-                self.lost = "what is no gRPC message was not read"
-                self._is_over = True
-                runs.append(bytes(held[start:at]))
-                self._held = bytearray()
-                return b"".join(runs)
-            length = _PREFIX_BYTES + int.from_bytes(held[at + 1 : at + _PREFIX_BYTES], "big")
-            if length > MESSAGE_BYTES_MAX:
-                self.lost = f"{self.UNIT} beyond {MESSAGE_BYTES_MAX} bytes was not read"
-                runs.append(bytes(held[start:at]))
-                there = min(length, len(held) - at)
-                self._pass_over_bytes = length - there
-                at = start = at + there
-            elif len(held) - at < length:
-                break
-            else:
-                at += length
-        runs.append(bytes(held[start:at]))
-        del held[:at]
-        return b"".join(runs)
+    def _step_over(self, held: bytearray, at: int) -> int:
+        self.lost = "what is no gRPC message was not read"
+        self._is_over = True
+        del held[at:]
+        return at
 
     def count(self, run: bytes) -> int:
         """How many messages a run has."""

@@ -149,7 +149,6 @@ class Report:
 
 
 _FIELDS = fields(Figures)
-AMOUNT_FIGURES = tuple(each.name for each in _FIELDS if each.name.endswith("_picousd"))
 _VALUES_OF = attrgetter(*(each.name for each in _FIELDS))
 
 

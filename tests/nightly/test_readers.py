@@ -37,7 +37,7 @@ from tests.addon.parts.agent_logs import logs
 from tests.addon.recordings import recorded_files
 from tests.addon.run.call import test_settings
 from tests.ledger.parts.budgets import test_budgets
-from tests.ledger.parts.reconcile import test_statement_files
+from tests.ledger.parts.reconcile import test_cloud_bills, test_statement_files
 from tests.ledger.settings import test_names
 from tests.nightly.mutations import TOKENS, Check, mutated, try_many
 
@@ -250,8 +250,8 @@ def _statements() -> tuple[bytes, ...]:
         json.dumps({"data": [test_statement_files.OPENROUTER_ACTIVITY]}),
         json.dumps(row),
         *("\n".join(map(str, each.values[:2])) for each in test_statement_files.CSV),
-        *(f"{test_statement_files.CUR}{row}\n" for row, _ in test_statement_files.BEDROCK),
-        *(f"{header}\n{row}\n" for header, row in test_statement_files.AZURE),
+        *(f"{test_statement_files.CUR}{row}\n" for row, _ in test_cloud_bills.BEDROCK),
+        *(f"{header}\n{row}\n" for header, row in test_cloud_bills.AZURE),
     ]
     return tuple(text.encode() for text in texts)
 
