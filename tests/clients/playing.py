@@ -296,4 +296,11 @@ def installed(packages: tuple[str, ...], *, is_node: bool) -> Path:
 
 def _call(*words: str, at: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    subprocess.run(words, cwd=at, check=True, timeout=INSTALL_SECONDS_MAX, env=environment)
+    subprocess.run(
+        words,
+        cwd=at,
+        check=True,
+        timeout=INSTALL_SECONDS_MAX,
+        env=environment,
+        stdout=subprocess.DEVNULL,  # npm counts packages there
+    )

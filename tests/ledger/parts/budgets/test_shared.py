@@ -155,7 +155,8 @@ def test_all_caps_of_a_request_hold(peer):
     assert isinstance(found, Refusal)
     assert found.cap == "narrow"
     a.look()
-    assert {each.cap.name: each.held.usd for each in a.book.accounts(NOW)} == dict.fromkeys(
+    accounts = a.book.accounts(datetime.now(UTC))
+    assert {each.cap.name: each.held.usd for each in accounts} == dict.fromkeys(
         ("wide", "narrow", "run"), 2 * USD
     )
 
