@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 VENDOR = "vendor"
 """Instead of a price list: the list of the vendor that made the model."""
@@ -42,7 +43,7 @@ class BaseUrl:
 
     variable: str
     default: str | None = None
-    """The SDK's URL without it; None if there is not a single one."""
+    """The SDK's URL without it, with a `*` for a region; None if there is not a single one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,9 @@ PROVIDERS: tuple[Provider, ...] = (
         ),
         unlisted_hosts=("bedrock-agent-runtime*.amazonaws.com*",),
         prices="aws",
-        base_urls=(BaseUrl("AWS_ENDPOINT_URL_BEDROCK_RUNTIME"),),
+        base_urls=(
+            BaseUrl("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "https://bedrock-runtime.*.amazonaws.com"),
+        ),
     ),
     Provider(
         # Billed per machine hour; any model may run there.
@@ -342,7 +345,7 @@ PROVIDERS: tuple[Provider, ...] = (
         ),
         prices="dashscope",
         stream_usage=_OPT_IN,
-        base_urls=(BaseUrl("DASHSCOPE_HTTP_BASE_URL"),),
+        base_urls=(BaseUrl("DASHSCOPE_HTTP_BASE_URL", "https://dashscope.aliyuncs.com/api/v1"),),
     ),
     Provider(
         name="databricks",
@@ -385,7 +388,11 @@ PROVIDERS: tuple[Provider, ...] = (
     Provider(name="oci", hosts=("inference.generativeai.*.oraclecloud.com",), prices="oci"),
     Provider(name="ollama", hosts=("ollama.com",), base_urls=(BaseUrl("OLLAMA_HOST"),)),
     Provider(name="ovhcloud", hosts=("*.ai.cloud.ovh.net",), prices="ovhcloud"),
-    Provider(name="replicate", hosts=("api.replicate.com", "stream.replicate.com")),
+    Provider(
+        name="replicate",
+        hosts=("api.replicate.com", "stream.replicate.com"),
+        base_urls=(BaseUrl("REPLICATE_BASE_URL", "https://api.replicate.com"),),
+    ),
     Provider(name="sambanova", hosts=("sambanova.ai",), prices="sambanova"),
     Provider(name="sap", hosts=("api.ai.*.ml.hana.ondemand.com",)),
     Provider(name="sarvam", hosts=("api.sarvam.ai",), prices="sarvam"),
@@ -530,6 +537,14 @@ class ProviderTable:
     def base_urls(self) -> tuple[BaseUrl, ...]:
         """All variables from which SDKs read a base URL."""
         return tuple(entry for row in self.rows for entry in row.base_urls)
+
+    def base_url_setting(self, host: str | None, proxy: str) -> str | None:
+        """NAME=URL of the variable that leads the SDKs of a host to the URL of a reverse proxy."""
+        for entry in self.base_urls():
+            default = urlsplit(entry.default or "")
+            if host and fnmatchcase(host, default.hostname or ""):
+                return f"{entry.variable}={proxy}{default.path}"
+        return None
 
     def _find(self, host: str) -> Provider | None:
         suffix = host

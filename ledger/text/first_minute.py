@@ -73,14 +73,9 @@ def lines_at_start(
         match kind:
             case "reverse":
                 # The variable that the SDKs of the target read, with the URL of its proxy.
-                setting = f"their base URL to {url} in the place of {target}, with the same path"
-                upstream = urlsplit(target).hostname
-                for each in providers.TABLE.base_urls():
-                    default = urlsplit(each.default or "")
-                    if default.hostname == upstream is not None:
-                        setting = f"{each.variable}={url}{default.path}"
-                        break
-                lines.append(f"clients set {setting}")
+                setting = providers.TABLE.base_url_setting(urlsplit(target).hostname, url)
+                words = f"their base URL to {url} in the place of {target}, with the same path"
+                lines.append(f"clients set {setting or words}")
             case "regular" | "upstream":
                 url = url.replace("://", f"://{user}")
                 lines.append(f"clients set HTTPS_PROXY={url} and SSL_CERT_FILE={authority}")

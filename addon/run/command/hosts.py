@@ -38,7 +38,7 @@ OF_PATTERNS = (
     *("api.minimaxi.com", "inference.baseten.co", "api.studio.nebius.com", "open.bigmodel.cn"),
     *("api.tokenfactory.nebius.com", "router.requesty.ai", "codestral.mistral.ai"),
     *("us-south.ml.cloud.ibm.com", "router.huggingface.co", "ai-gateway.helicone.ai"),
-    *("api.inference.crusoecloud.com"),
+    "api.inference.crusoecloud.com",
 )
 """Hosts that SDKs call and the table has as patterns, or below a domain."""
 _LLM_NAME = re.compile(
@@ -130,7 +130,7 @@ def default_hosts() -> tuple[str, ...]:
     """Names of the hosts that clients call, which the bypass check resolves: those of the table and
     their `api.`, and what is known of its patterns. Not hosts where other services answer, too."""
     urls = [entry.default for entry in providers.TABLE.base_urls() if entry.default]
-    names = [address_of(url)[0] for url in urls]
+    names = [address_of(url)[0] for url in urls if "*" not in url]
     for row in providers.TABLE.rows:
         for host in (*row.hosts, *row.unlisted_hosts):
             if "*" in host or row.hosts_are_shared:
@@ -152,10 +152,9 @@ def is_llm_name(host: str) -> bool:
 
 def base_url_variable(host: str) -> str:
     """NAME=URL of the variable that leads the SDKs of a host to a reverse proxy; or words."""
-    for entry in providers.TABLE.base_urls():
-        if entry.default and address_of(entry.default)[0] == host:
-            return f"{entry.variable}=http://127.0.0.1:8080{urlsplit(entry.default).path}"
-    return "http://127.0.0.1:8080 as its base URL, with the same path"
+    proxy = "http://127.0.0.1:8080"
+    setting = providers.TABLE.base_url_setting(host, proxy)
+    return setting or f"{proxy} as its base URL, with the same path"
 
 
 def address_of(url: str) -> tuple[str, int]:

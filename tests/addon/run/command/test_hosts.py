@@ -15,6 +15,7 @@ from addon.run.command.hosts import (
     LlmHosts,
     NamedHost,
     address_of,
+    base_url_variable,
     default_hosts,
     from_base_urls,
     is_llm_name,
@@ -234,6 +235,27 @@ def test_every_seller_with_hosts_of_its_own_is_recognised_by_one():
     assert missing == {"oci", "ovhcloud", "sap"}
 
 
+def test_each_name_that_is_resolved_is_one_of_a_seller():
+    strangers = [name for name in default_hosts() if providers.TABLE.at(name) is None]
+    assert not strangers
+
+
+@for_each(
+    "host, variable",
+    [
+        (
+            "bedrock-runtime.ap-south-2.amazonaws.com",
+            "AWS_ENDPOINT_URL_BEDROCK_RUNTIME=http://127.0.0.1:8080",
+        ),
+        ("dashscope.aliyuncs.com", "DASHSCOPE_HTTP_BASE_URL=http://127.0.0.1:8080/api/v1"),
+        ("api.replicate.com", "REPLICATE_BASE_URL=http://127.0.0.1:8080"),
+        ("stream.replicate.com", "http://127.0.0.1:8080 as its base URL, with the same path"),
+    ],
+)
+def test_the_variable_that_leads_to_a_reverse_proxy(host: str, variable: str):
+    assert base_url_variable(host) == variable
+
+
 def test_addresses_are_resolved_when_the_first_direct_connection_is_seen(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -276,7 +298,7 @@ def test_what_is_said():
     assert "--mode reverse:https://api.openai.com@8080" in openai
     assert openai.endswith("OPENAI_BASE_URL=http://127.0.0.1:8080/v1")
     assert bedrock.startswith(f"1 connection to {shared[0]} or b or c went past the recorder")
-    assert bedrock.endswith("http://127.0.0.1:8080 as its base URL, with the same path")
+    assert bedrock.endswith("AWS_ENDPOINT_URL_BEDROCK_RUNTIME=http://127.0.0.1:8080")
     assert ollama.startswith("3 connections to Ollama at 127.0.0.1:11434 went past")
     assert "--set tee_hosts=127.0.0.1:11434" in ollama
     assert studio.startswith("1 connection to LM Studio at [::1]:1234 went past")
