@@ -32,7 +32,7 @@ from addon.framing.grpc import Grpc
 from addon.framing.sse import SSE
 from addon.metering import estimate, opening
 from addon.metering.decoding import decoder_of
-from addon.metering.messages import TRANSPORT, End, RecordedTimes, Request, Response
+from addon.metering.messages import TRANSPORT, End, RecordedTimes, Request, Response, is_within
 from addon.metering.meter import Meter
 from addon.metering.opening import Routes, RunRules
 from addon.metering.settlement import (
@@ -343,13 +343,17 @@ class MeteredExchange:
         began_at = settled.exchange.first_byte_at
         if times is not None:
             opened_at = now = self.opened.opened_at
-            began_at = times.first_byte_at
-            began_at = began_at if began_at is not None and began_at > opened_at else None
+            began_at, ended_at = [
+                at if at is not None and is_within(opened_at, at) else None
+                for at in (times.first_byte_at, times.ended_at)
+            ]
+            if began_at is not None and began_at > (ended_at or began_at):
+                began_at = None
             exchange = replace(
                 settled.exchange,
                 first_byte_at=began_at,
                 first_token_at=None,
-                settled_at=times.ended_at or opened_at,
+                settled_at=ended_at or opened_at,
             )
             settled = Settled(exchange, settled.reading)
         event = tap.meter.facts.rare.rate_limits if tap is not None else None

@@ -6,7 +6,7 @@ code after it does not depend on the source.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 from msgspec import Struct
@@ -75,6 +75,15 @@ class RecordedTimes:
 
     first_byte_at: datetime | None = None
     ended_at: datetime | None = None
+
+
+RECORDED_SPAN_MAX = timedelta(days=1)
+"""Longest answer of a recording, whose times may be of a wall clock that was set meanwhile."""
+
+
+def is_within(opened_at: datetime, at: datetime) -> bool:
+    """Whether a recorded answer can have passed then: after its request, and not absurdly long."""
+    return timedelta() < at - opened_at <= RECORDED_SPAN_MAX
 
 
 class End(Enum):

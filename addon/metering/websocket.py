@@ -35,7 +35,7 @@ from addon.framing import json_values, long_json
 from addon.framing.long_json import LONG_BYTES
 from addon.metering.estimate import input_tokens_of
 from addon.metering.exchange import MeteredExchange
-from addon.metering.messages import End
+from addon.metering.messages import End, is_within
 from addon.metering.meter import Meter
 from addon.metering.settlement import Settled, result_of, result_unread
 from ledger.model.exchange import Exchange
@@ -483,6 +483,8 @@ class MeteredSession:
         handshake = self.handshake
         in_headers, self._has_ended = not self._has_ended, True
         event, self._rate_limits = self._rate_limits, None
+        if handshake.is_recorded and not is_within(opened.opened_at, at):
+            at = opened.opened_at
         try:
             settled = result_of(
                 opened,

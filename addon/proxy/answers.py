@@ -12,7 +12,6 @@ A plain answer that another addon needs whole (`wanted_bodies.py`) is buffered b
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -192,7 +191,7 @@ def _tap(
     tap = live.answer(
         response,
         edits=may_edit,
-        clock=time.time,
+        clock=live.clock.seconds,
         on_confirmed=lambda: recording.ledger.open(live.opened),
     )
     stream = _run_by_run(tap.callable) if tap.edits else tap.callable

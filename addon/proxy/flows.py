@@ -155,11 +155,6 @@ def with_headers(headers: http.Headers, values: Mapping[bytes, bytes]) -> Fields
     return (*fields, *left.items())
 
 
-def now() -> datetime:
-    """The time, UTC and aware."""
-    return datetime.now(UTC)
-
-
 # Saved flows
 
 

@@ -7,9 +7,10 @@ It is not in `flow.metadata`, because mitmproxy copies and saves that. Its state
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from mitmproxy import http
 
@@ -32,25 +33,51 @@ class OriginalRequest:
     accept_encoding: str | None
 
 
+class Clock:
+    """The instants of one exchange: the wall clock when it opened, and from then on a monotonic
+    clock. A wall clock that is set meanwhile changes no difference between them."""
+
+    __slots__ = ("_ahead", "began")
+
+    def __init__(self, opened_at: float, began: float) -> None:
+        """When it opened: seconds since the epoch, and as `time.monotonic`."""
+        self.began = began
+        self._ahead = opened_at - began
+
+    def seconds(self) -> float:
+        """Now, in seconds since the epoch."""
+        return self._ahead + time.monotonic()
+
+    def now(self) -> datetime:
+        """Now, UTC and aware."""
+        return datetime.fromtimestamp(self.seconds(), UTC)
+
+
 class Live(MeteredExchange):
     """One exchange that passes mitmproxy."""
 
     __slots__ = (
         "broken_by_client",
         "capture",
+        "clock",
         "end",
         "flow",
         "original",
         "stream",
     )
 
-    def __init__(self, routes: Routes, request: Request, flow: http.HTTPFlow) -> None:
+    def __init__(
+        self, routes: Routes, request: Request, flow: http.HTTPFlow, *, began: float
+    ) -> None:
+        """`began`: when the head of the request had come, as `time.monotonic`."""
         super().__init__(
             routes,
             exchange_id=flows.exchange_id_of(flow, request),
             source=Source.LIVE if flow.live else Source.REPLAY,
         )
         self.flow = flow
+        # The times of a saved flow are its own; what it is read at is now.
+        self.clock = Clock(routes.began_at.timestamp() if flow.live else time.time(), began)
         self.original: OriginalRequest | None = None
         """The client's own request, where we asked for usage: it is sent again if upstream refuses
         that, and a capture has it. None: we did not ask."""
@@ -67,6 +94,7 @@ class Live(MeteredExchange):
         if files is None or self.is_recorded:
             return
         self.capture = files.begin(request_bytes=len(self.flow.request.raw_content or b""))
+        self.capture.started = self.clock.began
         if (response := self.flow.response) is not None:
             # Before we take a content-encoding out of the head that the client gets.
             self.capture.head = response.status_code, tuple(response.headers.items(multi=True))

@@ -161,8 +161,8 @@ class Recorder(Traffic):
         recording = self._recording
         if recording is None or not flow.live:
             return None
-        if own := flows.take_own_headers(flow.request.headers):
-            recording.own_headers[flow.id] = own
+        own = flows.take_own_headers(flow.request.headers)
+        recording.heads[flow.id] = own, time.monotonic()
         if flow.request.headers.get("content-type", "").startswith(BOTH_WAYS):
             flow.request.stream = True
         if recording.rules.limits_of and routes_of(flows.request_of(flow, own), recording.rules):

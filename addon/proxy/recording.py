@@ -14,6 +14,7 @@ What the hooks call (`recorder.py`, `traffic.py`), which guard each call against
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -117,8 +118,9 @@ class Recording:
         """By flow id."""
         self.sessions: dict[str, LiveSession] = {}
         """Open WebSockets, by flow id: their handshakes are in `live` no more."""
-        self.own_headers: dict[str, flows.Fields] = {}
-        """Headers for us, taken out of requests whose bodies are still read, by flow id."""
+        self.heads: dict[str, tuple[flows.Fields, float]] = {}
+        """Of requests whose bodies are still read, by flow id: headers for us that were taken out,
+        and when the head had come, as `time.monotonic`."""
         self.is_over = False
         """Everything was settled: what has not opened yet must not go upstream without a row."""
         self.seen = Seen()
@@ -151,14 +153,14 @@ class Recording:
     ) -> Awaitable[None] | None:
         """Begin the exchange of a request, if it may be an LLM call. `send` sends it upstream, or
         asks the caps first. Of a live one with a long body what comes back is to be awaited."""
-        own = self.own_headers.pop(flow.id, ())
+        own, began = self.heads.pop(flow.id, ((), time.monotonic()))
         if not flow.live:
             flows.take_own_headers(flow.request.headers)
         request = flows.request_of(flow, own)
         routes = routes_of(request, self.rules)
         if routes is None:
             return None
-        live = self.live[flow.id] = Live(routes, request, flow)
+        live = self.live[flow.id] = Live(routes, request, flow, began=began)
         if flow.live and is_read_in_steps(request):
             return self._begin_in_turns(live, request, send)
         without_pauses(live.read_request(request))
@@ -200,13 +202,13 @@ class Recording:
         has_row = live.is_confirmed
         try:
             times = flows.times_of(live.flow) if live.is_recorded else None
-            settled = live.settle(end, cause=cause, now=flows.now(), times=times)
+            settled = live.settle(end, cause=cause, now=live.clock.now(), times=times)
             # The request that ordered a result may have a row, or an earlier fetch.
             is_booked = live.route.is_fetch and self.seen.is_booked(settled.exchange)
             has_row = live.is_confirmed and not is_booked
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             live.troubles.add_failure(failure, "its row is without figures")
-            settled = result_unread(live.opened, end=end, status=live.status, now=flows.now())
+            settled = result_unread(live.opened, end=end, status=live.status, now=live.clock.now())
         try:
             if not live.is_recorded:
                 reading = settled.reading if has_row else None
@@ -242,7 +244,7 @@ class Recording:
             return self.ledger.settle(*live.noted(settled))
         except Exception as failure:  # noqa: BLE001  # as the first
             live.troubles.add_failure(failure, "its row is without figures")
-            settled = result_unread(live.opened, end=end, status=live.status, now=flows.now())
+            settled = result_unread(live.opened, end=end, status=live.status, now=live.clock.now())
             return self.ledger.settle(*live.noted(settled))
 
     # A stop
@@ -252,7 +254,7 @@ class Recording:
         into the rows of those that had not ended by themselves."""
         self.is_over = True
         while self.sessions:
-            self.sessions.popitem()[1].close(End.STOPPED, flows.now(), self.captures)
+            self.sessions.popitem()[1].close(End.STOPPED, None, self.captures)
         for flow_id, live in list(self.live.items()):
             if live.stage is Stage.OPENING:
                 continue  # it is killed when it is read

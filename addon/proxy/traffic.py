@@ -12,7 +12,6 @@ the exchanges that the script left.
 from __future__ import annotations
 
 from collections.abc import Generator
-from datetime import UTC, datetime
 
 from mitmproxy import ctx, http
 
@@ -102,7 +101,7 @@ class Traffic:
         that after this."""
         recording, live = self._recording, self._live(flow)
         if recording is not None:
-            recording.own_headers.pop(flow.id, None)
+            recording.heads.pop(flow.id, None)
         if recording is None or live is None:
             return
         if live.is_recorded and flow.response is not None:
@@ -177,10 +176,8 @@ class Traffic:
         session = recording.sessions.pop(flow.id, None) if recording else None
         if recording is None or session is None or flow.websocket is None:
             return
-        ended = flow.websocket.timestamp_end
-        at = datetime.fromtimestamp(ended, UTC) if ended else flows.now()
         how = End.CLIENT_LEFT if flow.websocket.closed_by_client else End.UPSTREAM_BROKE
-        session.close(how, at, recording.captures)
+        session.close(how, flow.websocket.timestamp_end, recording.captures)
 
 
 def _rest_of(live: Live) -> Generator[None]:

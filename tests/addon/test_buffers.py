@@ -66,7 +66,7 @@ BOUNDS = {
     "parts/fast/websocket_parts.py _FrameBuffer.owner.__dict__": "one attribute",
     "proxy/process.py Process._undo": "one for each change; nothing of the wire",
     "proxy/process.py Process._undo_speed_ups": "one for each part; nothing of the wire",
-    "proxy/recorder.py Recorder.recording.own_headers": "requests whose body is being sent; own headers",
+    "proxy/recorder.py Recorder.recording.heads": "requests whose body is being sent; own headers",
     "proxy/recording.py Recording.live": "flows under way",
     "proxy/recording.py Seen.unknown_keys": "UNKNOWN_KEYS_MAX",
     "proxy/recording.py Seen.booked": "BOOKED_MAX",

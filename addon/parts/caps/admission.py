@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,8 @@ from addon.metering.settlement import refused
 from addon.metering.websocket import OPEN_MAX
 from addon.parts.caps.gate import OURS, Gate, with_hold
 from addon.parts.caps.limits import Limits, read_limits, response_asked
-from addon.proxy import flows
 from addon.proxy.authorising import OpenSocket
-from addon.proxy.live import Live
+from addon.proxy.live import Clock, Live
 from addon.proxy.recording import Recording
 from ledger.model.exchange import CAP_HEADER, Exchange, Reading
 from ledger.parts.budgets.book import Held, Refusal, Waiting
@@ -139,10 +138,11 @@ class _CappedSocket(OpenSocket):
         if asked is None:
             return None
         self._asked += 1
+        clock = Clock(time.time(), time.monotonic())
         exchange = replace(
             live.opened,
             id=f"{live.opened.id}/asked-{self._asked}",
-            opened_at=datetime.fromtimestamp(message.timestamp, UTC),
+            opened_at=clock.now(),
             request_model=text_of(asked.get("model")) or live.opened.request_model,
             streamed=True,
         )
@@ -156,7 +156,7 @@ class _CappedSocket(OpenSocket):
         if isinstance(found, Waiting):
             found = await gate.wait(found)
         if isinstance(found, Refusal):
-            self._ledger.settle(*refused(exchange, found.cap, now=flows.now()))
+            self._ledger.settle(*refused(exchange, found.cap, now=clock.now()))
             return json_values.dumps(dialect.refused_event(found.message, found.cap)).encode()
         if self._is_over:  # it was closed meanwhile
             gate.leave(found)
@@ -195,4 +195,4 @@ def _refuse(recording: Recording, live: Live, refusal: Refusal) -> None:
     live.flow.response = http.Response.make(status, content, headers)
     live.moves(Event.STOPPED)
     recording.live.pop(live.flow.id, None)
-    recording.ledger.settle(*refused(live.opened, refusal.cap, now=flows.now()))
+    recording.ledger.settle(*refused(live.opened, refusal.cap, now=live.clock.now()))

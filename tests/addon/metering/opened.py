@@ -69,10 +69,10 @@ def tapped(
 
 
 def session_of(
-    request: Request, path: str = "/v1/responses", rules: RunRules = RULES
+    request: Request, path: str = "/v1/responses", rules: RunRules = RULES, **more: Any
 ) -> MeteredSession:
     """The session of a handshake that upstream has accepted."""
     headers = {**request.headers, "upgrade": "websocket"}
-    handshake = opened(replace(request, path=path, headers=headers), rules)
+    handshake = opened(replace(request, path=path, headers=headers), rules, **more)
     handshake.response = Response(status=101, headers={})
     return MeteredSession(handshake)

@@ -175,7 +175,20 @@ def test_a_request_that_cannot_be_read_is_noted(monkeypatch: pytest.MonkeyPatch)
 
 @for_each(
     "first, ended, expected",
-    [(1, 2, (1, 2)), (None, None, (None, 0)), (0, 2, (None, 2))],
+    [
+        (1, 2, (1, 2)),
+        (1, None, (1, 0)),
+        (None, None, (None, 0)),
+        (0, 2, (None, 2)),
+        (3, 2, (None, 2)),
+        (1, -3600, (1, 0)),
+        (-3600, 2, (None, 2)),
+        (-3600, -3599, (None, 0)),
+        (1, 2**31, (1, 0)),
+        (2**31, 2**31 + 1, (None, 0)),
+        (1, 86_400, (1, 86_400)),
+        (1, 86_401, (1, 0)),
+    ],
 )
 def test_a_recorded_exchange_has_the_times_of_its_recording(first, ended, expected):
     def at(seconds: int | None) -> datetime | None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from addon.framing import long_json
 from addon.metering.messages import Body, End, Request
 from addon.metering.settlement import Settled
-from ledger.model.exchange import Billing, Exchange, Outcome
+from ledger.model.exchange import Billing, Exchange, Outcome, Source
 from tests.addon.metering.opened import REQUEST, RULES, failing_rule, opened, session_of, tapped
 from tests.named import for_each
 
@@ -62,6 +62,15 @@ def test_a_rule_of_the_operator_that_fails_costs_no_figure_of_a_session():
     assert one.reading.usage.input_tokens == 200
     assert one.reading.billing is Billing.METERED
     assert "ZeroDivisionError" in (one.exchange.degraded or "")
+
+
+@for_each("seconds, kept", [(2, 2), (-3600, 0), (2**31, 0), (86_400, 86_400)])
+def test_a_recorded_response_has_no_absurd_end(seconds: int, kept: int):
+    session = session_of(asked(), source=Source.REPLAY)
+    session.message(create(), from_client=True, at=AT)
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT + timedelta(seconds=seconds))
+    assert isinstance(settled, Settled)
+    assert settled.exchange.settled_at == AT + timedelta(seconds=kept)
 
 
 @for_each("earlier", [None, "no capture"])

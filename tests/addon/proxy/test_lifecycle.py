@@ -282,7 +282,7 @@ def new_live() -> Live:
         is_served=True,
         began_at=datetime(2026, 11, 20, tzinfo=UTC),
     )
-    return Live(routes, nothing, tflow.tflow())
+    return Live(routes, nothing, tflow.tflow(), began=0.0)
 
 
 @for_each("stage", [*Stage, "session", "message"])
