@@ -26,7 +26,8 @@ PLAN_HOSTS = (
 )
 """Hosts that no API key is for; a name matches its subdomains, too."""
 _PLAN_ENDS = tuple(f".{host}" for host in PLAN_HOSTS)
-PLAN_PATHS = ("/backend-api/codex/", "/api/coding/")
+CHATGPT_PATH = "/backend-api/codex/"
+PLAN_PATHS = (CHATGPT_PATH, "/api/coding/")
 """Beginnings of paths that are for plans alone: of ChatGPT, of Z.ai and BigModel."""
 KIMI, KIMI_PLAN_PATH = "kimi.com", "/coding/"
 PLAN_KEYS = {"minimax": "sk-cp-"}

@@ -56,6 +56,8 @@ BILLING_HEADERS = {
 """Header of an answer or a request -> what prices depend on."""
 _TIERS = (SERVICE_TIER, "serviceTier", "trafficType")
 """The spellings of a service tier; Vertex calls it traffic: ON_DEMAND, ON_DEMAND_FLEX."""
+_NO_TIER = ("default", "auto")
+"""What an answer says that does not know its tier."""
 TIER_KEYS = frozenset((*_TIERS, "response", "message", "interaction"))
 """A body without any of these has no tier for `Facts.record_tiers`."""
 _TRAFFIC = {1: "ON_DEMAND", 2: "PROVISIONED_THROUGHPUT"}
@@ -134,6 +136,9 @@ class AnswerContext(Struct, frozen=True, kw_only=True):
     """How many prompts the request has, each of which is answered."""
     choices: int = 1
     """How many answers to each prompt it asks for."""
+    tier_is_asked: bool = False
+    """ChatGPT's backend answers `default` whatever served the request, which its tier alone tells
+    (router-for-me/CLIProxyAPI#4355)."""
     keeps_error_text: bool = False
     """Whether the operator wants the messages of errors (`tee_error_text=on`)."""
 
@@ -290,6 +295,8 @@ class Facts(Struct, kw_only=True):
         in part only."""
         if isinstance(tier, dict):
             tier = tier.get("type") or tier
+        if self.of.tier_is_asked and self.service_tier is not None and tier in _NO_TIER:
+            return
         if tier and tier != self.service_tier:
             kept = self.token(SERVICE_TIER, tier)
             if kept is None:

@@ -209,6 +209,7 @@ def nothing_asked(routes: Routes) -> Asked:
     context = AnswerContext(
         provider=routes.provider,
         path_model=routes.route.path_model,
+        tier_is_asked=routes.path.startswith(billing.CHATGPT_PATH),
         keeps_error_text=routes.rules.keeps_error_text,
     )
     return Asked(context=context)

@@ -19,7 +19,7 @@ A session may last for hours and carry audio, so only messages that may have fac
 nothing is kept of a closed response.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -160,7 +160,7 @@ class WebSocketSession:
         data = json_values.dumps(parameters).encode()
         request = read_request(self._route, data, secrets=self._context.secrets)
         request = replace(request, model=request.model or self._model, streamed=True)
-        response = self._open(request.model)
+        response = self._open(request.model, request.billing)
         response.event_id = text_of(body.get("event_id"))
         self._waiting.append(response)
         inputs = input_tokens_of(data) if "input" in parameters else None
@@ -284,9 +284,9 @@ class WebSocketSession:
         elif len(self._open_responses) == 1:
             next(iter(self._open_responses.values())).meter.read_message(message)
 
-    def _open(self, model: str | None) -> _Response:
+    def _open(self, model: str | None, asked: Mapping[str, str] | None = None) -> _Response:
         self._keys += 1
-        meter = Meter(self._route.dialect, context=self._context)
+        meter = Meter(self._route.dialect, context=self._context, requested=asked or {})
         meter.facts.record_model(model or self._model)
         return _Response(self._keys, meter)
 

@@ -6,6 +6,7 @@ import pytest
 from genai_prices.data import providers
 from msgspec.structs import replace
 
+from addon.dialects.facts import AnswerContext, Facts
 from addon.dialects.request import read_request
 from addon.dialects.routes import DIALECTS, match
 from addon.dialects.vendors.bedrock import LIFETIMES_MAX
@@ -66,6 +67,23 @@ def test_the_requested_tier_counts_if_the_answer_names_none():
     for answered, tier in (({}, "priority"), ({"service_tier": "default"}, "default")):
         meter = metered("openai.chat", body | answered, requested={"service_tier": "priority"})
         assert meter.facts.service_tier == tier
+
+
+@for_each(
+    "asked, answered, tier",
+    [
+        ("priority", "default", "priority"),
+        ("priority", "auto", "priority"),
+        ("priority", "flex", "flex"),
+        (None, "default", "default"),
+    ],
+)
+def test_what_chatgpt_says_of_a_tier(asked, answered, tier):
+    """It answers `default` whatever served the request (router-for-me/CLIProxyAPI#4355)."""
+    facts = Facts(of=AnswerContext(tier_is_asked=True))
+    facts.record_tier(asked)
+    facts.record_tier(answered)
+    assert facts.service_tier == tier
 
 
 @for_each(

@@ -77,6 +77,13 @@ def end(session: WebSocketSession, kind: str, response_id: str, status: str, **m
     return only(Closed, session.server_message(ended))
 
 
+def test_the_tier_that_a_message_asks_for_is_that_of_its_response() -> None:
+    session = responses()
+    ask(session, model="gpt-5.4", input=[], service_tier="priority")
+    begin(session)
+    assert end(session, "completed", "r", "completed").meter.facts.service_tier == "priority"
+
+
 def test_codex_asks_and_is_answered() -> None:
     """lis186/ccxray#28: Codex speaks Responses over WebSocket."""
     session = responses()
