@@ -51,7 +51,7 @@ CREATE TABLE exchanges (
 	session_id TEXT, 
 	tags TEXT NOT NULL, 
 	node TEXT, 
-	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), purpose TEXT, cache_diagnosis TEXT, account TEXT, retry_after_ms BIGINT CONSTRAINT ck_exchanges_retry_after_ms_not_negative CHECK (retry_after_ms >= 0), hold_picousd BIGINT CONSTRAINT ck_exchanges_hold_picousd_not_negative CHECK (hold_picousd >= 0), hold_list_value_picousd BIGINT CONSTRAINT ck_exchanges_hold_list_value_picousd_not_negative CHECK (hold_list_value_picousd >= 0), hold_tokens BIGINT CONSTRAINT ck_exchanges_hold_tokens_not_negative CHECK (hold_tokens >= 0), meant_model TEXT, 
+	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), purpose TEXT, cache_diagnosis TEXT, account TEXT, retry_after_ms BIGINT CONSTRAINT ck_exchanges_retry_after_ms_not_negative CHECK (retry_after_ms >= 0), hold_picousd BIGINT CONSTRAINT ck_exchanges_hold_picousd_not_negative CHECK (hold_picousd >= 0), hold_list_value_picousd BIGINT CONSTRAINT ck_exchanges_hold_list_value_picousd_not_negative CHECK (hold_list_value_picousd >= 0), hold_tokens BIGINT CONSTRAINT ck_exchanges_hold_tokens_not_negative CHECK (hold_tokens >= 0), meant_model TEXT, api_version TEXT, 
 	CONSTRAINT pk_exchanges PRIMARY KEY (opened_at, id), 
 	CONSTRAINT ck_exchanges_state CHECK (state IN ('open', 'settled', 'lost')), 
 	CONSTRAINT ck_exchanges_source CHECK (source IN ('live', 'replay', 'import')), 
@@ -363,5 +363,5 @@ CREATE TABLE cap_shares (
 	CONSTRAINT pk_cap_shares PRIMARY KEY (cap, account, node)
 );
 --
-INSERT INTO alembic_version (version_num) VALUES ('0023');
+INSERT INTO alembic_version (version_num) VALUES ('0024');
 --

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from addon.dialects import billing, limits
 from addon.dialects import routes as table
 from addon.dialects.agents import agent_of, purpose_of
 from addon.dialects.dialect import Dialect
-from addon.dialects.facts import AnswerContext, text_of
+from addon.dialects.facts import AnswerContext, text_of, token_of
 from addon.dialects.request import PARSED_BYTES_MAX, RequestFacts, read_request
 from addon.dialects.routes import Route
 from addon.dialects.unrouted import is_no_call
@@ -257,7 +257,7 @@ def read(
         tags = {**attribution.tags_of_headers(request.tag_headers, secrets), **tags}
     model = facts.model
     if model is None and routes.is_handshake:
-        model = text_of(_model_in(request.path.partition("?")[2]), secrets)
+        model = text_of(_in_query(request, "model"), secrets)  # as a WebSocket's URL names it
     opened = replace(
         exchange,
         path=_redacted(path[:PATH_LENGTH_MAX], secrets),
@@ -278,6 +278,10 @@ def read(
         project=rules.project,
         git_branch=rules.git_branch,
         tags=tags,
+        # Anthropic's, and Azure's.
+        api_version=token_of(
+            text_of(headers.get("anthropic-version") or _in_query(request, "api-version"), secrets)
+        ),
     )
     asked = Asked(
         facts=facts,
@@ -357,7 +361,8 @@ def _has_body(request: Request) -> bool:
     return bool(request.body.data) or not request.body.is_whole
 
 
-def _model_in(query: str) -> str | None:
-    """The model that a WebSocket's URL names."""
-    found = parse_qs(urlsplit(f"?{query[:QUERY_LENGTH_MAX]}").query).get("model")
+def _in_query(request: Request, name: str) -> str | None:
+    """The first value that the query has for a name."""
+    query = request.path.partition("?")[2][:QUERY_LENGTH_MAX]
+    found = parse_qs(query).get(name) if f"{name}=" in query else None
     return found[0] if found else None

@@ -24,7 +24,9 @@ class Promise:
 CURRENT_READINGS = """(
   SELECT * FROM (
     SELECT readings.*, ROW_NUMBER() OVER (
-      PARTITION BY opened_at, exchange_id ORDER BY revision DESC, read_at, id) AS place
+      PARTITION BY opened_at, exchange_id ORDER BY revision DESC,
+        usage_source = 'reported' DESC, usage_source = 'partial' DESC,
+        usage_source = 'estimated' DESC, COALESCE(output_tokens, -1) DESC, read_at, id) AS place
     FROM readings WHERE opened_at >= :since) ranked
   WHERE place = 1)"""
 CURRENT_CHARGES = "(SELECT * FROM current_charges WHERE opened_at >= :since)"

@@ -188,6 +188,13 @@ class Exchange(Struct, frozen=True, kw_only=True):
         str | None,
         Column("Keyed hash of the account or organization that the wire names; NULL: none"),
     ] = None
+    api_version: Annotated[
+        str | None,
+        Column(
+            "The version of the provider's API that the client asked for, a token; NULL: none",
+            is_token=True,
+        ),
+    ] = None
     hold_picousd: Annotated[
         int | None,
         Column("What a cap held for it: the most that it can be billed; NULL: no cap, no bound"),

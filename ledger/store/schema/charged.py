@@ -1,7 +1,10 @@
 """Database. What a charged request is: the one definition of its current reading and pricing, its
 cost and its lines, as SQL for both databases.
 
-    reading   the highest revision, of equal ones the earliest, of those the smallest id
+    reading   the highest revision; of equal ones, which merged ledgers have, the fuller: what is
+              reported goes before what is partial, estimated or unknown, and then the greater
+              output, because counts rise while an answer runs; of equal ones the earliest, of those
+              the smallest id
     pricing   the reading's own, or of its further ones (`pricings`) the highest revision, of equal
               ones the smallest id
 
@@ -16,17 +19,21 @@ from collections.abc import Iterator
 
 from ledger.model.exchange import COVERED
 
-READING_ORDER = "{0}.revision DESC, {0}.read_at, {0}.id"
+_SOURCE = """CASE {0}.usage_source WHEN 'reported' THEN 3 WHEN 'partial' THEN 2
+      WHEN 'estimated' THEN 1 ELSE 0 END"""
+_OUTPUT = "COALESCE({0}.output_tokens, -1)"
+READING_ORDER = f"{{0}}.revision DESC, {_SOURCE} DESC, {_OUTPUT} DESC, {{0}}.read_at, {{0}}.id"
 """Readings of one exchange in the order in which they count; {0} names the table."""
 
 _JOINED_READING = {
-    "sqlite": """JOIN readings r
-  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND {0}
+    # Most exchanges have one reading, which the first comparison leaves out.
+    "sqlite": f"""JOIN readings r
+  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND {{0}}
   AND NOT EXISTS (
     SELECT 1 FROM readings n
-    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
-      AND (n.revision > r.revision OR (n.revision = r.revision
-           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))""",
+    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id AND n.id <> r.id
+      AND (n.revision, {_SOURCE.format("n")}, {_OUTPUT.format("n")}, r.read_at, r.id)
+        > (r.revision, {_SOURCE.format("r")}, {_OUTPUT.format("r")}, n.read_at, n.id))""",
     # One lookup in one partition per exchange. The planner does not infer that equal moments lie in
     # the same period, so a join over a period would read all of `readings`.
     "postgresql": """JOIN LATERAL (

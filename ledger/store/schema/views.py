@@ -224,7 +224,8 @@ def requests(dialect: str) -> str:
         "duration_ms": _duration(
             spelling,
             "e.settled_at",
-            f"(e.settled_at > e.opened_at OR e.source = 'live') AND NOT {_IS_REFUSED}",
+            "(e.settled_at > e.opened_at OR e.source = 'live') AND e.state <> 'lost' "
+            f"AND NOT {_IS_REFUSED}",
         ),
         **{name: charged.reported(f"r.{name}", "r") for name in usage.TOKENS},
         "uncached_input_tokens": f"CASE WHEN {is_estimate} THEN NULL WHEN {UNCACHED} < 0 THEN 0 "
@@ -258,8 +259,9 @@ WHERE {IS_COUNTED}
 
 
 def _duration(spelling: Spelling, until: str, is_known: str = "true") -> str:
-    """Milliseconds since the request was seen; NULL where the clock was set back meanwhile, or a
-    recording or log has no time of the end: then it is written as the begin."""
+    """Milliseconds since the request was seen; NULL where the clock was set back meanwhile, the
+    process died before the end, or a recording or log has no time of the end: then it is written as
+    the begin."""
     milliseconds = spelling.milliseconds.format("e.opened_at", until)
     return f"CASE WHEN {until} >= e.opened_at AND ({is_known}) THEN {milliseconds} END"
 

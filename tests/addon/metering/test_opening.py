@@ -45,6 +45,29 @@ def test_what_a_request_says_is_in_the_row():
     assert exchange.tags == {"team": "search"}
 
 
+@for_each(
+    "header, query, expected",
+    [
+        ("2023-06-01", "", "2023-06-01"),
+        ("2026-10-21", "api-version=2024-10-21", "2026-10-21"),
+        (None, "api-version=2025-04-01-preview&x=1", "2025-04-01-preview"),
+        (None, "x=1&api-version=preview", "preview"),
+        (None, "", None),
+        (None, "api-version=", None),
+        (None, "x-api-version=1", None),
+        ("two words", "", None),
+        ("2" * 65, "", None),
+        (None, "api-version=" + "2" * 5_000, None),
+        (None, "api-version=%22%0a", None),
+        ("sk-0123456789abcdef", "", None),
+    ],
+)
+def test_the_api_version_that_is_asked_for_is_kept_if_it_is_a_token(header, query, expected):
+    headers = {**REQUEST.headers, **({"anthropic-version": header} if header else {})}
+    path = f"/v1/chat/completions?{query}"
+    assert row(structs.replace(REQUEST, headers=headers, path=path)).api_version == expected
+
+
 def test_other_traffic_is_no_exchange():
     other = structs.replace(REQUEST, host="intranet.example", path="/index.html")
     assert maybe_opened(other) is None

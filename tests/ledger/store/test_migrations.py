@@ -138,6 +138,24 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
     assert (copy is not None) == (empty.dialect.name == "sqlite")
 
 
+def test_days_whose_figures_follow_a_newer_rule_are_summed_up_again(empty):
+    """Those of lost exchanges and of readings with equal revisions, and no other."""
+    migrate(empty, "0023")
+    text = data_of("0023").replace("2026-02-01 02:", "2026-02-02 02:")
+    again = [line for line in text.splitlines() if "'ra', 1," in line]
+    fill(empty, text)
+    fill(empty, again[0].replace("'ra', 1,", "'rz', 1,").replace(" 20, '{}'", " 21, '{}'"))
+    day = "INSERT INTO meta (key, value) VALUES ('rolled_until', '2026-02-02 00:00:00.000000Z')"
+    fill(empty, day)
+    migration.upgrade(empty)
+    assert [str(found) for (found,) in rows(empty, "SELECT day FROM stale_days ORDER BY day")] == [
+        "2026-01-31"
+    ]
+    assert rows(empty, "SELECT reading_id, output_tokens FROM requests WHERE id = 'a'") == [
+        ("rz", 21)
+    ]
+
+
 def copied(engine, other, table: str) -> None:
     """Copy the rows of a table of SQLite into the columns that an older schema has, too."""
     own = {column.name: column.type for column in metadata.tables[table].columns}

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.maintenance import rollup
+from ledger.maintenance.promises import CURRENT_READINGS
 from ledger.model.charge import pricing_of
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from ledger.model.money import AMOUNT_MAX
@@ -160,6 +161,51 @@ def test_the_highest_revision_counts_and_of_equal_ones_the_earliest(engine):
         2,
         200,
     )
+
+
+REPORTED, PARTIAL, ESTIMATED, NONE = UsageSource
+
+
+@for_each(
+    "poorer, fuller",
+    [
+        ((PARTIAL, 7), (REPORTED, 2500)),
+        ((PARTIAL, 7), (PARTIAL, 8)),
+        ((PARTIAL, None), (PARTIAL, 0)),
+        ((ESTIMATED, 9), (PARTIAL, 7)),
+        ((ESTIMATED, 9), (REPORTED, 7)),
+        ((NONE, None), (ESTIMATED, 7)),
+        ((NONE, None), (REPORTED, None)),
+        ((REPORTED, 7), (REPORTED, 2500)),
+    ],
+)
+def test_of_equal_revisions_the_fuller_counts_whichever_came_first(engine, poorer, fuller):
+    for number in range(2):
+        exchange = settled(f"{poorer}{fuller}{number}")
+        for (source, output), second in ((poorer, number), (fuller, 1 - number)):
+            read = reading(
+                exchange,
+                usage_source=source,
+                read_at=NOON + timedelta(seconds=second),
+                usage=Usage(output_tokens=output),
+            )
+            put(engine, (exchange, read, ()))
+        found = f"FROM requests WHERE id = '{exchange.id.replace("'", "''")}'"
+        output = "COALESCE(estimated_output_tokens, output_tokens)"
+        assert row(engine, f"SELECT usage_source, {output} {found}") == fuller
+    ranked = CURRENT_READINGS.replace(":since", "'1970-01-01 00:00:00.000000Z'")
+    assert rows(engine, f"SELECT exchange_id, id FROM {ranked} ORDER BY exchange_id") == rows(
+        engine, "SELECT id, reading_id FROM requests ORDER BY id"
+    )
+
+
+def test_what_was_lost_has_no_duration(engine):
+    lost = settled("lost", state=State.LOST, outcome=Outcome.LOST)
+    put(engine, (lost, None, ()), whole(settled("a")))
+    assert rows(engine, "SELECT id, duration_ms IS NULL FROM requests ORDER BY id") == [
+        ("a", False),
+        ("lost", True),
+    ]
 
 
 def test_superseding_charges_take_the_place_of_theirs(engine):
