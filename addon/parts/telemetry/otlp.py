@@ -1,10 +1,9 @@
 """Edge (OpenTelemetry SDK). GenAI client spans and metrics of settled exchanges, over OTLP.
 
-https://github.com/open-telemetry/semantic-conventions-genai, commit 6fd0d76 of 2026-10-09, and
-`client-embeddings.md` of commit 88eccb1: nothing of it is released. Token counts are the reported
-ones: input includes cached tokens, output includes reasoning, as the conventions say; estimates are
-left out, as the conventions ask. No content is ever sent. If an exporter is down, only its spans
-are lost: the SDK's queues are bounded, and its own error lines are throttled.
+https://github.com/open-telemetry/semantic-conventions-genai, release v0.1.0. Token counts are the
+reported ones: input includes cached tokens, output includes reasoning, as the conventions say;
+estimates are left out, as the conventions ask. No content is ever sent. If an exporter is down,
+only its spans are lost: the SDK's queues are bounded, and its own error lines are throttled.
 
 Backends still read the names of before. `OTEL_SEMCONV_STABILITY_OPT_IN` with `gen_ai/dup` in it
 emits both, for one release.
@@ -46,7 +45,7 @@ TOKEN_BUCKETS = tuple(4**power for power in range(14))
 DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
 """10 ms, 20 ms … 81.92 s: the conventions' own boundaries."""
 
-SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai/0.1.0"
 OPT_IN_VARIABLE = "OTEL_SEMCONV_STABILITY_OPT_IN"
 BOTH_NAMES = "gen_ai/dup"
 INFERENCE = ("chat", "generate_content", "text_completion")
