@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -68,12 +68,13 @@ _COUNT_MAX = 2**53
 
 type _Count = Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)]
 type _Header = str | int | float | bool | list[str] | None
+type _Headers = dict[str, _Header] | list[tuple[str, _Header]] | None
 
 
 class _LineRequest(msgspec.Struct):
     method: str
     url: str
-    headers: dict[str, _Header] | None = None
+    headers: _Headers = None
     body: msgspec.Raw = msgspec.Raw(b"null")
     body_b64: bytes | None = None
     client: tuple[_Count, _Count, bytes] | None = None
@@ -82,7 +83,7 @@ class _LineRequest(msgspec.Struct):
 class _LineResponse(msgspec.Struct):
     body_b64: bytes
     status: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
-    headers: dict[str, _Header] | None = None
+    headers: _Headers = None
     encoded: bool | None = None
     chunks: list[tuple[_Count, _Count]] | None = None
 
@@ -256,20 +257,24 @@ def _messages(websocket: _WebSocket | None, opened_at: datetime) -> tuple[Messag
         raise RecordingError("websocket: a time is more than a clock can hold") from error
 
 
-def _fields(headers: Mapping[str, _Header] | None) -> Fields:
+def _fields(headers: _Headers) -> Fields:
     """The recorded headers; redacted ones are treated as not sent."""
     return text_fields_of(
         [
             (name, "" if one is None else str(one))
-            for name, value in (headers or {}).items()
+            for name, value in _pairs(headers)
             for one in (value if isinstance(value, list) else [value])
             if one != REDACTED
         ]
     )
 
 
-def _redacted(headers: Mapping[str, _Header] | None) -> frozenset[str]:
-    return frozenset(name.lower() for name, value in (headers or {}).items() if value == REDACTED)
+def _redacted(headers: _Headers) -> frozenset[str]:
+    return frozenset(name.lower() for name, value in _pairs(headers) if value == REDACTED)
+
+
+def _pairs(headers: _Headers) -> Iterable[tuple[str, _Header]]:
+    return headers.items() if isinstance(headers, dict) else headers or ()
 
 
 def _unredacted(url: str) -> str:

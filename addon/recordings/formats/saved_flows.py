@@ -54,6 +54,7 @@ RECORD_BYTES_MAX = 512 * 1024 * 1024
 """Size of one flow; its bodies are in memory while it is read."""
 HAR_BYTES_MAX = 1024 * 1024 * 1024
 """The file is mapped into memory, not read."""
+NAME_SHOWN_MAX = 100
 _LENGTH_DIGITS_MAX = 12
 _TAIL = re.compile(
     rb"2:id;([0-9]{1,3}):([A-Za-z0-9_./-]{1,200});4:type;4:http;7:version;[12]:[0-9]{1,2}#\}"
@@ -128,7 +129,7 @@ def har_entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Record
     for number, entry in enumerate(entries, 1):
         if number % parts == part:
             where = f"{path}, entry {number}"
-            parse = partial(_read_har_entry, entry, where)
+            parse = partial(_read_har_entry, entry, where, path.parent)
             yield RecordedEntry(size * number // len(entries), entry.nbytes, None, parse, where)
     if part == 0 and not is_whole:
         if not entries:
@@ -323,7 +324,7 @@ def _entries_of(text: memoryview) -> tuple[list[memoryview], bool]:
     return found, False
 
 
-def _read_har_entry(raw: memoryview, where: str) -> Item:
+def _read_har_entry(raw: memoryview, where: str, folder: Path) -> Item:
     entry = json_values.loads(bytes(raw))
     if entry is None:
         return Unreadable(where, "not a recorded exchange: no JSON object")
@@ -336,7 +337,8 @@ def _read_har_entry(raw: memoryview, where: str) -> Item:
         return Skipped(where, Why.NO_ANSWER)
     if status == 101 and not is_session:
         return Skipped(where, Why.NO_MESSAGES)
-    has_text = bool(_object(response.get("content")).get("text"))
+    content = _object(response.get("content"))
+    has_text = bool(content.get("text") or content.get("_file"))
     if 200 <= status < 300 and not has_text and not is_session:
         return Skipped(where, Why.NO_BODY if error is None else Why.NO_ANSWER)
     opened_at = known_moment(entry.get("startedDateTime"))
@@ -350,8 +352,8 @@ def _read_har_entry(raw: memoryview, where: str) -> Item:
     assert flow is not None
     assert flow.response is not None
     posted = _object(_object(entry["request"]).get("postData"))
-    asked = _binary(posted) or utf8(flow.request.raw_content or b"")
-    answer = _binary(_object(response.get("content"))) or utf8(flow.response.raw_content or b"")
+    asked = _binary(posted, folder) or utf8(flow.request.raw_content or b"")
+    answer = _binary(content, folder) or utf8(flow.response.raw_content or b"")
     origin, path = split_url(_object(entry["request"])["url"])
     own_id = derived_id(
         method=flow.request.method,
@@ -413,8 +415,16 @@ def _text(body: Mapping[str, Any]) -> str:
     return "" if body.get("encoding") == "base64" else body.get("text") or ""
 
 
-def _binary(body: Mapping[str, Any]) -> bytes:
-    """A body that the file has as base64, which mitmproxy reads with any damage."""
+def _binary(body: Mapping[str, Any], folder: Path) -> bytes:
+    """A body that the file has as base64, which mitmproxy reads with any damage, or that
+    Playwright's `attach` keeps beside the HAR. RecordingError if it is not there."""
+    if name := body.get("_file"):
+        file = (folder / str(name)).resolve()
+        if not (file.is_relative_to(folder.resolve()) and file.is_file()):
+            raise RecordingError(f"its body {str(name)[:NAME_SHOWN_MAX]!r} is not beside the file")
+        if file.stat().st_size > RECORD_BYTES_MAX:
+            raise RecordingError(f"its body is larger than {RECORD_BYTES_MAX >> 20} MiB")
+        return file.read_bytes()
     is_base64 = body.get("encoding") == "base64"
     return b64decode(body.get("text") or "", validate=True) if is_base64 else b""
 

@@ -55,6 +55,28 @@ def line(**changes: Any) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
+CAPTURE_PAGE = Path(__file__).parents[4] / "docs" / "formats" / "capture.md"
+
+
+@for_each("as_pairs", [False, True])
+def test_the_example_of_the_page_is_read(tmp_path: Path, as_pairs: bool):
+    example = json.loads(CAPTURE_PAGE.read_text().partition("```json")[2].partition("```")[0])
+    body = base64.b64decode(example["response"]["body_b64"])
+    assert sum(size for size, _ in example["response"]["chunks"]) == len(body)
+    if as_pairs:
+        for part in ("request", "response"):
+            example[part]["headers"] = list(example[part]["headers"].items())
+    path = tmp_path / "example.jsonl"
+    path.write_text(json.dumps(example))
+    (item,) = items(path)
+    assert isinstance(item, Recorded)
+    assert (item.id, item.status, item.response_body) == (example["id"], 200, body)
+    assert (
+        item.request_headers == item.response_headers == ((b"content-type", b"application/json"),)
+    )
+    assert item.redacted_request_headers == {"authorization"}
+
+
 @for_each(
     "bad, why",
     [
@@ -286,6 +308,42 @@ def test_the_headers_of_a_har_are_those_that_it_states(tmp_path: Path):
     assert isinstance(item, Recorded)
     names = [name for name, _ in (*item.request_headers, *item.response_headers)]
     assert names == [b"content-type", b"authorization", b"user-agent", b"content-type"]
+
+
+def with_files(path: Path, **names: str) -> Path:
+    """A HAR of one entry whose bodies are beside it, as Playwright's `attach` keeps them."""
+    entry = json.loads(FILE_KINDS["chrome-har"](path.parent).read_text())["log"]["entries"][0]
+    for part, inside in (("request", "postData"), ("response", "content")):
+        if part in names:
+            body = entry[part][inside]
+            body["_file"] = names[part]
+            body.pop("text"), body.pop("encoding", None)
+    path.write_text(json.dumps({"log": {"entries": [entry]}}))
+    return path
+
+
+@for_each("parts", [["response"], ["request"], ["request", "response"]])
+def test_bodies_that_are_beside_a_har_are_read(tmp_path: Path, parts: list[str]):
+    item, *_ = items(FILE_KINDS["chrome-har"](tmp_path))
+    for part in parts:
+        body = item.request_body if part == "request" else item.response_body
+        (tmp_path / f"{part}.dat").write_bytes(body)
+    (found,) = items(with_files(tmp_path / "a.har", **{part: f"{part}.dat" for part in parts}))
+    assert isinstance(found, Recorded)
+    assert (found.id, found.response_body) == (item.id, item.response_body)
+    assert found.request_body == item.request_body
+
+
+@for_each("name", ["../secret", "/etc/hostname", "gone.dat", "link", "folder", "a\0b", "x" * 500])
+@for_each("part", ["request", "response"])
+def test_no_body_outside_of_the_folder_of_a_har_is_read(tmp_path: Path, name: str, part: str):
+    folder = tmp_path / "in"
+    (folder / "folder").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "secret").write_text("{}")
+    if not (folder / "link").exists():
+        (folder / "link").symlink_to(tmp_path / "secret")
+    (why,) = faults(items(with_files(folder / "a.har", **{part: name})))
+    assert "is not beside the file" in why or "\0" in name or "too long" in why
 
 
 def test_a_compressed_har(tmp_path: Path):
