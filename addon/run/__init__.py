@@ -4,6 +4,7 @@
     proxied_command  the proxy, the command and the bill
     workers          several proxies on one address: their supervisor
     worker           one of them
+    worker_reports   what they report: health and metrics of all, the bill
     master           mitmproxy with only the addons that recording needs
     bill             what the command used
     leftovers        the folder of a run, and those of runs that were killed

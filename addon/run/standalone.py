@@ -77,6 +77,30 @@ def shown_address(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
 
 
+def shared_addresses(words: tuple[str, ...]) -> list[str]:
+    """The addresses that several workers listen on with these words. WrongCallError for an option
+    that they cannot support."""
+    opts, _ = parsed_options(words)
+    saving = ("-w", "--save-stream-file")
+    if "save_stream_file" in opts.deferred or any(word.startswith(saving) for word in words):
+        raise WrongCallError(
+            "save_stream_file (-w) does not go with --workers: all workers would write one file; "
+            "--capture FOLDER keeps whole exchanges of all workers"
+        )
+    found = []
+    for mode, address in modes_of(opts).items():
+        is_udp = mode.transport_protocol == "udp" or "dns" in mode.full_spec.partition("/")[0]
+        if address is None or is_udp or not address[1]:
+            raise WrongCallError(
+                f"--mode {mode.full_spec} does not go with --workers: they share TCP ports, which "
+                "have to be named"
+            )
+        found.append(shown_address(address))
+    if not found:
+        raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
+    return found
+
+
 def check_addresses(opts: options.Options, *, held: Container[str] = ()) -> None:
     """LedgerError for an address that is taken: mitmproxy's error advises options that do not help.
     `held`: shown addresses that are ours."""

@@ -12,19 +12,18 @@ import os
 import signal
 import socket
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 from mitmproxy import ctx, http
 
-from addon.proxy.health import Health, MetricFiles
+from addon.proxy.health import MetricFiles
 from addon.proxy.recorder import Recorder
 from addon.proxy.shown import say_what_is_next
 from addon.run.master import RecordingMaster, run_master
 from addon.run.seen import SeenTraffic
-from ledger.text.first_minute import PassedTraffic
+from addon.run.worker_reports import WorkerReport
 
 REPORT_SECONDS = 1.0
 POLL_SECONDS = 0.1
@@ -42,22 +41,6 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     """For metrics."""
     is_first: bool
     """It tells what clients have to set."""
-
-
-class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of JSON every second; the first means that the worker accepts connections."""
-
-    metrics: tuple[str, int] | None
-    """The address for metrics from the options."""
-    log_as_json: bool
-    health: Health | None
-    """None: metrics are off."""
-    dropped_observations: int
-    seen: PassedTraffic
-    first_opened_at: datetime
-    """No exchange of the worker was opened earlier."""
-    unrecorded: str = ""
-    """What the ledger lacks; empty: nothing is known to be missing."""
 
 
 class WorkerAddon:

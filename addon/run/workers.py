@@ -2,8 +2,8 @@
 
 start      worker 1 alone first: it creates the shared files (the ledger and its schema, the
            certificate authority, secrets), and reports wrong options once. Then the others
-a death    the worker is started again. One that ends `UNREADY_ENDS_MAX` times before it
-           accepts, not killed from outside, ends everything
+a death    the worker is started again. One that ends by itself before it accepts ends
+           everything; its own lines say why
 SIGHUP     the settings are read again; then one worker after the other: a new one accepts, then
            the old one retires (`worker.py`)
 SIGTERM,   all workers finish what is under way within seconds, and end; a second signal kills
@@ -17,25 +17,21 @@ import os
 import secrets
 import signal
 import sys
-import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from addon.attach import required
-from addon.proxy.health import Health, merged
 from addon.run import standalone
 from addon.run.call.arguments import Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import parsed_options
-from addon.run.seen import SeenTraffic
-from addon.run.worker import WorkerJob, WorkerReport
+from addon.run.worker import WorkerJob
+from addon.run.worker_reports import WorkerReports
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.store.engines.urls import default_url
 from ledger.text.figures import seconds_text
@@ -45,7 +41,6 @@ logger = logging.getLogger("tokentee.workers")
 MODULE = f"{__name__.rpartition('.')[0]}.worker"
 PAUSE_SECONDS = 1.0
 """After a death that follows another one."""
-UNREADY_ENDS_MAX = 3
 START_SECONDS_MAX = 100.0
 """From a worker's start until it accepts, on a busy machine, with a schema to migrate."""
 STOP_SECONDS_MAX = 25.0
@@ -54,36 +49,7 @@ for telemetry; and as much again for a busy machine."""
 RETIRING_SECONDS_MAX = 3_600.0
 """A long answer takes minutes; a Realtime session may last for an hour. mitmproxy closes a
 connection that is silent for ten minutes."""
-SILENT_SECONDS_MAX = 10.0
-"""A worker reports every second; one that is silent for this long is stuck."""
 REPORT_BYTES_MAX = 4 * 2**20
-FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
-"""Exit codes of workers that others end, such as a kernel without memory."""
-
-
-def shared_addresses(words: tuple[str, ...]) -> list[str]:
-    """The addresses that mitmproxy would listen on with these words. WrongCallError for an option
-    that several workers cannot support."""
-    opts, is_quiet = parsed_options(words)
-    logger.setLevel(logging.WARNING if is_quiet else logging.INFO)
-    saving = ("-w", "--save-stream-file")
-    if "save_stream_file" in opts.deferred or any(word.startswith(saving) for word in words):
-        raise WrongCallError(
-            "save_stream_file (-w) does not go with --workers: all workers would write one file; "
-            "--capture FOLDER keeps whole exchanges of all workers"
-        )
-    found = []
-    for mode, address in standalone.modes_of(opts).items():
-        is_udp = mode.transport_protocol == "udp" or "dns" in mode.full_spec.partition("/")[0]
-        if address is None or is_udp or not address[1]:
-            raise WrongCallError(
-                f"--mode {mode.full_spec} does not go with --workers: they share TCP ports, which "
-                "have to be named"
-            )
-        found.append(standalone.shown_address(address))
-    if not found:
-        raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
-    return found
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -96,9 +62,11 @@ class Worker:
     """It accepts, or has ended."""
     is_ready: bool = False
     is_replaced: bool = False
-    report: WorkerReport | None = None
-    """Its last one."""
-    reported_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """As it is shown."""
+        return f"worker {self.number} (process {self.process.pid})"
 
     @property
     def ending(self) -> str:
@@ -132,20 +100,18 @@ class Supervisor:
         self.run_id = secrets.token_hex(4)
         self.started_at = datetime.now(UTC)
         self.words = standalone.words_of(make_call())
-        self.addresses = shared_addresses(self.words)
-        opts, _ = parsed_options(self.words)
+        self.addresses = standalone.shared_addresses(self.words)
+        opts, is_quiet = parsed_options(self.words)
+        logger.setLevel(logging.WARNING if is_quiet else logging.INFO)
         standalone.check_addresses(opts)
         self._trusted, troubles = authorities.write_trusted(folder, os.environ)
         for line in (*standalone.warnings(opts), *troubles):
             sys.stderr.write(f"tokentee: {line}\n")
         self.workers: list[Worker] = []
-        self.last_reports: list[WorkerReport] = []
-        """Of workers that have ended."""
+        self.reports = WorkerReports(folder, count)
         self._changing = {number: asyncio.Lock() for number in range(1, count + 1)}
         """Number of each worker; held while one is started."""
         self._replacing = asyncio.Lock()
-        self._endpoint: Any = None
-        self._restarts = 0
 
     async def run(self) -> int:
         """Run until a signal ends it; returns the exit code. Raises LedgerError."""
@@ -178,8 +144,7 @@ class Supervisor:
         finally:
             for worker in self.workers:  # none, unless the supervisor has failed
                 worker.send(signal.SIGTERM)
-            if self._endpoint is not None:
-                self._endpoint.stop()
+            self.reports.close()
         return self._exit_code.result()
 
     async def _start_all(self) -> None:
@@ -198,20 +163,15 @@ class Supervisor:
     async def _fill(self, number: int, *, is_first: bool = False) -> None:
         """Start a worker, again and again until one accepts."""
         async with self._changing[number]:
-            unready = 0
             while self._accepting(number) is None and not self._exit_code.done():
                 worker = await self._start(number, self.words, is_first=is_first)
                 if worker.is_ready or self._exit_code.done():
                     return
-                code = worker.process.returncode or 0
-                if is_first:
-                    self._exit_code.set_result(code if code > 0 else 1)  # its own lines say why
-                    return
-                unready += code not in FROM_OUTSIDE
                 reason = f"it ended before it was ready ({worker.ending})"
-                if unready == UNREADY_ENDS_MAX:
-                    reason += f", {unready} times in a row. All workers are stopped"
-                    self._exit_code.set_result(1)
+                code = worker.process.returncode or 0
+                if is_first or code >= 0:
+                    reason += "; all workers are stopped"
+                    self._exit_code.set_result(max(code, 1))
                 logger.warning("tokentee: worker %d does not start: %s", number, reason)
                 await asyncio.wait([self._exit_code], timeout=PAUSE_SECONDS)
 
@@ -253,12 +213,10 @@ class Supervisor:
         """Take a worker's reports; when it has ended, start another one if none replaced it."""
         assert worker.process.stdout is not None
         async for line in worker.process.stdout:
-            worker.report = msgspec.json.decode(line, type=WorkerReport)
-            worker.reported_at = time.monotonic()
             worker.is_ready = True
             worker.is_settled.set()
             try:
-                self._serve_metrics(worker.report)
+                self.reports.take(worker.number, worker.name, line)
             except LedgerError as error:  # such as an address that is taken
                 if not self._exit_code.done():
                     self._exit_code.set_exception(error)
@@ -266,14 +224,13 @@ class Supervisor:
         was_ready, worker.is_ready = worker.is_ready, False
         worker.is_settled.set()
         self.workers.remove(worker)
-        if worker.report is not None:
-            self.last_reports.append(worker.report)
+        self.reports.end(worker.name)
         if worker.is_replaced:
             logger.info("tokentee: the old worker %d has finished", worker.number)
         elif was_ready and not self._exit_code.done():
-            self._restarts += 1
-            who = f"worker {worker.number} (process {worker.process.pid})"
-            logger.warning("tokentee: %s ended with %s and is started again", who, worker.ending)
+            self.reports.restarts += 1
+            text = "tokentee: %s ended with %s and is started again"
+            logger.warning(text, worker.name, worker.ending)
             await self._fill(worker.number)
 
     async def _replace_all(self) -> None:
@@ -281,7 +238,7 @@ class Supervisor:
         async with self._replacing:
             try:
                 words = standalone.words_of(self._make_call())
-                addresses = shared_addresses(words)
+                addresses = standalone.shared_addresses(words)
             except LedgerError as error:
                 logger.warning("tokentee: the workers keep their settings: %s", error)
                 return
@@ -305,49 +262,6 @@ class Supervisor:
                         self._tasks.create_task(ending)
             logger.info("tokentee: %d workers were replaced", len(self._changing))
 
-    # Health and metrics of all workers
-
-    def _serve_metrics(self, report: WorkerReport) -> None:
-        if report.log_as_json:
-            logger.handlers[0].setFormatter(required("log format", option="tee_log_format")())
-        if report.metrics is not None and self._endpoint is None:
-            serve = required("endpoint of workers", option="tee_metrics")
-            self._endpoint = serve(
-                report.metrics,
-                self._folder,
-                health=self.health,
-                dropped=self.dropped_observations,
-            )
-
-    def _reports(self) -> list[tuple[Worker, WorkerReport]]:
-        return [(each, each.report) for each in list(self.workers) if each.report is not None]
-
-    def health(self) -> Health:
-        """The merged health of all workers."""
-        reports = self._reports()
-        running = {worker.number for worker, _ in reports}
-        missing = [f"worker {each} does not run" for each in self._changing if each not in running]
-        for worker, _ in reports:
-            silent = time.monotonic() - worker.reported_at
-            if silent > SILENT_SECONDS_MAX:
-                text = f"worker {worker.number} has not reported for {seconds_text(silent)}"
-                missing.append(text)
-        return merged(
-            {
-                f"worker {worker.number} (process {worker.process.pid})": report.health
-                for worker, report in reports
-                if report.health is not None
-            },
-            missing=missing,
-            dropped_before=sum(each.health.dropped for each in self.last_reports if each.health),
-            restarts=self._restarts,
-        )
-
-    def dropped_observations(self) -> int:
-        """Observations that no worker could count, since the start."""
-        reports = (*self.last_reports, *(report for _, report in self._reports()))
-        return sum(each.dropped_observations for each in reports)
-
 
 def run_workers(count: int, make_call: Callable[[], Call]) -> int:
     """Run the workers until a signal ends them; returns the exit code. Raises LedgerError before
@@ -363,11 +277,5 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
         code = asyncio.run(supervisor.run())
     if code == 0:
         url = set_options(supervisor.words).get("ledger_url") or default_url()
-        traffic = SeenTraffic()
-        since, lacking = supervisor.started_at, []
-        for report in supervisor.last_reports:
-            traffic.seen.add(report.seen)
-            since = min(since, report.first_opened_at)
-            lacking += [report.unrecorded] if report.unrecorded else []
-        traffic.show_bill(url, supervisor.run_id, since=since, unrecorded="; ".join(lacking))
+        supervisor.reports.show_bill(url, supervisor.run_id, since=supervisor.started_at)
     return code

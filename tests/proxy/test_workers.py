@@ -175,7 +175,7 @@ def test_workers_that_cannot_start_again_end_it(tmp_path: Path) -> None:
         os.kill(workers.pids()[0], signal.SIGKILL)
         assert workers.process.wait(200) == 1
         workers.wait()  # until the log has all of its lines
-    assert "3 times in a row. All workers are stopped" in workers.log
+    assert "(exit code 1); all workers are stopped" in workers.log
 
 
 @pytest.mark.nightly

@@ -14,7 +14,8 @@ from mitmproxy.test import taddons, tflow
 
 from addon.proxy.recorder import Recorder
 from addon.run import worker as module
-from addon.run.worker import WorkerAddon, WorkerJob, WorkerReport
+from addon.run.worker import WorkerAddon, WorkerJob
+from addon.run.worker_reports import WorkerReport
 from tests.proxy.mitmdump import free_port
 
 
