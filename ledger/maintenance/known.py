@@ -137,6 +137,7 @@ class BookedAnswer:
     cache_read_tokens: int | None
     cache_write_tokens: int | None
     output_tokens: int | None
+    model: str | None = None
     usage_json: str | None = None
 
 
@@ -146,12 +147,14 @@ def booked_answers(
     ids: Iterable[str] = (),
     response_ids: Iterable[str] = (),
     sessions: Iterable[str] = (),
+    with_subagents: bool = False,
     times: Iterable[datetime] = (),
     agents: Iterable[str] = (),
     between: tuple[datetime, datetime] | None = None,
 ) -> list[BookedAnswer]:
     """The requests that have ended with one of these ids, response ids, sessions or times of
-    opening, in the order of their times; and those of these agents that were recorded `between`
+    opening, in the order of their times, and those of sessions that such a one started
+    (`with_subagents`); and those of these agents that were recorded `between`
     without a session."""
     import sqlalchemy as sa
 
@@ -166,7 +169,8 @@ def booked_answers(
     wanted: tuple[tuple[Any, Iterable[Any]], ...] = (
         (r.id, ids),
         (r.response_id, response_ids),
-        (r.session_id, sessions),
+        (r.session_id, sessions := list(sessions)),
+        (r.parent_session_id, sessions if with_subagents else ()),
         (r.opened_at, times),
     )
     questions = [

@@ -1,6 +1,7 @@
 """Edge (a ledger). Books the answers of agents' logs: each once, not if it was recorded live, and
 with a further reading if the log had less of it before."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -9,7 +10,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from addon.parts.agent_logs.call import Booked, LoggedCall, booked, fullness
+from addon.parts.agent_logs import sums
+from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.call import FIGURES, Booked, LoggedCall, booked, fullness
 from addon.parts.agent_logs.files import Log, SkippedCounts, read
 from addon.parts.agent_logs.matching import (
     APART_MAX,
@@ -89,6 +92,9 @@ def answers(
         unreadable, left = len(tally.skipped.files), (tally.outside, tally.future, tally.running)
         for call in calls_of(agent, read(agent, path, tally.skipped), path):
             tally.sessions.add(call.session_id)
+            if call.is_sum and (scope.until is not None and call.ended_at >= scope.until):
+                tally.outside += 1  # of answers that are not booked
+                continue
             if log is not None:
                 log.sessions.add(call.session_id)
                 log.first = min(log.first or call.at, call.at)
@@ -152,6 +158,8 @@ class Booking:
     tags: Mapping[str, str]
     now: datetime
     unchanged: UnchangedLogs
+    has_all: bool = True
+    """All logs of a session are read. Else its sums are looked at again the next time."""
     is_dry: bool = False
     """The ledger is written for this import alone: what others have is not corrected."""
     billing: Callable[[Exchange], Billing | None] = lambda _: None
@@ -159,7 +167,17 @@ class Booking:
 
     def take(self, stated: Iterable[Stated]) -> None:
         """Book the answers; their tallies count the results."""
-        for batch in batched(stated, ANSWERS_BATCH_MAX):
+        of_sessions: list[Stated] = []
+        copied: dict[tuple[str, str], list[BookedAnswer]] = defaultdict(list)
+
+        def answers_alone() -> Iterator[Stated]:
+            for each in stated:
+                if each[0].is_sum:
+                    of_sessions.append(each)
+                else:
+                    yield each
+
+        for batch in batched(answers_alone(), ANSWERS_BATCH_MAX):
             known = KnownAnswers(booked_like(self.places, [call for call, *_ in batch]))
             new: dict[str, Stated] = {}
             fuller: dict[str, Stated] = {}
@@ -175,6 +193,8 @@ class Booking:
                     new[call.exchange_id] = call, path, tally
                     known.add(answer_of(call))
                     continue
+                if AGENTS[call.agent].sums and answer.session_id != call.session_id:
+                    copied[call.agent, call.session_id].append(answer)
                 if not answer.is_import:
                     tally.live += 1
                     continue
@@ -192,34 +212,67 @@ class Booking:
                     tally.known += 1
                 else:
                     fuller[answer.id] = call, path, tally
-            receipts = [
-                (self.ledger.settle(*self._booked(call, path)), path, tally)
-                for call, path, tally in new.values()
-            ]
-            self.commits.wait(len(receipts))
-            for receipt, path, tally in receipts:
-                if not receipt.committed:
-                    tally.refused += 1
-                    tally.new -= 1
-                    log = self.unchanged.of(path)
-                    if log is not None:
-                        log.is_whole = False
-            # Answers of which the log has more than before get a further reading.
-            for engine in [each for place in self.places for each in place.engines if fuller]:
-                further = []
-                for before in corrections.find(engine, list(fuller)).values():
-                    call, path, tally = fuller[before.exchange.id]
-                    tally.corrected += 1
-                    output = f"{before.reading.usage.output_tokens} -> {call.usage.output_tokens}"
-                    reading = replace(
-                        self._booked(call, path)[1],
-                        exchange_id=before.exchange.id,
-                        opened_at=before.exchange.opened_at,
-                        reason=f"the log has more of the answer: output_tokens {output}",
-                    )
-                    further.append((reading, charge(before.exchange, reading, self.prices)))
-                if not self.is_dry:
-                    corrections.add_readings(engine, further)
+            self._settle(list(new.values()))
+            self._correct(fuller, "the log has more of the answer")
+        self._take_sums(of_sessions, copied)
+
+    def _take_sums(
+        self, stated: Sequence[Stated], copied: Mapping[tuple[str, str], Sequence[BookedAnswer]]
+    ) -> None:
+        """Book what is left of sums when the answers are in the ledger."""
+        of = {call.exchange_id: (path, tally) for call, path, tally in stated}
+        calls = sums.joined(call for call, *_ in stated)
+        new, changed = [], {}
+        for call, row in sums.differences(self.places, calls, copied):
+            path, tally = of[call.exchange_id]
+            log = self.unchanged.of(path)
+            if log is not None:
+                log.is_whole = log.is_whole and self.has_all
+            if row is None and not any(getattr(call.usage, name) for name in FIGURES):
+                continue
+            if log is not None:
+                log.add(call.exchange_id, call.at, is_live=False)
+            if row is None:
+                tally.new += 1
+                new.append((call, path, tally))
+            elif any(getattr(call.usage, name) != getattr(row, name) for name in FIGURES):
+                changed[row.id] = call, path, tally
+            else:
+                tally.known += 1
+        self._settle(new)
+        self._correct(changed, "what no answer of the session has")
+
+    def _settle(self, new: Sequence[Stated]) -> None:
+        receipts = [
+            (self.ledger.settle(*self._booked(call, path)), path, tally)
+            for call, path, tally in new
+        ]
+        self.commits.wait(len(receipts))
+        for receipt, path, tally in receipts:
+            if not receipt.committed:
+                tally.refused += 1
+                tally.new -= 1
+                log = self.unchanged.of(path)
+                if log is not None:
+                    log.is_whole = False
+
+    def _correct(self, by_id: Mapping[str, Stated], why: str) -> None:
+        """Further readings of rows of which the logs say something else than before."""
+        for engine in [each for place in self.places for each in place.engines if by_id]:
+            further = []
+            for before in corrections.find(engine, list(by_id)).values():
+                call, path, tally = by_id[before.exchange.id]
+                tally.corrected += 1
+                output = f"{before.reading.usage.output_tokens} -> {call.usage.output_tokens}"
+                reading = replace(
+                    self._booked(call, path)[1],
+                    exchange_id=before.exchange.id,
+                    opened_at=before.exchange.opened_at,
+                    reason=f"{why}: output_tokens {output}",
+                )
+                further.append((reading, charge(before.exchange, reading, self.prices)))
+            if not self.is_dry:
+                corrections.add_readings(engine, further)
 
     def _booked(self, call: LoggedCall, path: Path) -> Booked:
         capture = f"{path}#{call.exchange_id}"

@@ -24,7 +24,7 @@ from ledger.model.exchange import (
 from ledger.model.providers import provider_of
 from ledger.model.usage import BESIDE, NO_USAGE, Usage
 
-LOG_METER_VERSION = "log-2"
+LOG_METER_VERSION = "log-3"
 """The version of the log readers; it is raised when one of them reads a log differently."""
 FOLDER_NAME_MAX = 100
 UNKNOWN_SERVER = "unknown"
@@ -37,6 +37,9 @@ SESSION_SUM = {BESIDE + "request_mode": "sum of a session"}
 THREAD_COUNTS, THREADS = BESIDE + "thread_counts", BESIDE + "threads"
 """Beside the usage of Codex: a digest of usage and sum of the thread, by which a copy is known; and
 the threads of which one made the call, if a fork's log does not tell which."""
+
+FIGURES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+"""What two accounts of an answer are compared by."""
 
 type Booked = tuple[Exchange, Reading]
 
@@ -60,6 +63,12 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     """The usage as the log has it; None: the log counts the answer without its tokens."""
     is_final: bool = True
     """False: the figures are those of an answer that ran, or a placeholder."""
+    has_end: bool = False
+    """It has the member that shows that a server ended it."""
+    is_sum: bool = False
+    """The figures are those of a session and a model: what its answers have is part of them."""
+    is_added: bool = False
+    """Sums of further logs are to be added; else the fullest is right."""
     copies_renew_ids: bool = False
     """A copy in a forked session has another id, but the same time and figures."""
     counts: str | None = None

@@ -178,6 +178,7 @@ def import_command(
                 tags=tags,
                 now=now,
                 unchanged=unchanged,
+                has_all=not paths,
                 is_dry=dry_run,
                 billing=names_file.load(None).billing_of,
             ).take(

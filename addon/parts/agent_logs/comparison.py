@@ -5,12 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from addon.parts.agent_logs.call import LoggedCall
+from addon.parts.agent_logs.call import FIGURES, LoggedCall
 from addon.parts.agent_logs.matching import KnownAnswers
 from ledger.maintenance.known import BookedAnswer
 from ledger.model.usage import sum_of
 
-FIGURES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
 type Figures = Mapping[str, int | None]
 
 

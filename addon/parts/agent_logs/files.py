@@ -94,7 +94,7 @@ def agent_of(path: Path) -> LoggedAgent | None:
             return agent
     if path.suffix == ".db":
         return None
-    any_agent = replace(AGENTS["claude-code"], mark="")
+    any_agent = replace(AGENTS["claude-code"], marks=())
     first = list(islice(read(any_agent, path, SkippedCounts()), SIGNED_WITHIN))
     return next(
         (
@@ -141,7 +141,7 @@ def read(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dic
                 else:
                     yield document
                 return
-            mark = agent.mark.encode()
+            marks = [mark.encode() for mark in agent.marks]
             while line := file.readline(LINE_BYTES_MAX):
                 if not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX:
                     skipped.lines[path] += 1
@@ -151,7 +151,8 @@ def read(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dic
                 # A prompt or a result of a tool is half of a log. A whole object, at least by its
                 # ends, without the mark has no answer: a fifth of the reading (measured).
                 is_object = line.startswith(b"{") and line.endswith(b"}\n")
-                if mark not in line and is_object and not json_values.has_escaped_key(line):
+                is_skipped = is_object and not any(mark in line for mark in marks)
+                if marks and is_skipped and not json_values.has_escaped_key(line):
                     continue
                 value = json_values.loads(line) if line.strip() else None
                 if value is not None:

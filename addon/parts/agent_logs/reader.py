@@ -10,7 +10,7 @@ some are repeated: they are one call, with the greatest counts.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any
 
@@ -35,6 +35,9 @@ OPEN_ANSWERS_MAX = 256
 ANSWER_MAX = timedelta(hours=1)
 """The longest time between two lines of one answer. Servers that number their answers anew after a
 restart give a later one the same id."""
+
+SESSIONS_MAX, MODELS_MAX = 10_000, 100
+"""Sessions of one log, and models of one session, whose sums are read."""
 
 UNITS = "units."
 
@@ -88,6 +91,24 @@ class SessionMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Name -> path."""
 
 
+class SessionSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a log states what a session used by model, beside its answers or without them."""
+
+    when: Condition
+    session: tuple[str, ...]
+    """Its paths, the best first."""
+    at: tuple[str, ...] = ()
+    """Paths of the time; none: that of the answer before."""
+    models: str = ""
+    """The path of an object by model; empty: a line is of the one model that `model` leads to."""
+    model: str = ""
+    usage: str = ""
+    """The path of the counts, in the object of a model."""
+    counts: Mapping[str, tuple[str, ...]]
+    are_added: bool = False
+    """Each statement begins anew; else the last one has those before."""
+
+
 class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An agent and the format of its logs."""
 
@@ -114,8 +135,8 @@ class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     path: str = "/"
     dialect: str = UNKNOWN_SERVER
     session: tuple[SessionMembers, ...] = ()
-    mark: str = ""
-    """A text in each line of an answer: a line without it is not parsed. Empty: all lines are."""
+    marks: tuple[str, ...] = ()
+    """Texts of which one is in each line that counts: others are not parsed. None: all are."""
     records: tuple[str, ...] = ("line",)
     """Where the objects of answers are, or lists of them."""
     where: Condition = {}
@@ -132,8 +153,12 @@ class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Instead of the counts: a function of the usage object and the provider."""
     final: tuple[str, ...] = ()
     """Paths of which one is there once an answer is complete; none: it is logged when it is."""
+    end: str = ""
+    """A member of each answer that a server ended, in versions that write it at all: an answer
+    without it is one of a broken attempt."""
     is_session_sum: bool = False
     """A record has the sums of a session."""
+    sums: SessionSums | None = None
     copies_renew_ids: bool = False
     """A fork copies answers under new ids."""
     calls: Callable[[Lines], Iterator[LoggedCall]] | None = None
@@ -158,15 +183,19 @@ def usage_of(columns: Mapping[str, tuple[str, ...]], usage: Mapping[str, Any]) -
 
 
 def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[LoggedCall]:
-    """The answers of one log."""
+    """The answers of one log, then the sums of its sessions."""
     if agent.calls is not None:
         yield from agent.calls(lines)
         return
     names = [file.name.partition(".")[0], *(folder.name for folder in file.parents)]
     scope: dict[str, Any] = {"session": {}, "file": names}
     open_answers: dict[tuple[str, ...], _Answer] = {}
+    sums = _Sums(agent, agent.sums) if agent.sums is not None else None
+    stated_ends: set[str | None] = set()
     for line in lines:
         scope["line"] = line
+        if sums is not None:
+            sums.read(scope)
         for kept in agent.session:
             if _holds(kept.when, scope):
                 found = {name: lookup(scope, path) for name, path in kept.keep.items()}
@@ -178,9 +207,14 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
                 call = _call(agent, scope, open_answers) if _holds(agent.where, scope) else None
                 if call is None:
                     continue
+                if sums is not None:
+                    sums.saw(call.session_id, call.at)
+                if agent.end and agent.end in record:
+                    stated_ends.add(call.user_agent)
+                    call = replace(call, has_end=True)
                 before = open_answers.pop(call.key, None)
                 if before is not None and not before.goes_on_with(call):
-                    yield before.call(agent)
+                    yield before.call(agent, stated_ends)
                     before = None
                 open_answers[call.key] = before or _Answer(call)
                 path_of_tools, kind = agent.tools
@@ -192,9 +226,11 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
                 }
                 open_answers[call.key].add(call, tools)
                 if len(open_answers) > OPEN_ANSWERS_MAX:
-                    yield open_answers.pop(next(iter(open_answers))).call(agent)
+                    yield open_answers.pop(next(iter(open_answers))).call(agent, stated_ends)
     for answer in open_answers.values():
-        yield answer.call(agent)
+        yield answer.call(agent, stated_ends)
+    if sums is not None:
+        yield from sums.calls()
 
 
 @dataclass(slots=True)
@@ -219,14 +255,89 @@ class _Answer:
     def add(self, call: LoggedCall, tools: set[str]) -> None:
         first, last = min(self.best.at, call.at), max(self.best.ended_at, call.ended_at)
         fuller = call if call.fullness >= self.best.fullness else self.best
+        if (self.best.has_end or call.has_end) and not fuller.has_end:
+            fuller = replace(fuller, has_end=True)
         if (fuller.at, fuller.ended_at) != (first, last):
             fuller = replace(fuller, at=first, ended_at=last)
         self.best = fuller
         self.tools |= tools
 
-    def call(self, agent: LoggedAgent) -> LoggedCall:
-        count = len(self.tools) if agent.tools[0] else None
-        return replace(self.best, tool_calls=count, key=(*self.best.key, self.best.at.isoformat()))
+    def call(self, agent: LoggedAgent, stated_ends: set[str | None]) -> LoggedCall:
+        best, count = self.best, len(self.tools) if agent.tools[0] else None
+        is_broken = best.user_agent in stated_ends and not best.has_end
+        return replace(
+            best,
+            tool_calls=count,
+            key=(*best.key, best.at.isoformat()),
+            is_final=best.is_final and not is_broken,
+        )
+
+
+@dataclass(slots=True)
+class _Sums:
+    """The sums that a log states."""
+
+    agent: LoggedAgent
+    format: SessionSums
+    times: dict[str, list[datetime]] = field(default_factory=dict)
+    """Session -> the first and the last time of it."""
+    counts: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    """Session and model -> path of a count -> its sum."""
+
+    def saw(self, session: str, at: datetime) -> None:
+        first, last = self.times.setdefault(session, [at, at])
+        self.times[session] = [min(first, at), max(last, at)]
+
+    def read(self, scope: dict[str, Any]) -> None:
+        of = self.format
+        if not _holds(of.when, scope):
+            return
+        session = next(filter(None, (text_of(lookup(scope, path)) for path in of.session)), None)
+        if session is None or (session not in self.times and len(self.times) >= SESSIONS_MAX):
+            return
+        for at in filter(None, (moment(lookup(scope, path)) for path in of.at)):
+            self.saw(session, at)
+        models = lookup(scope, of.models) if of.models else {lookup(scope, of.model): scope["line"]}
+        if session not in self.times or not isinstance(models, dict):
+            return
+        stated: dict[str, dict[str, int]] = {}
+        for word, held in list(models.items())[:MODELS_MAX]:
+            # Claude Code names a model with a long context `claude-opus-5[1m]`.
+            name = name_of(str(word).partition("[")[0])
+            usage = lookup(held, of.usage) if of.usage and isinstance(held, dict) else held
+            if name is not None and isinstance(usage, dict):
+                kept = stated.setdefault(name, {})
+                for path in {path for paths in of.counts.values() for path in paths}:
+                    if (count := count_of(lookup(usage, path))) is not None:
+                        kept[path] = kept.get(path, 0) + count
+        for name, found in stated.items():
+            before = self.counts.get((session, name), {}) if of.are_added else {}
+            self.counts[session, name] = {
+                path: before.get(path, 0) + found.get(path, 0) for path in before | found
+            }
+
+    def calls(self) -> Iterator[LoggedCall]:
+        agent = self.agent
+        for (session, model), counts in self.counts.items():
+            usage = usage_of(self.format.counts, counts)
+            first, last = self.times[session]
+            if usage.input_tokens or usage.output_tokens:
+                yield LoggedCall(
+                    agent=agent.name,
+                    key=(session, "sum", model),
+                    at=first,
+                    ended_at=last,
+                    session_id=session,
+                    usage=usage,
+                    usage_object=counts,
+                    is_sum=True,
+                    is_added=self.format.are_added,
+                    server=server_of(agent, word=None, response_id=None, model=model),
+                    path=agent.path,
+                    dialect=agent.dialect,
+                    beside=SESSION_SUM,
+                    model=model,
+                )
 
 
 def _holds(condition: Condition, scope: dict[str, Any]) -> bool:
@@ -299,6 +410,7 @@ def _call(
         path=agent.path,
         dialect=agent.dialect,
         beside=SESSION_SUM if agent.is_session_sum else beside,
+        is_sum=agent.is_session_sum,
         model=model,
         response_id=response_id,
         request_id=name_of(stated("request_id")),

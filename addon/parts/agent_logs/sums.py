@@ -1,0 +1,105 @@
+"""Database. What a log states in sums alone, as the difference to the answers that are known.
+
+A session and a model are one row: what the session used, less what the ledger has of its answers,
+recorded or imported. When answers come later the row gets a further reading, down to nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from addon.parts.agent_logs.call import FIGURES, LoggedCall
+from addon.parts.agent_logs.matching import APART_MAX, session_names
+from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
+from ledger.model.usage import sum_of
+
+
+def joined(calls: Iterable[LoggedCall]) -> list[LoggedCall]:
+    """The sums, one for each session and model: of several logs that state it the fullest, or all
+    together."""
+    found: dict[str, LoggedCall] = {}
+    for call in calls:
+        before = found.get(call.exchange_id)
+        if before is not None and call.is_added:
+            figures = {
+                name: sum_of(getattr(before.usage, name), getattr(call.usage, name))
+                for name in FIGURES
+            }
+            call = replace(  # noqa: PLW2901  # with what the logs before had
+                call,
+                at=min(before.at, call.at),
+                ended_at=max(before.ended_at, call.ended_at),
+                usage=replace(call.usage, **figures),
+                usage_object=figures,
+            )
+        if before is None or call.is_added or call.fullness > before.fullness:
+            found[call.exchange_id] = call
+    return list(found.values())
+
+
+def differences(
+    places: Sequence[KnownExchanges],
+    sums: Sequence[LoggedCall],
+    copied: Mapping[tuple[str, str], Sequence[BookedAnswer]],
+) -> list[tuple[LoggedCall, BookedAnswer | None]]:
+    """Each sum with what is left of it, and the row that has it so far. `copied`: agent and session
+    -> answers of other sessions that its log repeats."""
+    by_session: dict[tuple[str, str], list[LoggedCall]] = defaultdict(list)
+    for call in sums:
+        by_session[call.agent, call.session_id].append(call)
+    found = []
+    taken: set[str] = set()
+    for session, stated in by_session.items():
+        own = {call.exchange_id for call in stated}
+        answers = {
+            answer.id: answer
+            for place in places
+            for engine in place.engines
+            for answer in booked_answers(
+                engine,
+                ids=own,
+                sessions=session_names(stated[0]),
+                with_subagents=True,
+                agents=[session[0]],
+                between=(
+                    min(call.at for call in stated) - APART_MAX,
+                    max(call.ended_at for call in stated) + APART_MAX,
+                ),
+            )
+        }
+        rows = {each: answers.pop(each) for each in own if each in answers}
+        for answer in copied.get(session, ()):
+            answers.setdefault(answer.id, answer)
+        counted = [each for each in answers.values() if each.session_id or each.id not in taken]
+        taken |= {answer.id for answer in counted if answer.session_id is None}
+        known = _by_model(counted, [call.model for call in stated])
+        for call in stated:
+            less = {name: _less(call, name, known[call.model]) for name in FIGURES}
+            usage = replace(call.usage, **less)
+            found.append((replace(call, usage=usage), rows.get(call.exchange_id)))
+    return found
+
+
+def _by_model(
+    answers: Iterable[BookedAnswer], models: Sequence[str | None]
+) -> Mapping[str | None, list[BookedAnswer]]:
+    """The answers of each model. One that no sum names, as under an alias, counts as of a model
+    that no answer has, so that it is not booked twice."""
+    found: dict[str | None, list[BookedAnswer]] = defaultdict(list)
+    others = []
+    for answer in answers:
+        if answer.model in models:
+            found[answer.model].append(answer)
+        else:
+            others.append(answer)
+    without = [model for model in models if model not in found] or list(models[:1])
+    found[without[0]] += others
+    return found
+
+
+def _less(call: LoggedCall, name: str, answers: Iterable[BookedAnswer]) -> int | None:
+    """A count without that of answers."""
+    stated: int | None = getattr(call.usage, name)
+    known = sum(getattr(answer, name) or 0 for answer in answers)
+    return None if stated is None else max(0, stated - known)

@@ -1,0 +1,152 @@
+"""What a log states in sums alone is booked as the difference to the answers that are known."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from tests.addon.parts.agent_logs.importing import run
+from tests.addon.parts.agent_logs.logs import PATHS, SESSION, claude, write_home
+from tests.addon.parts.agent_logs.test_command import live
+from tests.ledger.written import put, rows
+
+HAIKU, OPUS = "claude-haiku-4-5-20251001", "claude-opus-5"
+SUMS = (
+    "SELECT model, input_tokens, cache_read_tokens, output_tokens FROM requests WHERE {} ORDER BY 1"
+)
+
+
+def cost_state(**outputs):
+    """The sums of a session whose answers have 2 104 tokens of input each."""
+    return {
+        "type": "cost-state",
+        "sessionId": SESSION,
+        "modelUsage": {
+            model.replace("_", "-"): {
+                "inputTokens": 4,
+                "outputTokens": output,
+                "cacheReadInputTokens": 2_000,
+                "cacheCreationInputTokens": 100,
+                "costUSD": 1,
+            }
+            for model, output in outputs.items()
+        },
+    }
+
+
+def sums(engine):
+    return rows(engine, SUMS.format("capture LIKE '%' AND id IN (SELECT exchange_id FROM readings "
+                                    "WHERE usage_json LIKE '%sum of a session%')"))  # fmt: skip
+
+
+def test_what_no_answer_of_claude_code_has_is_a_row_by_model(home, engine):
+    """Of several statements the last one has those before; a name in brackets is its model's."""
+    stated = cost_state(**{HAIKU: 30, f"{OPUS}[1m]": 60})
+    write_home(home, "claude-code", claude_lines=[claude(), cost_state(**{HAIKU: 9}), stated])
+    assert "3 booked" in run()
+    assert sums(engine) == [(HAIKU, 0, 0, 23), (OPUS, 2_104, 2_000, 60)]
+    assert ": 0 booked, 3 known" in run()
+
+
+def test_a_sum_gives_way_to_answers_that_come_later(home, engine):
+    write_home(home, "claude-code", claude_lines=[claude(), cost_state(**{HAIKU: 9, OPUS: 60})])
+    run()
+    assert sums(engine) == [(HAIKU, 0, 0, 2), (OPUS, 2_104, 2_000, 60)]
+    log = home / PATHS["claude-code"]
+    answer = claude("msg_2", 60, requestId="req_2", isSidechain=True, agentId="a1")
+    answer["message"]["model"] = OPUS
+    (log.parent / "agent-a1.jsonl").write_text(json.dumps(answer) + "\n")
+    log.write_text(log.read_text() + "\n")
+    assert "1 booked, 2 known, 1 corrected" in run()
+    assert sums(engine) == [(HAIKU, 0, 0, 2), (OPUS, 0, 0, 0)]
+    assert "corrected" not in run()
+
+
+def test_what_was_recorded_is_no_part_of_a_sum(home, engine):
+    """A call that no line of the log has, as that which compacts a session."""
+    exchange, read, _ = live("live-1", "msg_9", input_tokens=2_104, output_tokens=60)
+    exchange = replace(exchange, request_model=OPUS, response_model=OPUS)
+    put(
+        engine,
+        (
+            exchange,
+            replace(
+                read, usage=replace(read.usage, cache_read_tokens=2_000, cache_write_tokens=100)
+            ),
+            (),
+        ),
+    )
+    write_home(home, "claude-code", claude_lines=[claude(), cost_state(**{HAIKU: 7, OPUS: 60})])
+    assert ": 1 booked" in run()
+    assert not [row for row in sums(engine) if row[3]]
+
+
+def test_a_part_of_the_answers_makes_no_sum(home, engine):
+    write_home(home, "claude-code", claude_lines=[claude(), cost_state(**{HAIKU: 30})])
+    assert "booked" in run("--until", "2026-11-02T12:00:05+00:00")
+    assert sums(engine) == []
+
+
+SHUTDOWN = {"inputTokens": 21_343, "outputTokens": 100, "cacheReadTokens": 0}
+ENDS = [
+    {"type": "session.start", "timestamp": "2026-11-02T12:00:00Z", "data": {"copilotVersion": "1"}},
+    {
+        "type": "session.shutdown",
+        "timestamp": "2026-11-02T12:00:05Z",
+        "data": {"modelMetrics": {"gpt-5.4-mini": {"usage": SHUTDOWN}}},
+    },
+]
+
+
+@pytest.mark.parametrize(("ends", "left"), [(1, []), (2, [("gpt-5.4-mini", 21_343, 0, 100)])])
+def test_the_sums_of_copilot_beside_its_store(home, engine, ends, left):
+    """Each end of a session states what came since it was resumed."""
+    write_home(home, "copilot")
+    log = home / ".copilot/session-state" / SESSION / "events.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(json.dumps(line) + "\n" for line in [ENDS[0], *ENDS[1:] * ends]))
+    run()
+    assert sums(engine) == left
+
+
+def usage_line(name, inputs, output):
+    figures = {"inputTokens": inputs, "outputTokens": output, "cachedTokens": 0}
+    figures |= {"thoughtsTokens": 0, "totalTokens": inputs + output}
+    facts = {"schemaVersion": 1, "id": name, "sessionId": SESSION, "model": "qwen3-coder-plus"}
+    return facts | {"timestamp": "2026-11-02T12:00:05.000Z"} | figures
+
+
+def test_a_month_of_qwen_code_has_calls_that_no_session_shows(home, engine):
+    """Also over several files."""
+    write_home(home, "qwen-code")
+    folder = home / ".qwen/usage"
+    folder.mkdir()
+    lines = [usage_line("u1", 900, 40), usage_line("u2", 300, 5), usage_line("u3", 70, 6)]
+    for month, few in (("10", lines[:1]), ("11", lines[1:])):
+        text = "".join(json.dumps(line) + "\n" for line in few)
+        (folder / f"token-usage-2026-{month}.jsonl").write_text(text)
+    run()
+    assert sums(engine) == [("qwen3-coder-plus", 370, 0, 11)]
+    run()
+    assert rows(engine, "SELECT count(*) FROM requests") == [(2,)]
+
+
+def test_droid_is_not_booked_again_where_its_calls_were_recorded(home, engine):
+    exchange, read, _ = live("live-1", "resp_9", input_tokens=301_000, output_tokens=50)
+    usage = replace(read.usage, cache_read_tokens=1_000, cache_write_tokens=0)
+    put(engine, (exchange, replace(read, usage=usage), ()))
+    write_home(home, "droid")
+    assert ": 0 booked" in run()
+
+
+@pytest.mark.parametrize(("detail", "source"), [(True, "reported"), (False, "partial")])
+def test_an_attempt_that_broke_has_an_end_that_nobody_sent(home, engine, detail, source):
+    """A version that writes `stop_details` writes it for each answer that was ended."""
+    ended = claude(message_more={"stop_details": None})
+    other = claude("msg_2", requestId="req_2")
+    if detail:
+        other["message"]["stop_details"] = None
+    write_home(home, "claude-code", claude_lines=[other, ended])
+    run()
+    found = rows(engine, "SELECT usage_source FROM requests WHERE response_id = 'msg_2'")
+    assert found == [(source,)]
