@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.facts import AnswerContext, AnswerError, Facts, clean
-from ledger.model.exchange import CAP_ERROR
+from ledger.model.exchange import CAP_ERROR, REFUSED_STATUS
 
 MESSAGE_LENGTH_MAX = 1000
 """Characters of a message that are looked at, and kept if the operator wants them."""
@@ -197,8 +197,10 @@ def record_error_text(facts: Facts, body: bytes) -> None:
 
 def plain_refusal(message: str, cap: str) -> dict[str, Any]:
     """The body of an error of ours, a refused request, in a format without a word for it. `cap` is
-    the name of the cap that the request would have passed."""
-    return {"error": {"message": message, "type": CAP_ERROR, "code": cap}}
+    the name of the cap that the request would have passed. SDKs of such formats look for the text
+    outside of `error`: boto3 and dashscope as `message`, replicate as `detail`."""
+    error = {"message": message, "type": CAP_ERROR, "code": cap}
+    return {"error": error, "code": CAP_ERROR, "message": message, "detail": message}
 
 
 def anthropic_refusal(message: str, _cap: str) -> dict[str, Any]:
@@ -210,6 +212,16 @@ def openai_refusal(message: str, _cap: str) -> dict[str, Any]:
     """As `plain_refusal`, as OpenAI words it."""
     error = {"message": message, "type": "insufficient_quota", "param": None, "code": CAP_ERROR}
     return {"error": error}
+
+
+def provider_refusal(provider: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A refusal as the SDK of a provider reads it, where it wants more than the format does."""
+    error = body.get("error", {})
+    if provider == "openrouter" and error.get("code") == CAP_ERROR:
+        return {"error": {**error, "code": REFUSED_STATUS}}  # it takes numbers alone
+    if provider == "voyage":
+        return {"detail": error.get("message"), **body}
+    return body
 
 
 def openai_refused_event(message: str, cap: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from mitmproxy.connection import ConnectionState
 from msgspec.structs import replace
 
 from addon.dialects.agents import refused_status_of
+from addon.dialects.errors import provider_refusal
 from addon.dialects.facts import text_of
 from addon.dialects.request import read_request
 from addon.framing import json_values
@@ -185,7 +186,8 @@ class _CappedSocket(OpenSocket):
 def _refuse(recording: Recording, live: Live, refusal: Refusal) -> None:
     """Answer a request ourselves; nothing of it goes upstream."""
     dialect = (live.routes.session or live.route).dialect
-    content = json_values.dumps(dialect.refusal(refusal.message, refusal.cap)).encode()
+    body = dialect.refusal(refusal.message, refusal.cap)
+    content = json_values.dumps(provider_refusal(live.opened.provider, body)).encode()
     headers = {
         "content-type": "application/json",
         "x-should-retry": "false",

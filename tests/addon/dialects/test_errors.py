@@ -3,6 +3,7 @@ was all the same.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from addon.dialects.errors import (
     KNOWN_MESSAGES,
     MASKED,
     MESSAGE_LENGTH_MAX,
+    anthropic_refusal,
     broken_connection,
+    openai_refusal,
+    provider_refusal,
     record_error,
     record_error_body,
     record_error_text,
@@ -208,7 +212,8 @@ OF_OPENAI = ("cloudflare", "sap", "xai", "perplexity")
 @for_each("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_a_refusal_of_ours_is_worded_as_its_dialect_words_errors(dialect: Dialect) -> None:
     family = dialect.name.partition(".")[0]
-    plain = {"error": {"message": "m", "type": "tokentee_cap", "code": "nightly"}}
+    error = {"message": "m", "type": "tokentee_cap", "code": "nightly"}
+    plain = {"error": error, "code": "tokentee_cap", "message": "m", "detail": "m"}
     body = dialect.refusal("m", "nightly")
     if dialect.operation == "batch":
         return  # such a request is a GET, which costs nothing
@@ -221,6 +226,21 @@ def test_a_refusal_of_ours_is_worded_as_its_dialect_words_errors(dialect: Dialec
     record_error_body(facts, body)
     assert facts.error is not None
     assert facts.error.message is None
+
+
+@for_each(
+    "provider, refusal, expected",
+    [
+        ("openrouter", openai_refusal, {"error": REFUSALS["openai"]["error"] | {"code": 402}}),
+        ("openrouter", anthropic_refusal, REFUSALS["anthropic"]),
+        ("voyage", openai_refusal, {"detail": "m", **REFUSALS["openai"]}),
+        ("openai", openai_refusal, REFUSALS["openai"]),
+    ],
+)
+def test_a_refusal_of_ours_is_worded_as_the_sdk_of_a_provider_reads_it(
+    provider: str, refusal: Callable[[str, str], dict[str, Any]], expected: dict[str, Any]
+) -> None:
+    assert provider_refusal(provider, refusal("m", "nightly")) == expected
 
 
 @given(st.text(max_size=300))
