@@ -3,10 +3,12 @@
     https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
     https://protobuf.dev/programming-guides/encoding/
 
-A message is a byte of flags, four bytes of length, the protobuf. gRPC-Web ends with a message whose
-highest flag is set: the trailers. Which fields are read says a table; the others are stepped over.
+A message is a byte of flags, four bytes of length, the protobuf, which may be compressed (gzip or
+deflate: its first bytes tell). gRPC-Web ends with a message whose highest flag is set: the
+trailers. Which fields are read says a table; the others are stepped over.
 """
 
+import zlib
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
@@ -21,6 +23,11 @@ TRAILERS = "trailers"
 _PREFIX_BYTES = 5
 _COMPRESSED = 1
 _IS_TRAILERS = 0x80
+_GZIP_OR_ZLIB = 47
+"""zlib's window bits for either."""
+INFLATED_BYTES_FREE = 16 * 1024
+INFLATED_RATIO_MAX = 100
+"""Bytes beyond the free ones, for each compressed one. A longer message is not read."""
 _VARINT_BYTES_MAX = 10
 _FIXED_BYTES = {1: 8, 5: 4}
 
@@ -94,15 +101,23 @@ class Grpc(LengthPrefixed):
         return blocks
 
     def parse(self, block: bytes) -> Frame | None:
-        """The message of a block; None if it is cut or compressed."""
+        """The message of a block, inflated; None if it is cut, or compressed in another way."""
         if len(block) < _PREFIX_BYTES:
             return None
         if len(block) - _PREFIX_BYTES != int.from_bytes(block[1:_PREFIX_BYTES], "big"):
             return None
-        if block[0] & _COMPRESSED:
-            self.lost = "a compressed gRPC message was not read"
-            return None
-        return Frame(TRAILERS if block[0] & _IS_TRAILERS else "", block[_PREFIX_BYTES:])
+        data = block[_PREFIX_BYTES:]
+        if block[0] & _COMPRESSED and data:
+            free = INFLATED_BYTES_FREE + INFLATED_RATIO_MAX * len(data)
+            inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
+            try:
+                data = inflating.decompress(data, min(MESSAGE_BYTES_MAX, free))
+            except zlib.error:
+                data = b""
+            if not inflating.eof:
+                self.lost = "a compressed gRPC message was not read"
+                return None
+        return Frame(TRAILERS if block[0] & _IS_TRAILERS else "", data)
 
 
 def read_message(data: bytes, message: Message) -> dict[str, Any] | None:

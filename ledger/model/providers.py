@@ -395,7 +395,7 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     Provider(name="sambanova", hosts=("sambanova.ai",), prices="sambanova"),
     Provider(name="sap", hosts=("api.ai.*.ml.hana.ondemand.com",)),
-    Provider(name="sarvam", hosts=("api.sarvam.ai",), prices="sarvam"),
+    Provider(name="sarvam", hosts=("api.sarvam.ai",), prices="sarvam", stream_usage=_OPT_IN),
     Provider(name="scaleway", hosts=("api.scaleway.ai",)),
     Provider(name="siliconflow", hosts=("api.siliconflow.com", "api.siliconflow.cn")),
     Provider(

@@ -1,5 +1,10 @@
 """gRPC's messages and protobuf's fields: for every way of cutting them, and whatever lies."""
 
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+
 import pytest
 
 from addon.framing.choice import framing_of
@@ -43,6 +48,26 @@ def test_messages_for_every_way_of_cutting(size: int):
         Frame(TRAILERS, b"grpc-status: 0\r\n"),
     ]
     assert framing.lost is None
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+def test_a_compressed_message_is_read_whole_or_not_at_all(compress: Callable[[bytes], bytes]):
+    framing = Grpc()
+    data = b"\x0a\x01x" * 5_000
+    assert framing.parse(framed(compress(data), 1)) == Frame("", data)
+    assert framing.parse(framed(compress(b"grpc-status: 0"), 0x81)) == Frame(
+        TRAILERS, b"grpc-status: 0"
+    )
+    assert framing.parse(framed(b"", 1)) == Frame("", b"")
+    assert framing.lost is None
+    for unread in (
+        compress(b"0" * MESSAGE_BYTES_MAX),  # a bomb: 4 MB of 4 kB
+        compress(data)[:-9],
+        compress(os.urandom(MESSAGE_BYTES_MAX + 1)),
+    ):
+        framing.lost = None
+        assert framing.parse(framed(unread, 1)) is None
+        assert framing.lost == "a compressed gRPC message was not read"
 
 
 def test_a_message_that_is_compressed_cut_or_none_is_not_read():
