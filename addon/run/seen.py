@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from datetime import datetime
@@ -46,7 +47,14 @@ class SeenTraffic:
 
     @guarded
     def request(self, flow: http.HTTPFlow) -> None:
-        """mitmproxy's hook."""
+        """mitmproxy's hook; the preface of HTTP/2 without TLS comes as a request, too."""
+        if flow.request.method == "PRI" and flow.request.is_http2:
+            refused = self.seen.prior_knowledge
+            is_first = not refused
+            count(refused, place_of(flow.request.host, flow.request.port))
+            if is_first:
+                logging.warning("tokentee: %s", first_minute.prior_knowledge_refused(refused))
+            return
         is_refused = flow.response is not None and flow.response.status_code == PASSWORD_ASKED
         counts = self.seen.without_password if is_refused else self.seen.requests
         count(counts, place_of(flow.request.pretty_host, flow.request.port))

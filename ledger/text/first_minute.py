@@ -36,6 +36,8 @@ class PassedTraffic(Struct, kw_only=True):
     """Requests and tunnels that were refused: the client did not name the proxy's user."""
     untrusting: dict[str, int] = field(default_factory=dict)
     """Connections whose client refused the proxy's certificate."""
+    prior_knowledge: dict[str, int] = field(default_factory=dict)
+    """Connections that spoke HTTP/2 without TLS at once, which mitmproxy refuses."""
     unreachable: dict[str, int] = field(default_factory=dict)
     """Connections that could not be made; with the reason after the host."""
     unread: dict[str, int] = field(default_factory=dict)
@@ -87,6 +89,15 @@ def lines_at_start(
     return [*dict.fromkeys(lines), NEXT] if lines else []
 
 
+def prior_knowledge_refused(counts: Counts) -> str:
+    """What a proxy other than `tokentee run` does to HTTP/2 with prior knowledge, with the cure."""
+    return (
+        f"HTTP/2 without TLS to {_named(counts)} was refused: mitmproxy does not answer prior "
+        "knowledge, which the AWS SDK for JavaScript speaks at http:// endpoints. `tokentee run` "
+        "with the same --mode answers it"
+    )
+
+
 def nothing_recorded(seen: PassedTraffic, *, is_command: bool) -> list[str]:
     """Why no LLM request was recorded, with the cure: the likeliest reasons by what was seen.
     `is_command`: of `run -- COMMAND`."""
@@ -98,6 +109,8 @@ def nothing_recorded(seen: PassedTraffic, *, is_command: bool) -> list[str]:
             "must read mitmproxy-ca-cert.pem (SSL_CERT_FILE, REQUESTS_CA_BUNDLE, "
             "NODE_EXTRA_CA_CERTS)"
         )
+    if seen.prior_knowledge:
+        lines.append(prior_knowledge_refused(seen.prior_knowledge))
     if seen.without_password:
         lines.append(
             f"requests to {_named(seen.without_password)} were refused: they did not have the user "

@@ -294,6 +294,17 @@ def installed(packages: tuple[str, ...], *, is_node: bool) -> Path:
     return folder
 
 
+def version_of(package: str, packages: tuple[str, ...], *, is_node: bool) -> str:
+    """The version of one of the packages that are installed together; empty if that is not told."""
+    folder = installed(packages, is_node=is_node)
+    if is_node:
+        path = folder / "node_modules" / package / "package.json"
+        return str(json.loads(path.read_text())["version"]) if path.exists() else ""
+    pattern = f"lib/python*/site-packages/{package.replace('-', '_')}-*.dist-info"
+    found = next(folder.glob(pattern), None)
+    return found.name.removesuffix(".dist-info").rpartition("-")[2] if found else ""
+
+
 def _call(*words: str, at: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     subprocess.run(

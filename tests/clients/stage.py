@@ -32,7 +32,7 @@ def main(spec_path: str) -> None:
     """Run what the specification names, and write `result.json` beside it."""
     spec = json.loads(Path(spec_path).read_text())
     folder = Path(spec_path).parent
-    _bring_up_loopback()
+    bring_up_loopback()
     environment = {
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
@@ -40,7 +40,7 @@ def main(spec_path: str) -> None:
         "NO_COLOR": "1",
         "TMPDIR": str(folder / "tmp"),
         "HOME": str(folder / "home"),
-        **_certificates(spec["authority"]),
+        **certificates(spec["authority"]),
     }
     (folder / "tmp").mkdir(exist_ok=True)
     command = [sys.executable, str(DRIVER), str(folder / "clients.json")]
@@ -56,7 +56,7 @@ def main(spec_path: str) -> None:
     )
 
 
-def _certificates(authority: str) -> dict[str, str]:
+def certificates(authority: str) -> dict[str, str]:
     """As a company sets them on its machines."""
     names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
              "GIT_SSL_CAINFO")  # fmt: skip
@@ -104,7 +104,7 @@ def _mitmdump(
         own = Path(spec["confdir"]) / "mitmproxy-ca-cert.pem"
         bundle.write_bytes(Path(spec["authority"]).read_bytes() + own.read_bytes())
         (folder / "wgetrc").write_text(f"ca_certificate = {bundle}\n")
-        led = environment | _certificates(str(bundle)) | {"NODE_USE_ENV_PROXY": "1"}
+        led = environment | certificates(str(bundle)) | {"NODE_USE_ENV_PROXY": "1"}
         led["WGETRC"] = str(folder / "wgetrc")
         host, port = proxy.address()
         for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
@@ -112,7 +112,8 @@ def _mitmdump(
         return _direct(command, led, folder, spec)
 
 
-def _bring_up_loopback() -> None:
+def bring_up_loopback() -> None:
+    """A new network has its loopback down."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh14x", b"lo", 0)
         answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from tests.clients.playing import Played, name_of
 type Facts = dict[str, list[str]]
 SEEN = Path(__file__).with_name("seen.json")
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
-BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
 HEAD = """\
 | client | works | recorded exactly | unchanged | session |
 |---|---|---|---|---|
@@ -24,13 +22,18 @@ HEAD = """\
 def write(played: dict[str, Played]) -> None:
     """Put the table between the page's markers, and what it was made of into `seen.json`."""
     SEEN.write_text(json.dumps(facts(played, CLIENTS), indent=1, sort_keys=True) + "\n")
-    text = PAGE.read_text()
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    assert pattern.search(text), "the page has no place for the table"
     lines = [_line(client, played) for client in CLIENTS]
     notes = [f"{client.name}: {client.why_not}.\n" for client in CLIENTS if client.why_not]
-    block = f"{BEGIN}\n{HEAD}{''.join(lines)}\n{''.join(notes)}{END}"
-    PAGE.write_text(pattern.sub(lambda _: block, text))
+    put("clients", f"{HEAD}{''.join(lines)}\n{''.join(notes)}")
+
+
+def put(mark: str, table: str) -> None:
+    """Put a table between the markers of the page that have this name."""
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    assert found, f"the page has no place for {mark}"
+    PAGE.write_text(f"{before}{begin}\n{table}{end}{after}")
 
 
 def facts(played: dict[str, Played], clients: Sequence[Client]) -> dict[str, Facts]:
@@ -107,14 +110,9 @@ def _version(client: Client) -> str:
             return ""
     package = owner.packages[0].partition("[")[0]
     if client.is_node and not package.startswith("node@"):
-        folder = playing.installed(owner.packages, is_node=True)
         if client.shares or package == "ai":
             package = client.name if client.name.startswith("@") else package
-        path = folder / "node_modules" / package / "package.json"
-        return json.loads(path.read_text())["version"] if path.exists() else ""
+        return playing.version_of(package, owner.packages, is_node=True)
     if client.is_node:
         return ""
-    folder = playing.installed(owner.packages, is_node=False)
-    pattern = f"lib/python*/site-packages/{package.replace('-', '_')}-*.dist-info"
-    found = next(folder.glob(pattern), None)
-    return found.name.removesuffix(".dist-info").rpartition("-")[2] if found else ""
+    return playing.version_of(package, owner.packages, is_node=False)

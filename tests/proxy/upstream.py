@@ -101,6 +101,8 @@ class Answer:
     framing: Framing = Framing.CHUNKED
     end: End = End.PROPER
     gate: Gate | None = None
+    trailers: tuple[tuple[str, str], ...] = ()
+    """HTTP/2: after the last piece."""
 
     @property
     def body(self) -> bytes:
@@ -125,6 +127,8 @@ class Upstream:
 
     script: Script
     tls: ssl.SSLContext | None = None
+    address: tuple[str, int] = ("127.0.0.1", 0)
+    """Where it listens."""
     requests: list[Request] = field(default_factory=list)
     peer_left: threading.Event = field(default_factory=threading.Event)
     """Set when the other side went away while an answer was held."""
@@ -178,7 +182,7 @@ class Upstream:
                 writer.transport.abort()
 
         server = await asyncio.start_server(
-            connected, "127.0.0.1", 0, ssl=self.tls, limit=HEAD_BYTES_MAX, backlog=2048
+            connected, *self.address, ssl=self.tls, limit=HEAD_BYTES_MAX, backlog=2048
         )
         self.port: int = server.sockets[0].getsockname()[1]
         self._ready.set()
@@ -373,6 +377,8 @@ class _Http2:
                 await answer.gate.wait()
             await self._send(stream_id, piece)
         match answer.end:
+            case End.PROPER if answer.trailers:
+                self._h2.send_headers(stream_id, answer.trailers, end_stream=True)
             case End.PROPER:
                 self._h2.end_stream(stream_id)
             case End.RST:

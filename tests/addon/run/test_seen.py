@@ -6,7 +6,7 @@ from mitmproxy.test import taddons, tflow
 
 from addon.proxy.recorder import Recorder
 from addon.run.seen import PLACES_MAX, ScriptBill, SeenTraffic
-from ledger.text.first_minute import PassedTraffic
+from ledger.text.first_minute import PassedTraffic, nothing_recorded
 
 
 def test_a_master_without_a_terminal_log_ends_without_a_bill(capfd):
@@ -35,6 +35,20 @@ def test_what_kept_a_request_from_passing_is_told_apart():
         without_password={host: 2},
         unreachable={f"{host} (Connection refused)": 1},
     )
+
+
+def test_http2_without_tls_is_named_at_once_with_its_cure(caplog):
+    traffic, flow = SeenTraffic(), tflow.tflow()
+    flow.request.method, flow.request.http_version = "PRI", "HTTP/2.0"
+    flow.request.host, flow.request.port = "bedrock-runtime.us-east-1.amazonaws.com", 443
+    traffic.request(flow)
+    traffic.request(flow)
+    (said,) = [each.message for each in caplog.records]
+    cure = "`tokentee run` with the same --mode answers it"
+    assert "to bedrock-runtime.us-east-1.amazonaws.com was refused" in said
+    assert said.endswith(cure)
+    assert not traffic.seen.requests
+    assert cure in nothing_recorded(traffic.seen, is_command=False)[0]
 
 
 def test_hosts_are_counted_within_the_bound():

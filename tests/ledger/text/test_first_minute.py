@@ -53,6 +53,7 @@ CURES = {
     "untrusting": "SSL_CERT_FILE",
     "without_password": "http://USER:PASSWORD@HOST:PORT",
     "unreachable": "check the name",
+    "prior_knowledge": "`tokentee run` with the same --mode",
 }
 
 
