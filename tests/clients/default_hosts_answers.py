@@ -17,7 +17,7 @@ from tests.clients.answers import answer_to
 from tests.proxy.upstream import Answer, Request, document
 
 TEXT = "Hello."
-ANSWER_SECONDS = 1
+ANSWER_SECONDS = 0.5
 """Less than any LLM takes, and more than the period in which `run` looks for connections past it."""
 STREAM = "https://stream.replicate.com/v1/streams/made-up"
 

@@ -24,6 +24,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -238,14 +239,17 @@ class Watch:
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        while (self._proc / str(self._pid) / "net" / "tcp").exists():
-            began = time.monotonic()
-            with contextlib.suppress(OSError):  # a process ends while it is read
-                await asyncio.to_thread(self.sample)
-            if self._resolving is None and self._has_direct():
-                # At once: the addresses behind a name change within minutes.
-                self._resolving = asyncio.get_running_loop().create_task(resolve(self._names))
-            await asyncio.sleep(max(PERIOD_SECONDS, 9 * (time.monotonic() - began)))
+        loop = asyncio.get_running_loop()
+        # A thread of its own: names that are being resolved hold the loop's for seconds.
+        with ThreadPoolExecutor(1) as thread:
+            while (self._proc / str(self._pid) / "net" / "tcp").exists():
+                began = time.monotonic()
+                with contextlib.suppress(OSError):  # a process ends while it is read
+                    await loop.run_in_executor(thread, self.sample)
+                if self._resolving is None and self._has_direct():
+                    # At once: the addresses behind a name change within minutes.
+                    self._resolving = loop.create_task(resolve(self._names))
+                await asyncio.sleep(max(PERIOD_SECONDS, 9 * (time.monotonic() - began)))
 
     async def names(self) -> Names:
         """The names behind the addresses of direct connections: when the first was seen, and now;

@@ -5,6 +5,8 @@ import os
 import re
 import socket
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -280,6 +282,30 @@ def test_addresses_are_resolved_when_the_first_direct_connection_is_seen(
 
     monkeypatch.setattr(child, "resolve", resolved)
     assert asyncio.run(watched()) == dict.fromkeys(("10.10.10.4", "10.10.10.9"), ("api.acme.ai",))
+
+
+def test_connections_are_seen_while_names_are_resolved(proc: Path, monkeypatch: pytest.MonkeyPatch):
+    """Which takes seconds where a name server does not answer, and all threads of the loop."""
+    monkeypatch.setattr(child, "PERIOD_SECONDS", 0.01)
+
+    async def watched() -> int:
+        loop, answered = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        loop.run_in_executor(None, answered.wait, 20)
+        watch = Watch(1, own_port=8080, names=["api.acme.ai"], proc=proc)
+        watching = asyncio.create_task(watch.run())
+        while not watch.seen:
+            await asyncio.sleep(0.01)
+        (proc / "2" / "fd" / "99").symlink_to("socket:[99]")
+        (proc / "1" / "net" / "tcp").write_text(table(later=("090A0A0A:01BB", "01", "99")))
+        async with asyncio.timeout(5):
+            while ("10.10.10.9", 443) not in watch.seen:
+                await asyncio.sleep(0.01)
+        watching.cancel()
+        answered.set()
+        return watch.seen["10.10.10.9", 443]
+
+    assert asyncio.run(watched())
 
 
 def test_what_is_said():
