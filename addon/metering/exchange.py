@@ -55,6 +55,9 @@ from ledger.model.exchange import (
     Source,
 )
 
+NO_WEBSOCKET = frozenset({404, 405, 426, 501})
+"""Answers to a handshake by which a server says that it speaks HTTP there alone."""
+
 
 class Stage(Enum):
     """Where an exchange is."""
@@ -163,7 +166,8 @@ class MeteredExchange:
             a frame of it   looks like its dialect; at such a host, any
 
         A fetched result is one when it is settled whole, with a usage: if it was cut, or was not
-        ready, it will be fetched again.
+        ready, it will be fetched again. A handshake is none if the server has no WebSocket there:
+        the client asks over HTTP then.
         """
         routes = self.routes
         if routes.route.is_fetch:
@@ -172,6 +176,8 @@ class MeteredExchange:
                 and settled.exchange.outcome is Outcome.COMPLETE
                 and settled.reading.usage_json is not None
             )
+        elif routes.is_handshake and self.status in NO_WEBSOCKET:
+            self.is_confirmed = False
         elif not self.is_confirmed:
             is_served, needs_stream = routes.is_served, routes.route.needs_stream
             kind = answer.headers.get("content-type", "") if answer is not None else ""
@@ -254,7 +260,8 @@ class MeteredExchange:
         is_labelled = is_stream(response)
         if is_labelled and not self.opened.streamed:
             self.opened = replace(self.opened, streamed=True)
-        if not self.is_confirmed and self.confirm(answer=response):
+        was_confirmed = self.is_confirmed
+        if self.confirm(answer=response) and not was_confirmed:
             on_confirmed()
 
         def confirms(frame: dict[str, Any]) -> bool:

@@ -173,10 +173,7 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
     if not isinstance(tools, list):
         config = values.get("toolConfig")
         tools = _list(config.get("tools")) if isinstance(config, dict) else []
-    for tool in tools:
-        declared = tool.get("functionDeclarations") if isinstance(tool, dict) else None
-        for each in declared if isinstance(declared, list) else (tool,):
-            yield _piece(Kind.TOOLS, Part.TEXT, _tool_name(each), each)
+    yield from _of_tools(tools)
     for name in ("system", "instructions", "systemInstruction", "system_instruction"):
         if (given := values.get(name)) is None:
             continue
@@ -192,12 +189,27 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
             continue
         role = _name(message.get("role"))
         is_head = is_head and role in ("system", "developer")
+        if is_head and message.get("type") == "additional_tools":  # Codex
+            yield from _of_tools(_list(message.get("tools")))
+            continue
         kind = Kind.SYSTEM if is_head else Kind.MESSAGES
         if isinstance(content := message.get("content"), str) and message.keys() <= _TEXT_ALONE:
             part = Part.TOOL_RESULT if role in _RESULT_ROLES else Part.TEXT
             yield kind, part, role, role, content, 0
         else:
             yield from _of_message(message, role, kind)
+
+
+def _of_tools(tools: list[Any]) -> Iterator[_Piece]:
+    for tool in tools:
+        held = tool if isinstance(tool, dict) else {}
+        declared = held.get("functionDeclarations")
+        if held.get("type") == "namespace" and isinstance(held.get("tools"), list):
+            declared = held["tools"]
+            named = {key: each for key, each in held.items() if key != "tools"}
+            yield _piece(Kind.SYSTEM, Part.TEXT, "system", named)
+        for each in declared if isinstance(declared, list) else (tool,):
+            yield _piece(Kind.TOOLS, Part.TEXT, _tool_name(each), each)
 
 
 def _messages_of(values: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from mitmproxy.options import CONF_DIR
 from addon.proxy import options as proxy_options
 from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import LOOPBACK, Call, set_options
-from addon.run.command import authorities, child, hosts
+from addon.run.command import authorities, child, daemons, hosts
 from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.leftovers import RunFolder, run_folder
 from addon.run.master import RecordingMaster, run_master
@@ -125,8 +125,9 @@ def _result(proxied: ProxiedCommand, ledger_url: str, run_id: str, recorder: Rec
     warnings = proxied.warnings
     if not (is_recorded or warnings):
         seen.unread, seen.local = proxied.policy.unread, proxied.local_connections()
-        warnings = first_minute.nothing_recorded(seen, is_command=True)
-    for line in warnings:
+        warnings = daemons.from_before(proxied.ran_before, proxied.program)
+        warnings += first_minute.nothing_recorded(seen, is_command=True)
+    for line in [*warnings, *proxied.left_behind()]:
         _print(line)
     return proxied.exit_code
 
@@ -188,6 +189,9 @@ class ProxiedCommand:
         self._watch: child.Watch | None = None
         self._watching: asyncio.Task[None] | None = None
         self.traffic = SeenTraffic()
+        self.program = call.command[0]
+        self.ran_before = daemons.of_program(self.program)
+        """Processes of the same program, before it was started."""
         self.exit_code: int | None = None
         self.warnings: list[str] = []
         self.troubles: list[str] = []
@@ -197,6 +201,10 @@ class ProxiedCommand:
     def was_started(self) -> bool:
         """Whether the command has begun."""
         return self._watch is not None
+
+    def left_behind(self) -> list[str]:
+        """A line for processes of the command that go on without their proxy."""
+        return daemons.left_behind(f"{USER}:{self._secret}@")
 
     def local_connections(self) -> dict[str, int]:
         """Connections of the command to servers on this machine, past the proxy."""

@@ -51,6 +51,9 @@ def main(path: str) -> None:
             code, out, err = "timeout", late.stdout or b"", late.stderr or b""
         except OSError as error:
             code, out, err = str(error), b"", b""
+        if client["keeps_home"]:
+            kept = home.with_name("homes") / client["name"]
+            shutil.copytree(home, kept, symlinks=True, ignore_dangling_symlinks=True)
         done[client["name"]] = {
             "code": code,
             "stdout": out.decode("utf-8", "replace"),

@@ -90,6 +90,8 @@ class Client:
     """Headers that it sends its server behind any proxy, and that mitmdump, unlike `run`, leaves."""
     refusals: int = 0
     """Requests that it sends under a cap that refuses all; 0: it is not played under one."""
+    keeps_home: bool = False
+    """Its home is kept in `homes`, beside the ledger."""
     volatile: tuple[str, ...] = ()
     """Patterns of its own output or requests that differ from run to run."""
 

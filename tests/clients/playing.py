@@ -233,7 +233,8 @@ INSTALLED_SECONDS_MAX = 86_400
 
 def spec_of(client: Client) -> dict[str, Any]:
     """How the driver runs it; installed where need be."""
-    owner = next(each for each in CLIENTS if each.name == (client.shares or client.name))
+    named = client.shares or client.name
+    owner = next((each for each in CLIENTS if each.name == named), client)
     path = []
     if client.node and client.node != "system":
         path.append(str(installed((f"node@{client.node}",), is_node=True) / "node_modules/.bin"))
@@ -262,6 +263,7 @@ def spec_of(client: Client) -> dict[str, Any]:
         "environment": KEYS | client.environment,
         "files": client.files,
         "seconds": client.seconds,
+        "keeps_home": client.keeps_home,
     }
 
 

@@ -132,6 +132,18 @@ def test_a_websocket_may_name_its_model_in_the_url():
     assert maybe_opened(structs.replace(request, host="app.example", path="/chat")) is None
 
 
+@for_each("status, is_call", [(426, False), (404, False), (401, True), (429, True)])
+def test_a_handshake_with_a_server_that_speaks_http_alone_is_no_call(status: int, is_call: bool):
+    """Codex asks again over HTTP."""
+    headers = {"upgrade": "websocket"}
+    request = structs.replace(
+        REQUEST, method="GET", path="/v1/responses", headers=headers, body=Body(b"")
+    )
+    exchange = opened(request)
+    tapped(exchange, b'{"error":{"message":"no","type":"t"}}', status=status)
+    assert exchange.is_confirmed == is_call
+
+
 def test_any_post_to_a_named_upstream_is_an_exchange():
     rules = RunRules(node="n", upstreams=(Upstream(host="llm.example", provider="aivene"),))
     request = structs.replace(REQUEST, host="llm.example", path="/generate-it")

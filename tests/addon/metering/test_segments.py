@@ -131,6 +131,26 @@ def test_the_parts_of_each_wire_format(body):
     assert [parts[at].name for at in (0, 1, 3, 4)] == ["grep", "bash", "user", "grep"]
 
 
+def test_the_tools_that_codex_puts_before_its_messages():
+    """Also in a namespace."""
+    inner = [{"type": "function", "name": "send"}, {"type": "custom", "name": "exec"}]
+    tools = [
+        {"type": "function", "name": "grep"},
+        {"type": "namespace", "name": "n", "tools": inner},
+    ]
+    more = {"type": "additional_tools", "role": "developer", "tools": tools}
+    user = {"role": "user", "content": TEXT}
+    parts = read({"input": [more, {"role": "developer", "content": TEXT}, user]}).parts
+    assert [(each.kind, each.name) for each in parts] == [
+        (Kind.TOOLS, "grep"),
+        (Kind.SYSTEM, "system"),
+        (Kind.TOOLS, "send"),
+        (Kind.TOOLS, "exec"),
+        (Kind.SYSTEM, "developer"),
+        (Kind.MESSAGES, "user"),
+    ]
+
+
 def test_breakpoints_are_kept_apart_from_content():
     bare = {**ANTHROPIC, "system": [{"type": "text", "text": TEXT}]}
     assert [each.breakpoint for each in read(ANTHROPIC).parts] == [0, 0, 2, 0, 0, 0, 0]
