@@ -1,11 +1,11 @@
 """Edge. What parts of both sides attach to the core of the addon."""
 
+from functools import cache
 from typing import Any
 
 from addon import parts
 from ledger import attach
 from ledger import parts as ledger_parts
-from ledger.model.errors import LedgerError
 
 PARTS = (*ledger_parts.PARTS, *parts.PARTS)
 
@@ -15,10 +15,18 @@ def attached(point: str) -> list[Any]:
     return attach.attached(point, PARTS)
 
 
-def required(point: str, *, option: str) -> Any:
-    """What one part attaches to a point. LedgerError, which names the option that wants it, if that
-    part is not there."""
-    if found := attached(point):
-        return found[0]
-    packages = (part.package for part in PARTS if any(at == point for at, _ in part.attaches))
-    raise LedgerError(f"{option}: {', '.join(packages) or 'its part'} is not there")
+@cache
+def options_of_parts() -> tuple[dict[str, Any], dict[str, str]]:
+    """The options of the proxy that parts have; and those of parts that are not there -> what is
+    missing for them."""
+    there: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for part in PARTS:
+        lacking = attach.missing_for(part)
+        for name, place in part.options:
+            if lacking:
+                missing[name] = ", ".join(lacking)
+            else:
+                module, attribute = place.split(":")
+                there[name] = attach.loaded(f"{part.package}.{module}", attribute)
+    return there, missing

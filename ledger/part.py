@@ -33,6 +33,8 @@ class Part:
     uses: tuple[str, ...] = ()
     """Packages of other parts, without which it cannot work."""
     commands: tuple[Command, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    """Option of the proxy -> `module:attribute` below the folder: its text and its reader."""
     attaches: tuple[tuple[str, str], ...] = ()
     """Attach point -> `module:attribute` below the folder."""
 

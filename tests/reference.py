@@ -48,7 +48,7 @@ def parts() -> str:
 
 def options() -> str:
     """A row for each option of the recorder."""
-    rows = [f"| `{name}` | {_cell(text)} |" for name, text in proxy_options.HELP.items()]
+    rows = [f"| `{name}` | {_cell(text)} |" for name, text in proxy_options.help_of().items()]
     return "\n".join(["| option | meaning |", "|---|---|", *rows])
 
 

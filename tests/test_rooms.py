@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from addon.attach import PARTS
+from addon.attach import PARTS, options_of_parts
 from addon.parts import POINTS as ADDON_POINTS
 from ledger.attach import loaded
 from ledger.parts import POINTS as LEDGER_POINTS
@@ -132,7 +132,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.parts": {"ledger"},
     "addon": {
         *("addon.parts", "addon.proxy", "addon.run"),
-        *("ledger", "ledger.model", "ledger.parts", "ledger.text"),
+        *("ledger", "ledger.parts", "ledger.text"),
     },
 }
 """Room of the core -> the rooms that it may use."""
@@ -467,7 +467,7 @@ def test_what_a_part_attaches_is_there_and_its_point_is_asked_for():
     sources = "".join(path.read_text() for path in MODULES)
     for point in {*LEDGER_POINTS, *ADDON_POINTS}:
         about = point.partition(" ")[0]
-        is_asked_for = re.search(rf'(attached|required)\(\s*"{point}"', sources)
+        is_asked_for = re.search(rf'(attached|_first_of)\(\s*"{point}"', sources)
         assert is_asked_for or about == "option", point
     for part in PARTS:
         points = LEDGER_POINTS if part.package.startswith("ledger.") else {}
@@ -475,6 +475,8 @@ def test_what_a_part_attaches_is_there_and_its_point_is_asked_for():
             assert point in points | ADDON_POINTS, f"{part.name}: {point}"
             module, attribute = place.split(":")
             assert loaded(f"{part.package}.{module}", attribute) is not None
+    there, missing = options_of_parts()
+    assert (set(there), missing) == ({name for part in PARTS for name, _ in part.options}, {})
 
 
 HALVES = ("addon", "ledger")

@@ -14,13 +14,17 @@ POINTS: dict[str, str] = {
     "authoriser": "(ledger, its URL, the command's caps, prices) -> who is asked before a request "
     "goes upstream (addon/proxy/authorising.py)",
     "limits of run": "(limits by kind, unpriced) -> the caps that `run --max-...` sets",
-    "speed-ups": "called with the master and whether a flow's callable takes runs of chunks, where "
-    "the process is ours; returns words for the start line, and what puts everything back",
-    "telemetry": "makes what watches a recording (`proxy/health.py`): `tee_metrics`, `tee_otlp`",
-    "endpoint of workers": "(address, folder, health, dropped) -> serves all workers until `stop`",
+    "whether to speed up": "(options of parts, whether the process is ours) -> whether speed-ups "
+    "go in",
+    "speed-ups": "called with the master and whether a flow's callable takes runs of chunks; "
+    "returns words for the start line, and what puts everything back",
+    "telemetry": "(options of parts, metric files) -> what watches a recording "
+    "(`proxy/health.py`), or None",
+    "endpoint of workers": "(options of parts, folder, health, dropped) -> serves all workers "
+    "until `stop`, or None",
     "logs to import": "() -> `97 logs of Claude Code: tokentee import`, or an empty text: what "
     "could fill a ledger that is not there",
-    "log format": "() -> the formatter of the log, for `tee_log_format=json`",
+    "log format": "(options of parts) -> the formatter of the log, or None: text",
 }
 """Attach point -> what the core does with what is attached."""
 
@@ -35,9 +39,14 @@ PARTS: tuple[Part, ...] = (
         package="addon.parts.telemetry",
         about="health, metrics, spans and JSON logs for operators",
         attaches=(
-            ("telemetry", "watching:Watching"),
-            ("endpoint of workers", "watching:WorkersEndpoint"),
-            ("log format", "json_log:JsonFormatter"),
+            ("telemetry", "watching:watching_of"),
+            ("endpoint of workers", "watching:workers_endpoint_of"),
+            ("log format", "json_log:formatter_of"),
+        ),
+        options=(
+            ("tee_metrics", "options:METRICS"),
+            ("tee_otlp", "options:OTLP"),
+            ("tee_log_format", "options:LOG_FORMAT"),
         ),
     ),
     Part(
@@ -58,6 +67,10 @@ PARTS: tuple[Part, ...] = (
     Part(
         package="addon.parts.fast",
         about="methods of mitmproxy that are replaced where the process is ours, to save CPU",
-        attaches=(("speed-ups", "mechanisms:install"),),
+        attaches=(
+            ("whether to speed up", "options:is_wanted"),
+            ("speed-ups", "mechanisms:install"),
+        ),
+        options=(("tee_fast", "options:FAST"),),
     ),
 )

@@ -26,6 +26,7 @@ import logging
 import time
 from collections.abc import Awaitable
 from functools import partial
+from typing import Any
 
 from mitmproxy import ctx
 from mitmproxy.exceptions import OptionsError
@@ -33,7 +34,7 @@ from mitmproxy.log import MitmLogHandler
 from mitmproxy.master import Master
 from mitmproxy.utils import asyncio_utils
 
-from addon.attach import attached, required
+from addon.attach import attached
 from addon.proxy import options
 from addon.proxy.authorising import authoriser_of
 from addon.proxy.event_loop import notifier
@@ -80,7 +81,7 @@ class Leaving(Traffic):
 
     def configure(self, updated: set[str]) -> None:
         """mitmproxy's hook: refuse what the recorder would refuse, which may come back."""
-        if self._recording is None or not updated & options.HELP.keys():
+        if self._recording is None or not updated & options.help_of().keys():
             return
         try:
             options.refuse_late(options.parse(ctx.options), self._recording.settings)
@@ -138,11 +139,8 @@ def start(
         return recording
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     comments = comments_if_viewed(ctx.master, loop)
-    formatter = required("log format", option="tee_log_format")() if settings.log_as_json else None
-    watching: Telemetry | None = None
-    if settings.metrics or settings.otlp:
-        make = required("telemetry", option="tee_metrics" if settings.metrics else "tee_otlp")
-        watching = make(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
+    formatter = _first_of("log format", settings.of_parts)
+    watching: Telemetry | None = _first_of("telemetry", settings.of_parts, metric_files)
     price = comments.pricing(book.price) if comments else book.price
     try:
         ledger = open_ledger(
@@ -212,6 +210,12 @@ async def _tell_what_is_answered(recording: Recording) -> None:
         if answered != told:
             await asyncio.to_thread(recording.ledger.note_answered, answered)
             told = answered
+
+
+def _first_of(point: str, *given: object) -> Any:
+    """What the first part makes that makes something of these options; None: none does."""
+    made = (make(*given) for make in attached(point))
+    return next((each for each in made if each is not None), None)
 
 
 def _commit_callback(

@@ -7,14 +7,16 @@ a typed option is bad, and does not enforce choices.
 import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from mitmproxy.addonmanager import Loader
 
+from addon.attach import options_of_parts
 from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import RunRules, Upstream
@@ -22,8 +24,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url, sqlite_path
-from ledger.text.origins import listen_address
-from ledger.text.printable import without_credentials, without_passwords
+from ledger.text.printable import without_passwords
 
 
 class Log(StrEnum):
@@ -42,13 +43,13 @@ class Inject(StrEnum):
     NEVER = "never"
 
 
-class Fast(StrEnum):
-    """When to make mitmproxy's own work cheaper, which replaces methods of it (the part `fast`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOption:
+    """An option that a part has. It is read at the start alone."""
 
-    AUTO = "auto"
-    """Where the process is ours."""
-    YES = "yes"
-    NO = "no"
+    help: str
+    read: Callable[[str | None], Any]
+    """Its value, which JSON can carry, by its text; None: it is not given. ValueError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +69,11 @@ class Settings:
     """Facts about every request that the program around the proxy knows; no option has them."""
     git_branch: str | None = None
     log: Log = Log.OFF
-    log_as_json: bool = False
     prices: Path | None = None
-    metrics: tuple[str, int] | None = None
-    """Host and port of `/healthz`, `/readyz`, `/metrics`; None: not served."""
-    fast: Fast = Fast.AUTO
     wraps: bool = True
     """Whether the set of methods of `wrapped` is wrapped."""
-    otlp: str | None = None
-    """Base URL of an OTLP/HTTP receiver; None: nothing is exported."""
+    of_parts: Mapping[str, Any] = field(default_factory=dict)
+    """Option of a part -> its value."""
 
     def rules(
         self,
@@ -103,7 +100,7 @@ class Settings:
         )
 
 
-HELP = {
+_HELP = {
     "ledger_url": "Where the ledger is: sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME. "
     "Default: TOKENTEE_LEDGER, else a SQLite file in the user's data directory.",
     "ledger_commit": "before_end (default): the end of an answer waits until its reading is on "
@@ -122,14 +119,7 @@ HELP = {
     "tee_error_text": "Keep the messages of errors in the ledger, which may quote prompts, answers "
     "and keys: off (default: status, type and code alone), on.",
     "tee_log": "What to log beside trouble: off (default); exchanges: one line for each exchange.",
-    "tee_log_format": "How log lines look: text (default); json: one object for each line.",
     "tee_prices": "Price override file (TOML); default: prices.toml in the settings folder.",
-    "tee_metrics": "Serve /healthz, /readyz and /metrics (Prometheus) on [HOST:]PORT; HOST is "
-    "127.0.0.1 if it is left out. Off by default.",
-    "tee_otlp": "Export OpenTelemetry GenAI spans and metrics to this OTLP/HTTP URL, such as "
-    "http://127.0.0.1:4318. Off by default.",
-    "tee_fast": "Make mitmproxy's own work cheaper, which replaces methods of it: auto (default: "
-    "in tokentee run, and in a mitmdump whose only script is this one), yes, no.",
     "tee_wrap": "Wrap the methods of mitmproxy's HttpStream without which the end of a body cannot "
     "wait for its commit: yes (default), no.",
 }
@@ -140,9 +130,16 @@ NAME_LENGTH_MAX = 64
 """Characters of a mistyped option's name that are repeated."""
 
 
+@cache
+def help_of() -> Mapping[str, str]:
+    """Each of our options, those of parts included -> what it does."""
+    of_parts, _ = options_of_parts()
+    return _HELP | {name: option.help for name, option in of_parts.items()}
+
+
 def add(loader: Loader) -> None:
     """Declare the options to mitmproxy."""
-    for name, text in HELP.items():
+    for name, text in help_of().items():
         # mitmproxy accepts `Optional[str]`; its annotation does not.
         loader.add_option(name, str | None, None, text)  # type: ignore[arg-type]
 
@@ -150,41 +147,35 @@ def add(loader: Loader) -> None:
 def parse(values: Any) -> Settings:
     """The settings of these options. Raises ValueError naming the option and the value.
 
-    `values`: mitmproxy's option manager, with an attribute of text or None for each of `HELP`.
+    `values`: mitmproxy's option manager, with an attribute of text or None for each of `help_of()`.
     """
+    of_parts, _ = options_of_parts()
     return Settings(
         ledger_url=_ledger_url(values.ledger_url or default_url()),
-        commit_before_end=_one_of(
+        commit_before_end=one_of(
             "ledger_commit", values.ledger_commit, {"before_end": True, "async": False}
         ),
-        inject=_one_of("tee_inject", values.tee_inject, {str(mode): mode for mode in Inject}),
-        fast=_one_of("tee_fast", values.tee_fast, {str(mode): mode for mode in Fast}),
-        wraps=_one_of("tee_wrap", values.tee_wrap, {"yes": True, "no": False}),
+        inject=one_of("tee_inject", values.tee_inject, {str(mode): mode for mode in Inject}),
+        wraps=one_of("tee_wrap", values.tee_wrap, {"yes": True, "no": False}),
         upstreams=_upstreams(values.tee_hosts or ""),
         capture=_directory(values.tee_capture),
         tags=parse_tags("tee_tags", values.tee_tags or ""),
-        takes_client_tags=_one_of(
+        takes_client_tags=one_of(
             "tee_client_tags", values.tee_client_tags, {"allow": True, "ignore": False}
         ),
-        keeps_segments=_one_of("tee_segments", values.tee_segments, {"on": True, "off": False}),
-        keeps_error_text=_one_of(
+        keeps_segments=one_of("tee_segments", values.tee_segments, {"on": True, "off": False}),
+        keeps_error_text=one_of(
             "tee_error_text", values.tee_error_text, {"off": False, "on": True}
         ),
-        log=_one_of("tee_log", values.tee_log, {str(what): what for what in Log}),
-        log_as_json=_one_of("tee_log_format", values.tee_log_format, {"text": False, "json": True}),
+        log=one_of("tee_log", values.tee_log, {str(what): what for what in Log}),
         prices=_file(values.tee_prices),
-        metrics=_address(values.tee_metrics),
-        otlp=_url(values.tee_otlp),
+        of_parts={name: option.read(getattr(values, name)) for name, option in of_parts.items()},
     )
 
 
 _READ_AT_START = {
     "ledger_url": "ledger_url",
     "tee_prices": "prices",
-    "tee_metrics": "metrics",
-    "tee_otlp": "otlp",
-    "tee_log_format": "log_as_json",
-    "tee_fast": "fast",
     "tee_wrap": "wraps",
 }
 """Options that have no effect afterwards -> the field of `Settings`."""
@@ -192,9 +183,15 @@ _READ_AT_START = {
 
 def refuse_late(settings: Settings, at_start: Settings) -> None:
     """Raise ValueError where an option is another that was read at the start alone."""
-    for option, name in _READ_AT_START.items():
-        if getattr(settings, name) != getattr(at_start, name):
-            raise ValueError(f"{option}: stays as it was at the start; restart to change it")
+    changed = [
+        option
+        for option, name in _READ_AT_START.items()
+        if getattr(settings, name) != getattr(at_start, name)
+    ]
+    of_parts, at_first = settings.of_parts, at_start.of_parts
+    changed += [option for option in of_parts if of_parts[option] != at_first.get(option)]
+    for option in changed:
+        raise ValueError(f"{option}: stays as it was at the start; restart to change it")
 
 
 def parse_tags(name: str, text: str) -> dict[str, str]:
@@ -218,7 +215,8 @@ def unknown_options(
     A configuration file may hold options of scripts that this run does not load; there only names
     that begin like ours are mistakes.
     """
-    names = sorted({*known, *HELP})
+    names = sorted({*known, *help_of()})
+    _, missing = options_of_parts()
     wrong = [*from_command_line, *(name for name in from_files if name.startswith(_OUR_PREFIXES))]
     lines = []
     for name in dict.fromkeys(wrong):
@@ -228,11 +226,14 @@ def unknown_options(
             name, of_ours if name.startswith(_OUR_PREFIXES) else names, n=1
         )
         remedy = f"did you mean {near[0]}?" if near else "`mitmdump --options` lists all"
+        if name in missing:
+            remedy = f"belongs to a part that is missing here: {missing[name]}"
         lines.append(f"unknown option {name[:NAME_LENGTH_MAX]!r}: {remedy}")
     return lines
 
 
-def _one_of[T](name: str, value: str | None, choices: Mapping[str, T]) -> T:
+def one_of[T](name: str, value: str | None, choices: Mapping[str, T]) -> T:
+    """What a word stands for; the first of the choices where there is none. ValueError."""
     if value is None:
         return next(iter(choices.values()))
     if value not in choices:
@@ -287,29 +288,6 @@ def _directory(value: str | None) -> Path | None:
     if not os.access(path, os.W_OK | os.X_OK):
         raise ValueError(f"tee_capture: {value!r} cannot be written to")
     return path
-
-
-def _address(value: str | None) -> tuple[str, int] | None:
-    if not value:
-        return None
-    host, port = listen_address(value) or ("", 0)
-    if not port:
-        raise ValueError(f"tee_metrics: {value!r} is not [HOST:]PORT")
-    return host or "127.0.0.1", port
-
-
-def _url(value: str | None) -> str | None:
-    if not value:
-        return None
-    try:
-        parts = urlsplit(value)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:  # a bracket without its other half
-        is_url = False
-    if not is_url:
-        given = without_credentials(value)
-        raise ValueError(f"tee_otlp: {given!r} is not a URL; write http://127.0.0.1:4318")
-    return value
 
 
 def _file(value: str | None) -> Path | None:

@@ -26,7 +26,7 @@ from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
 from addon.attach import attached
-from addon.proxy.options import Fast, Settings
+from addon.proxy.options import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Process:
         said += [changed] if changed else []
         owner = owner_of(ctx.master)
         self.is_ours = owner.is_us
-        if owner.is_fast(settings.fast):
+        if _is_fast(settings, owner):
             for put_in in attached("speed-ups"):
                 words, remove = put_in(ctx.master, takes_runs)
                 self._undo_speed_ups.append(remove)
@@ -104,7 +104,7 @@ class Process:
         """Take the speed-ups out where another script has come beside ours."""
         owner = owner_of(ctx.master)
         self.is_ours = owner.is_us
-        if self._undo_speed_ups and not owner.is_fast(settings.fast):
+        if self._undo_speed_ups and not _is_fast(settings, owner):
             self._take_out_speed_ups()
             logger.info(
                 "tokentee: speed-ups of mitmproxy are off: this is no longer our own process (%s)",
@@ -131,9 +131,10 @@ class Owner:
     is_us: bool
     reason: str
 
-    def is_fast(self, fast: Fast) -> bool:
-        """Whether the mechanisms of the host go in."""
-        return self.is_us if fast is Fast.AUTO else fast is Fast.YES
+
+def _is_fast(settings: Settings, owner: Owner) -> bool:
+    wanted = attached("whether to speed up")
+    return any(is_wanted(settings.of_parts, owner.is_us) for is_wanted in wanted)
 
 
 def owner_of(master: Master) -> Owner:

@@ -92,9 +92,9 @@ class Recorder(Traffic):
                 self._recording.process.leave_if_guest(self._recording.settings)
         # A script is configured once with all options when it has been loaded. An addon that a
         # master was made with sees them in pieces, and starts in `running`.
-        if self._recording is None and not options.HELP.keys() <= updated:
+        if self._recording is None and not options.help_of().keys() <= updated:
             return
-        if updated & options.HELP.keys():
+        if updated & options.help_of().keys():
             self._configure()
 
     def running(self) -> None:

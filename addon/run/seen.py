@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from mitmproxy import connection, ctx, http, tls
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+from addon.attach import attached
 from addon.proxy.event_loop import guarded
 from addon.proxy.process import is_embedded
 from ledger.text import first_minute
 from ledger.text.hints import as_typed
 
 if TYPE_CHECKING:
-    from addon.proxy.recorder import Recorder
+    from addon.attach import attached
+from addon.proxy.recorder import Recorder
 
 PLACES_MAX = 1_000
 """Hosts that are counted; further ones are not."""
@@ -108,8 +110,8 @@ class ScriptBill(SeenTraffic):
         is_read = getattr(options, "termlog_verbosity", "error") != "error"
         if not found or is_embedded() or not (is_read and ctx.master.should_exit.is_set()):
             return
-        if found.settings.log_as_json:
-            return
+        if any(make(found.settings.of_parts) for make in attached("log format")):
+            return  # no text among lines of another format
         url, node = found.settings.ledger_url, found.rules.node
         since, unrecorded = found.ledger.first_opened_at, found.ledger.health().unrecorded()
         if options.server:

@@ -94,8 +94,7 @@ class WorkerAddon:
         running.ledger.refresh_lessons()
         watching, settings = running.watching, running.settings
         report = WorkerReport(
-            metrics=settings.metrics,
-            log_as_json=settings.log_as_json,
+            of_parts=dict(settings.of_parts),
             health=watching.health() if watching is not None else None,
             dropped_observations=watching.dropped if watching is not None else 0,
             seen=self.traffic.seen,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from addon.attach import required
+from addon.attach import attached
 from addon.proxy.health import Health, merged
 from addon.run.seen import SeenTraffic
 from ledger.text.figures import seconds_text
@@ -23,9 +23,8 @@ SILENT_SECONDS_MAX = 10.0
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """A line of JSON every second; the first means that the worker accepts connections."""
 
-    metrics: tuple[str, int] | None
-    """The address for metrics from the options."""
-    log_as_json: bool
+    of_parts: dict[str, Any]
+    """The values of the options of parts."""
     health: Health | None
     """None: metrics are off."""
     dropped_observations: int
@@ -62,13 +61,12 @@ class WorkerReports:
         for an address for metrics that is taken."""
         report = msgspec.json.decode(line, type=WorkerReport)
         self._running[name] = _Latest(number, report, time.monotonic())
-        if report.log_as_json:
-            handlers = logging.getLogger("tokentee.workers").handlers
-            handlers[0].setFormatter(required("log format", option="tee_log_format")())
-        if report.metrics is not None and self._endpoint is None:
-            serve = required("endpoint of workers", option="tee_metrics")
+        for make in attached("log format"):
+            if (formatter := make(report.of_parts)) is not None:
+                logging.getLogger("tokentee.workers").handlers[0].setFormatter(formatter)
+        for serve in attached("endpoint of workers") if self._endpoint is None else ():
             self._endpoint = serve(
-                report.metrics, self._folder, health=self.health, dropped=self.dropped_observations
+                report.of_parts, self._folder, health=self.health, dropped=self.dropped_observations
             )
 
     def end(self, name: str) -> None:

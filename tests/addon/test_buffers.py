@@ -124,6 +124,7 @@ CACHES = {
     "metering/opening.py attribution.redacted_path": "PATHS_MAX of PATH_LENGTH_MAX",
     "metering/segments.py _identifier": "256 of NAME_MAX",
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",
+    "proxy/options.py help_of": "no argument",
     "recordings/replay.py book": "no argument",
     "ledger/model/aliases.py is_another": "NAMES_MAX of MODEL_LENGTH_MAX, from the ledger",
     "ledger/model/columns.py columns_of": "our own records",

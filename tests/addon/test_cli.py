@@ -171,7 +171,7 @@ def test_every_row_names_a_command(command: Command):
 def test_the_help_of_run_names_every_option(monkeypatch, capsys):
     _, out, _ = called(monkeypatch, capsys, "run", "-h")
     named = {
-        **{name: f" {name}=" for name in options.HELP},
+        **{name: f" {name}=" for name in options.help_of()},
         **{v: f" {k} " for k, v in SHORT_FOR.items()},
     }
     assert [text for text in named.values() if text not in out] == []

@@ -2,7 +2,9 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 LOG_MESSAGE_LENGTH_MAX = 4_000
 """Characters of one message; longer ones are cut. Log collectors refuse or split longer lines."""
@@ -28,3 +30,8 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
         return json.dumps(line)
+
+
+def formatter_of(options: Mapping[str, Any]) -> logging.Formatter | None:
+    """The formatter that these options of the proxy ask for; None: mitmproxy's own."""
+    return JsonFormatter() if options.get("tee_log_format") else None

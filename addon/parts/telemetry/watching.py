@@ -9,7 +9,7 @@ import logging
 import shutil
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from addon.parts.telemetry.observer import Observer, Sink
 from addon.proxy.health import Health, MetricFiles
@@ -17,7 +17,7 @@ from ledger.model.errors import LedgerError
 from ledger.settings.extras import needs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from addon.parts.telemetry.endpoint import Endpoint
@@ -154,6 +154,29 @@ class Watching:
             except LedgerError:
                 return None
         return self._spool[1]
+
+
+def watching_of(options: Mapping[str, Any], metric_files: MetricFiles | None) -> Watching | None:
+    """What watches this process by these options of the proxy; None: nothing was asked for."""
+    metrics, otlp = options.get("tee_metrics"), options.get("tee_otlp")
+    if metrics is None and otlp is None:
+        return None
+    return Watching(metrics=metrics, otlp=otlp, metric_files=metric_files)
+
+
+def workers_endpoint_of(
+    options: Mapping[str, Any],
+    folder: Path,
+    *,
+    health: Callable[[], Health],
+    dropped: Callable[[], int],
+) -> WorkersEndpoint | None:
+    """The endpoint of all workers by these options of the proxy; None: none was asked for.
+    LedgerError: its address is taken."""
+    if (address := options.get("tee_metrics")) is None:
+        return None
+    host, port = address
+    return WorkersEndpoint((host, port), folder, health=health, dropped=dropped)
 
 
 class WorkersEndpoint:

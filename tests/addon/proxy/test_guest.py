@@ -21,8 +21,8 @@ from mitmproxy.options import Options
 from mitmproxy.test import taddons
 from mitmproxy.tools.dump import DumpMaster
 
+from addon.parts.fast.options import FAST, is_wanted
 from addon.proxy import process
-from addon.proxy.options import Fast
 from addon.proxy.process import owner_of
 from addon.proxy.recorder import Recorder
 from tests.addon.proxy.recording import answered, flow_of, recording
@@ -148,6 +148,6 @@ def test_whose_process_it_is(
     found = asyncio.run(ask())
     assert found.is_us is is_us
     assert why in found.reason
-    assert found.is_fast(Fast.YES)
-    assert not found.is_fast(Fast.NO)
-    assert found.is_fast(Fast.AUTO) is is_us
+    assert is_wanted({"tee_fast": FAST.read("yes")}, found.is_us)
+    assert not is_wanted({"tee_fast": FAST.read("no")}, found.is_us)
+    assert is_wanted({"tee_fast": FAST.read(None)}, found.is_us) is is_us

@@ -34,7 +34,7 @@ from addon.proxy import recording as recording_module
 from addon.proxy.event_loop import in_turns
 from addon.proxy.lifecycle import Leaving
 from addon.proxy.live import Live
-from addon.proxy.options import HELP
+from addon.proxy.options import help_of
 from addon.proxy.process import Process
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording, Seen
@@ -192,7 +192,7 @@ APPLIED = {
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-@pytest.mark.parametrize("name", HELP)
+@pytest.mark.parametrize("name", help_of())
 async def test_a_new_value_of_an_option_counts_or_is_refused(
     ledger, tmp_path, monkeypatch, name, comes_back
 ):
@@ -212,7 +212,7 @@ async def test_a_new_value_of_an_option_counts_or_is_refused(
             context.options.update(**{name: value})
         if comes_back:
             context.master.addons.add(recorder)
-            recorder.configure(set(HELP))
+            recorder.configure(set(help_of()))
             recorder.running()
         assert is_applied is None or is_applied(running_in(recorder))
         assert list(running_in(recorder).live)

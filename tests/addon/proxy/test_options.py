@@ -54,32 +54,8 @@ def test_what_is_not_said_is_the_default() -> None:
     assert settings.takes_client_tags is True
     assert settings.log is Log.OFF
     assert settings.prices is None
-    assert (settings.metrics, settings.otlp, settings.log_as_json) == (None, None, False)
-
-
-@for_each(
-    "text, address",
-    [
-        ("9464", ("127.0.0.1", 9464)),
-        ("0.0.0.0:9464", ("0.0.0.0", 9464)),
-        ("[::1]:9464", ("::1", 9464)),
-    ],
-)
-def test_where_metrics_are_served(text: str, address: tuple[str, int]) -> None:
-    assert parse(Values(tee_metrics=text)).metrics == address
-
-
-@for_each("text", ["x", "0", "localhost", "h:99999", "²"])
-def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(ValueError, match=r"tee_metrics: .* is not"):
-        parse(Values(tee_metrics=text))
-
-
-def test_where_spans_go_and_how_lines_look() -> None:
-    settings = parse(Values(tee_otlp="http://127.0.0.1:4318", tee_log_format="json"))
-    assert (settings.otlp, settings.log_as_json) == ("http://127.0.0.1:4318", True)
-    with pytest.raises(ValueError, match="tee_otlp: 'collector:4318' is not a URL"):
-        parse(Values(tee_otlp="collector:4318"))
+    of_parts = {"tee_metrics": None, "tee_otlp": None, "tee_log_format": False, "tee_fast": None}
+    assert settings.of_parts == of_parts
 
 
 def test_without_a_url_the_ledger_is_where_the_environment_says(
@@ -210,6 +186,13 @@ def test_a_file_may_hold_options_of_scripts_that_are_not_loaded() -> None:
     assert unknown_options([], ["other_addon"], known=KNOWN) == []
     assert len(unknown_options([], ["ledger_urls", "other_addon"], known=KNOWN)) == 1
     assert unknown_options([], [], known=KNOWN) == []
+
+
+def test_an_option_of_a_part_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = {"tee_metrics": "addon.parts.telemetry"}
+    monkeypatch.setattr("addon.proxy.options.options_of_parts", lambda: ({}, missing))
+    (line,) = unknown_options(["tee_metrics"], [], known=KNOWN)
+    assert line.endswith("belongs to a part that is missing here: addon.parts.telemetry")
 
 
 class Foreign:

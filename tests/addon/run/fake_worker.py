@@ -33,8 +33,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN if stays else lambda *_: sys.exit(0))
     metrics = ("127.0.0.1", int(does)) if does.isdigit() else None
     report = WorkerReport(
-        metrics=metrics,
-        log_as_json=does == "json",
+        of_parts={"tee_metrics": metrics, "tee_log_format": does == "json"},
         health=Health(writer_alive=True, dropped=1) if metrics else None,
         dropped_observations=2,
         seen=PassedTraffic(connections=1),

@@ -66,8 +66,7 @@ def test_the_end_of_a_worker_is_reported_if_its_bill_needs_it(worker: WorkerAddo
     worker._recorder._recording = Mock(ledger=ledger)
     worker.report_end()  # nor been reported
     worker._last = WorkerReport(
-        metrics=None,
-        log_as_json=False,
+        of_parts={},
         health=None,
         dropped_observations=0,
         seen=worker.traffic.seen,
