@@ -363,5 +363,5 @@ CREATE TABLE cap_shares (
 	CONSTRAINT pk_cap_shares PRIMARY KEY (cap, account, node)
 );
 --
-INSERT INTO alembic_version (version_num) VALUES ('0024');
+INSERT INTO alembic_version (version_num) VALUES ('0025');
 --

@@ -100,6 +100,9 @@ class Outcome(StrEnum):
     """By a cap of the operator's: nothing went upstream."""
 
 
+ORDERED = ("in_progress", "processing", "queued", "starting")
+"""What an answer gives as its finish that only takes an order: its result is fetched later
+(OpenAI's background responses and runs, Replicate's predictions)."""
 REFUSED_STATUS = 402
 """Of the answer that a refused request gets: no SDK repeats it."""
 CAP_HEADER = "x-tokentee-cap"

@@ -20,7 +20,10 @@ from ledger.store.tables import current_charges, exchanges
 
 _TERM_COLUMNS = (
     *dict.fromkeys(
-        ("usage_source", "outcome", "billing", "key_hint", *(row.column for row in DIMENSIONS))
+        (
+            *("usage_source", "outcome", "billing", "key_hint", "finish_reason", "response_id"),
+            *("origin", *(row.column for row in DIMENSIONS)),
+        )
     ),
     *REQUEST_TOKENS,
     "estimated_input_tokens",

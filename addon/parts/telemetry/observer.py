@@ -20,7 +20,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from ledger.model.charge import Charge, ExchangeCost, amounts_of
-from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
+from ledger.model.exchange import ORDERED, Exchange, Outcome, Reading, UsageSource
 from ledger.store.processes.supervision import (
     SupervisedThread,
     ThreadHealth,
@@ -62,10 +62,11 @@ class Observed:
 
     @property
     def is_without_usage(self) -> bool:
-        """As in the ledger's views: neither reported nor estimated, no error, and not refused."""
+        """As in the ledger's views: neither reported nor estimated, no error, not refused, and no
+        order, whose result is expected to be fetched."""
         others = (Outcome.ERROR_FRAME, Outcome.HTTP_ERROR, Outcome.REFUSED)
         failed = self.exchange.outcome in others
-        return not (self.has_usage or failed)
+        return not (self.has_usage or failed or self.exchange.finish_reason in ORDERED)
 
     @property
     def is_unpriced(self) -> bool:

@@ -17,7 +17,7 @@ each reading that counts. `tokentee verify` states the rules a second time, on p
 
 from collections.abc import Iterator
 
-from ledger.model.exchange import COVERED
+from ledger.model.exchange import COVERED, ORDERED
 
 _SOURCE = """CASE {0}.usage_source WHEN 'reported' THEN 3 WHEN 'partial' THEN 2
       WHEN 'estimated' THEN 1 ELSE 0 END"""
@@ -54,6 +54,11 @@ NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 IS_ERROR = "{0}.outcome IN ('error_frame', 'http_error')"
 IS_REFUSED = "{0}.outcome = 'refused'"
 """By a cap: it is no answer, and counts in `refused` alone."""
+_ORDERED = ", ".join(f"'{each}'" for each in ORDERED)
+IS_FETCHED = f"""(COALESCE({{0}}.finish_reason, '') IN ({_ORDERED}) AND EXISTS (
+    SELECT 1 FROM exchanges f WHERE f.response_id = {{0}}.response_id AND f.origin = {{0}}.origin
+      AND f.outcome = 'complete' AND COALESCE(f.finish_reason, '') NOT IN ({_ORDERED})))"""
+"""It took an order, whose result was fetched and has a row of its own with the usage."""
 IS_ESTIMATED = "{0}.usage_source = 'estimated'"
 BILLING = "COALESCE({0}.billing, 'unknown')"
 _COVERED = ", ".join(f"'{each.value}'" for each in COVERED)
@@ -174,8 +179,9 @@ def sum_of(term: str) -> str:
 
 
 def without_usage(exchange: str, reading: str) -> str:
-    """An answer whose usage is unknown. Of an error none is expected: it counts as an error."""
-    others = f"{IS_ERROR.format(exchange)} OR {IS_REFUSED.format(exchange)}"
+    """An answer whose usage is unknown. Of an error none is expected: it counts as an error; of an
+    order neither, once its result was fetched."""
+    others = " OR ".join(each.format(exchange) for each in (IS_ERROR, IS_REFUSED, IS_FETCHED))
     return f"{NO_USAGE.format(reading)} AND NOT ({others})"
 
 

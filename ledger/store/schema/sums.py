@@ -18,7 +18,6 @@ from ledger.store.schema.charged import (
     IS_ESTIMATED,
     IS_REFUSED,
     IS_REPORTED,
-    NO_USAGE,
     without_usage,
 )
 from ledger.store.schema.dimensions import SUMMED
@@ -49,7 +48,7 @@ COUNT_CONDITIONS: Mapping[str, str] = {
     "refused": IS_REFUSED.format("e"),
     "errors": IS_ERROR.format("e"),
     "without_usage": without_usage("e", "e"),
-    "complete_without_usage": f"e.outcome = 'complete' AND {NO_USAGE.format('e')}",
+    "complete_without_usage": f"e.outcome = 'complete' AND {without_usage('e', 'e')}",
     "estimated": IS_ESTIMATED.format("e"),
     "priced": f"e.cost_state = 'priced' AND {_IS_BILLED}",
     "partial": f"e.cost_state = 'partial' AND {_IS_BILLED}",

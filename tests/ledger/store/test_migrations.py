@@ -139,7 +139,7 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
 
 
 def test_days_whose_figures_follow_a_newer_rule_are_summed_up_again(empty):
-    """Those of lost exchanges and of readings with equal revisions, and no other."""
+    """Those of lost exchanges, of readings with equal revisions, of orders, and no other."""
     migrate(empty, "0023")
     text = data_of("0023").replace("2026-02-01 02:", "2026-02-02 02:")
     again = [line for line in text.splitlines() if "'ra', 1," in line]
@@ -147,9 +147,14 @@ def test_days_whose_figures_follow_a_newer_rule_are_summed_up_again(empty):
     fill(empty, again[0].replace("'ra', 1,", "'rz', 1,").replace(" 20, '{}'", " 21, '{}'"))
     day = "INSERT INTO meta (key, value) VALUES ('rolled_until', '2026-02-02 00:00:00.000000Z')"
     fill(empty, day)
+    order = next(line for line in text.splitlines() if "'b', 'settled'" in line)
+    order = order.replace("2026-02-0", "2026-01-0").replace("'b', ", "'order', ")
+    order = order.replace("duplicate_of", "finish_reason").replace("'d-1', 'a'", "'d-2', 'queued'")
+    fill(empty, order)
     migration.upgrade(empty)
     assert [str(found) for (found,) in rows(empty, "SELECT day FROM stale_days ORDER BY day")] == [
-        "2026-01-31"
+        "2026-01-01",
+        "2026-01-31",
     ]
     assert rows(empty, "SELECT reading_id, output_tokens FROM requests WHERE id = 'a'") == [
         ("rz", 21)

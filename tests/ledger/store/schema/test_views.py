@@ -3,6 +3,7 @@
 import random
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from ledger.maintenance import rollup
 from ledger.maintenance.promises import CURRENT_READINGS
 from ledger.model.charge import pricing_of
-from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
+from ledger.model.exchange import ORDERED, Billing, Outcome, Source, State, UsageSource
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import INPUT_LINES
@@ -161,6 +162,31 @@ def test_the_highest_revision_counts_and_of_equal_ones_the_earliest(engine):
         2,
         200,
     )
+
+
+@for_each("state", ORDERED)
+def test_an_order_is_without_usage_until_its_result_is_fetched(engine, state):
+    def without_usage() -> tuple[object, ...]:
+        mine = "provider = 'orders-" + state + "'"
+        counts = row(
+            engine,
+            f"SELECT SUM(without_usage), SUM(complete_without_usage) FROM usage_daily WHERE {mine}",
+        )
+        return (*counts, *row(engine, f"SELECT COUNT(*) FROM requests WHERE {mine}"))
+
+    facts: dict[str, Any] = {"response_id": f"p-{state}", "provider": f"orders-{state}"}
+    order = settled(f"order-{state}", finish_reason=state, **facts)
+    put(engine, (order, reading(order, usage_source=UsageSource.NONE, usage=Usage()), ()))
+    assert without_usage() == (1, 1, 1)
+    elsewhere = settled(f"else-{state}", finish_reason="stop", **facts, origin="https://o:443")
+    put(engine, whole(elsewhere))
+    assert without_usage() == (1, 1, 2)
+    fetched = settled(f"fetched-{state}", finish_reason="succeeded", **facts)
+    put(engine, whole(fetched))
+    assert without_usage() == (0, 0, 3)
+    rollup.roll(engine, now=NOON + timedelta(days=30))
+    assert row(engine, "SELECT COUNT(*) FROM stale_days") == (0,)
+    assert without_usage() == (0, 0, 3)
 
 
 REPORTED, PARTIAL, ESTIMATED, NONE = UsageSource
