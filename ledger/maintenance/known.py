@@ -151,11 +151,12 @@ def booked_answers(
     times: Iterable[datetime] = (),
     agents: Iterable[str] = (),
     between: tuple[datetime, datetime] | None = None,
+    inputs: Iterable[int] = (),
 ) -> list[BookedAnswer]:
     """The requests that have ended with one of these ids, response ids, sessions or times of
     opening, in the order of their times, and those of sessions that such a one started
     (`with_subagents`); and those of these agents that were recorded `between`
-    without a session."""
+    without a session, or without both and with one of these `inputs`."""
     import sqlalchemy as sa
 
     from ledger.store.scope import requests
@@ -180,9 +181,12 @@ def booked_answers(
     ]
     if between is not None:
         without_session = query.where(r.session_id.is_(None), r.source != Source.IMPORT)
-        questions.append(
-            without_session.where(r.agent.in_(sorted(set(agents))), r.opened_at.between(*between))
-        )
+        without_session = without_session.where(r.opened_at.between(*between))
+        questions.append(without_session.where(r.agent.in_(sorted(set(agents)))))
+        questions += [
+            without_session.where(r.agent.is_(None), r.input_tokens.in_(some))
+            for some in batched(sorted(set(inputs)), QUESTION_MAX)
+        ]
     with engine.connect() as connection:
         for question in questions:
             for row in connection.execute(question):

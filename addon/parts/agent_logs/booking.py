@@ -142,6 +142,7 @@ def booked_like(
             times=[call.at for call in calls if call.copies_renew_ids],
             agents=[call.agent for call in calls],
             between=between,
+            inputs=[call.usage.input_tokens for call in calls if call.usage.input_tokens],
         )
     ]
 
@@ -221,7 +222,7 @@ class Booking:
     ) -> None:
         """Book what is left of sums when the answers are in the ledger."""
         of = {call.exchange_id: (path, tally) for call, path, tally in stated}
-        calls = sums.joined(call for call, *_ in stated)
+        calls = sums.fullest(call for call, *_ in stated)
         new, changed = [], {}
         for call, row in sums.differences(self.places, calls, copied):
             path, tally = of[call.exchange_id]

@@ -67,8 +67,6 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     """It has the member that shows that a server ended it."""
     is_sum: bool = False
     """The figures are those of a session and a model: what its answers have is part of them."""
-    is_added: bool = False
-    """Sums of further logs are to be added; else the fullest is right."""
     copies_renew_ids: bool = False
     """A copy in a forked session has another id, but the same time and figures."""
     counts: str | None = None

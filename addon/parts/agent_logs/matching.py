@@ -2,7 +2,7 @@
 session, or one that was recorded on the wire."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +10,7 @@ from addon.framing import json_values
 from addon.parts.agent_logs.call import THREAD_COUNTS, THREADS, LoggedCall
 from ledger.maintenance.known import BookedAnswer
 
+APART_WITHOUT_AGENT_MAX = timedelta(seconds=30)
 APART_MAX = timedelta(minutes=10)
 """How far the log's time may be from the recorded one: an agent writes its log when an answer is
 complete, and its clock is another than the proxy's if it runs on another machine."""
@@ -21,8 +22,9 @@ class KnownAnswers:
     An id alone decides nothing: servers repeat ids. Two answers of a log with one response id are
     one if their lines are of one time, or if their figures are the same (a copy that was stamped
     anew). Where one side has no response id, session, figures and time decide together; for a
-    request that was recorded without a session, its agent does in the place of the session. What
-    both sides lack is no match.
+    request that was recorded without a session, its agent does in the place of the session, and its
+    model if nothing of its wire told the agent (Cline, Continue), within a shorter time. What both
+    sides lack is no match.
     """
 
     def __init__(self, answers: Iterable[BookedAnswer]) -> None:
@@ -38,7 +40,7 @@ class KnownAnswers:
             self._by["response", answer.response_id].append(answer)
         for session in {answer.session_id, *_threads(answer)} - {None}:
             self._by[session, _figures(answer)].append(answer)
-        if answer.session_id is None and answer.agent is not None:
+        if answer.session_id is None:
             self._by["agent", answer.agent, _figures(answer)].append(answer)
         self._by[answer.agent, answer.opened_at, _figures(answer)].append(answer)
 
@@ -51,6 +53,7 @@ class KnownAnswers:
             *self._by.get(("response", call.response_id or ""), ()),
             *(answer for name in sessions for answer in self._by.get((name, call.figures), ())),
             *self._by.get(("agent", call.agent, call.figures), ()),
+            *self._by.get(("agent", None, call.figures), ()),
             *self._by.get((call.agent, call.at, call.figures), ()),
         ]
         for answer in candidates:
@@ -68,11 +71,7 @@ class KnownAnswers:
             if _have_ids(answer, call):
                 if answer.response_id == call.response_id:
                     return answer
-            elif _figures(answer) == call.figures and (
-                answer.session_id in sessions
-                if answer.session_id is not None
-                else answer.agent == call.agent and None not in call.figures
-            ):
+            elif _figures(answer) == call.figures and _is_its_wire(answer, call, sessions):
                 self._taken.add(answer.id)
                 return answer
         return None
@@ -106,6 +105,18 @@ def _is_same_import(answer: BookedAnswer, call: LoggedCall) -> bool:
             has_sum = stated.get(THREAD_COUNTS, call.counts) == call.counts
             is_same = is_same and is_before and has_sum
     return is_same and answer.agent == call.agent
+
+
+def _is_its_wire(answer: BookedAnswer, call: LoggedCall, sessions: Collection[str]) -> bool:
+    if answer.session_id is not None:
+        return answer.session_id in sessions
+    if None in call.figures:
+        return False
+    if answer.agent is not None:
+        return answer.agent == call.agent
+    begins = answer.opened_at - APART_WITHOUT_AGENT_MAX
+    is_near = begins <= call.ended_at and call.at <= answer.settled_at + APART_WITHOUT_AGENT_MAX
+    return is_near and call.model is not None and answer.model == call.model
 
 
 def answer_of(call: LoggedCall) -> BookedAnswer:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.facts import id_of, name_of, text_of, token_of
 from addon.parts.agent_logs.call import (
+    FIGURES,
     REGION_UNKNOWN,
     SESSION_SUM,
     UNKNOWN_SERVER,
@@ -54,6 +55,7 @@ SERVERS = {
     "anthropic": "api.anthropic.com",
     "openai": "api.openai.com",
     "openai-codex": "chatgpt.com",
+    "openai-native": "api.openai.com",
     "google": "generativelanguage.googleapis.com",
     "gemini": "generativelanguage.googleapis.com",
     "google-vertex": VERTEX,
@@ -158,7 +160,7 @@ class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     without it is one of a broken attempt."""
     is_session_sum: bool = False
     """A record has the sums of a session."""
-    sums: SessionSums | None = None
+    sums: tuple[SessionSums, ...] = ()
     copies_renew_ids: bool = False
     """A fork copies answers under new ids."""
     calls: Callable[[Lines], Iterator[LoggedCall]] | None = None
@@ -190,7 +192,7 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
     names = [file.name.partition(".")[0], *(folder.name for folder in file.parents)]
     scope: dict[str, Any] = {"session": {}, "file": names}
     open_answers: dict[tuple[str, ...], _Answer] = {}
-    sums = _Sums(agent, agent.sums) if agent.sums is not None else None
+    sums = _Sums(agent) if agent.sums else None
     stated_ends: set[str | None] = set()
     for line in lines:
         scope["line"] = line
@@ -278,20 +280,21 @@ class _Sums:
     """The sums that a log states."""
 
     agent: LoggedAgent
-    format: SessionSums
     times: dict[str, list[datetime]] = field(default_factory=dict)
     """Session -> the first and the last time of it."""
     counts: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
-    """Session and model -> path of a count -> its sum."""
+    """Session and model -> figure -> its sum."""
 
     def saw(self, session: str, at: datetime) -> None:
         first, last = self.times.setdefault(session, [at, at])
         self.times[session] = [min(first, at), max(last, at)]
 
     def read(self, scope: dict[str, Any]) -> None:
-        of = self.format
-        if not _holds(of.when, scope):
-            return
+        for of in self.agent.sums:
+            if _holds(of.when, scope):
+                self._read(of, scope)
+
+    def _read(self, of: SessionSums, scope: dict[str, Any]) -> None:
         session = next(filter(None, (text_of(lookup(scope, path)) for path in of.session)), None)
         if session is None or (session not in self.times and len(self.times) >= SESSIONS_MAX):
             return
@@ -303,41 +306,47 @@ class _Sums:
         stated: dict[str, dict[str, int]] = {}
         for word, held in list(models.items())[:MODELS_MAX]:
             # Claude Code names a model with a long context `claude-opus-5[1m]`.
-            name = name_of(str(word).partition("[")[0])
+            name = name_of(str(word or "").partition("[")[0])
             usage = lookup(held, of.usage) if of.usage and isinstance(held, dict) else held
-            if name is not None and isinstance(usage, dict):
-                kept = stated.setdefault(name, {})
-                for path in {path for paths in of.counts.values() for path in paths}:
-                    if (count := count_of(lookup(usage, path))) is not None:
-                        kept[path] = kept.get(path, 0) + count
-        for name, found in stated.items():
+            if name and isinstance(usage, dict):
+                values = {p: lookup(usage, p) for paths in of.counts.values() for p in paths}
+                figures = usage_of(
+                    of.counts, {p: v for p, v in values.items() if count_of(v) is not None}
+                )
+                found = {each: getattr(figures, each) for each in FIGURES}
+                stated[name] = _together(stated.get(name, {}), found)
+        for name, figures_of in stated.items():
             before = self.counts.get((session, name), {}) if of.are_added else {}
-            self.counts[session, name] = {
-                path: before.get(path, 0) + found.get(path, 0) for path in before | found
-            }
+            self.counts[session, name] = _together(before, figures_of)
 
     def calls(self) -> Iterator[LoggedCall]:
         agent = self.agent
-        for (session, model), counts in self.counts.items():
-            usage = usage_of(self.format.counts, counts)
+        for (session, model), figures in self.counts.items():
             first, last = self.times[session]
-            if usage.input_tokens or usage.output_tokens:
+            if figures.get("input_tokens") or figures.get("output_tokens"):
                 yield LoggedCall(
                     agent=agent.name,
                     key=(session, "sum", model),
                     at=first,
                     ended_at=last,
                     session_id=session,
-                    usage=usage,
-                    usage_object=counts,
+                    usage=Usage(**figures),  # type: ignore[arg-type]  # counts alone
+                    usage_object=figures,
                     is_sum=True,
-                    is_added=self.format.are_added,
                     server=server_of(agent, word=None, response_id=None, model=model),
                     path=agent.path,
                     dialect=agent.dialect,
                     beside=SESSION_SUM,
                     model=model,
                 )
+
+
+def _together(one: Mapping[str, int], other: Mapping[str, int | None]) -> dict[str, int]:
+    return {
+        name: total
+        for name in FIGURES
+        if (total := sum_of(one.get(name), other.get(name))) is not None
+    }
 
 
 def _holds(condition: Condition, scope: dict[str, Any]) -> bool:

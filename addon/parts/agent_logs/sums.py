@@ -12,28 +12,14 @@ from msgspec.structs import replace
 from addon.parts.agent_logs.call import FIGURES, LoggedCall
 from addon.parts.agent_logs.matching import APART_MAX, session_names
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
-from ledger.model.usage import sum_of
 
 
-def joined(calls: Iterable[LoggedCall]) -> list[LoggedCall]:
-    """The sums, one for each session and model: of several logs that state it the fullest, or all
-    together."""
+def fullest(calls: Iterable[LoggedCall]) -> list[LoggedCall]:
+    """The sums, one for each session and model: several logs may state it."""
     found: dict[str, LoggedCall] = {}
     for call in calls:
-        before = found.get(call.exchange_id)
-        if before is not None and call.is_added:
-            figures = {
-                name: sum_of(getattr(before.usage, name), getattr(call.usage, name))
-                for name in FIGURES
-            }
-            call = replace(  # noqa: PLW2901  # with what the logs before had
-                call,
-                at=min(before.at, call.at),
-                ended_at=max(before.ended_at, call.ended_at),
-                usage=replace(call.usage, **figures),
-                usage_object=figures,
-            )
-        if before is None or call.is_added or call.fullness > before.fullness:
+        before = found.setdefault(call.exchange_id, call)
+        if call.fullness > before.fullness:
             found[call.exchange_id] = call
     return list(found.values())
 

@@ -126,6 +126,7 @@ PATHS = {
     "kimi-code": f".kimi-code/sessions/wd/{SESSION}/agents/main/wire.jsonl",
     "amp": f".local/share/amp/threads/T-{SESSION}.json",
     "droid": f".factory/sessions/-home-ada/{SESSION}.settings.json",
+    "cline": f".cline/data/sessions/{SESSION}/{SESSION}.messages.json",
     "crush": "work/search/.crush/crush.db",
     "pi": f".pi/agent/sessions/--home-ada--/2026-11-02_{SESSION}.jsonl",
 }
@@ -241,6 +242,30 @@ LINES = {
                 "cacheReadTokens": 1_000,
                 "thinkingTokens": 10,
             },
+        }
+    ],
+    "cline": [
+        {
+            "version": 1,
+            "sessionId": SESSION,
+            "origin": {"sessionId": SESSION, "version": "3.0.65"},
+            "messages": [
+                {"id": "u", "role": "user", "content": "PRIVATE"},
+                {
+                    "id": "msg_1",
+                    "role": "assistant",
+                    "ts": MS,
+                    "content": [{"type": "text", "text": "PRIVATE"}],
+                    "modelInfo": {"id": "gpt-4o", "provider": "openai-native", "family": "gpt"},
+                    "metrics": {
+                        "inputTokens": 1_001,
+                        "outputTokens": 11,
+                        "cacheReadTokens": 200,
+                        "cacheWriteTokens": 0,
+                        "cost": 0.0026125,
+                    },
+                },
+            ],
         }
     ],
     "pi": [

@@ -51,6 +51,7 @@ EXAMPLES = {
     "kimi-code": ("kimi-k3", "api.kimi.com", None, None, None, 135, 25, 10, 40, None),
     "amp": (HAIKU, "ampcode.com", None, None, None, 12_368, 11_372, 986, 178, None),
     "droid": (HAIKU, "api.factory.ai", None, None, None, 301_000, 1_000, 0, 50, 10),
+    "cline": ("gpt-4o", "openai", None, None, None, 1_001, 200, 0, 11, None),
     "crush": ("m", "unknown", None, None, None, None, None, None, None, None),
     "pi": (
         *("anthropic/claude-haiku-4.5", "openrouter", "search", None, 1),

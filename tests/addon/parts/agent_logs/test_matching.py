@@ -64,6 +64,31 @@ def test_a_recorded_request_without_a_session_or_with_another_form_of_it(
     assert known.find(call) is None  # a recorded request is one answer
 
 
+CLINE = {"input_tokens": 1_001, "cache_read_tokens": 200, "output_tokens": 11}
+
+
+@for_each(
+    "facts, is_same",
+    [
+        ({"model": "gpt-4o"}, True),
+        ({"model": "gpt-4"}, False),
+        ({}, False),
+        ({"model": "gpt-4o", "agent": "pi"}, False),
+        ({"model": "gpt-4o", "session_id": "another"}, False),
+        ({"model": "gpt-4o", "opened_at": NOON - timedelta(minutes=5)}, True),
+        ({"model": "gpt-4o", "settled_at": NOON - timedelta(minutes=2)}, False),
+        ({"model": "gpt-4o", "output_tokens": 12}, False),
+    ],
+)
+def test_a_recorded_request_whose_wire_told_neither_session_nor_agent(tmp_path, facts, is_same):
+    """As of Cline: model, figures and a short time decide."""
+    call = logged(tmp_path, "cline")
+    times = {"opened_at": call.at, "settled_at": call.at}
+    times |= {name: call.at + (facts[name] - NOON) for name in times if name in facts}
+    known = KnownAnswers([recorded(**{**CLINE, **facts, **times})])
+    assert (known.find(call) is not None) == is_same
+
+
 def test_a_time_that_is_another_is_no_match(tmp_path):
     call = logged(tmp_path, "copilot")
     hours = timedelta(hours=2)

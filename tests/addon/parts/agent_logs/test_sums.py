@@ -109,22 +109,30 @@ def test_the_sums_of_copilot_beside_its_store(home, engine, ends, left):
     assert sums(engine) == left
 
 
-def usage_line(name, inputs, output):
+def usage_line(inputs, output):
     figures = {"inputTokens": inputs, "outputTokens": output, "cachedTokens": 0}
     figures |= {"thoughtsTokens": 0, "totalTokens": inputs + output}
-    facts = {"schemaVersion": 1, "id": name, "sessionId": SESSION, "model": "qwen3-coder-plus"}
+    facts = {"schemaVersion": 1, "id": "u1", "sessionId": SESSION, "model": "qwen3-coder-plus"}
     return facts | {"timestamp": "2026-11-02T12:00:05.000Z"} | figures
 
 
-def test_a_month_of_qwen_code_has_calls_that_no_session_shows(home, engine):
-    """Also over several files."""
+def telemetry(inputs, output):
+    event = {"event.name": "qwen-code.api_response", "model": "qwen3-coder-plus"}
+    event |= {"input_token_count": inputs, "output_token_count": output}
+    event |= {"thoughts_token_count": 0, "total_token_count": inputs + output}
+    facts = {"type": "system", "subtype": "ui_telemetry", "sessionId": SESSION}
+    return facts | {"timestamp": "2026-11-02T12:00:05Z", "systemPayload": {"uiEvent": event}}
+
+
+def test_calls_of_qwen_code_that_no_message_shows(home, engine):
+    """A session's events have them, and a month's usage file: they are booked once."""
     write_home(home, "qwen-code")
-    folder = home / ".qwen/usage"
-    folder.mkdir()
-    lines = [usage_line("u1", 900, 40), usage_line("u2", 300, 5), usage_line("u3", 70, 6)]
-    for month, few in (("10", lines[:1]), ("11", lines[1:])):
-        text = "".join(json.dumps(line) + "\n" for line in few)
-        (folder / f"token-usage-2026-{month}.jsonl").write_text(text)
+    log, month = home / PATHS["qwen-code"], home / ".qwen/usage/token-usage-2026-11.jsonl"
+    month.parent.mkdir()
+    calls = [(900, 40), (300, 5), (70, 6)]
+    for path, line in ((log, telemetry), (month, usage_line)):
+        with path.open("a") as file:
+            file.writelines(json.dumps(line(*call)) + "\n" for call in calls)
     run()
     assert sums(engine) == [("qwen3-coder-plus", 370, 0, 11)]
     run()
