@@ -1,6 +1,6 @@
 """Wiring. `tokentee report`: tokens, cache, cost and times by model, key, day, …"""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from ledger.commands.output import console, print_line, write
 from ledger.settings.names import WORDS
 from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
 
-if TYPE_CHECKING:
-    pass
-
 
 def report(
     *,
@@ -29,8 +26,9 @@ def report(
         typer.Option(
             "--by",
             metavar="WORD",
-            help=f"{', '.join((*COLUMN_OF, *WORDS, 'tag:NAME', *TIME_CHARACTERS))} or block (5 "
-            "hours); several make a row of each combination.  [default: model]",
+            help=f"{', '.join((*COLUMN_OF, *WORDS, 'tag:NAME', *TIME_CHARACTERS))}, block (5 "
+            "hours) or commit (of the git repository you are in); several make a row of each "
+            "combination.  [default: model]",
             show_default=False,
         ),
     ] = None,
@@ -54,6 +52,7 @@ def report(
     ledger: LedgerOption = None,
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
+    from ledger.attach import attached
     from ledger.figures import blocks, queries
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
@@ -62,11 +61,15 @@ def report(
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names, timezone)
+    alone = {blocks.BLOCK_WORD: blocks.report_by_block}
+    if any(word not in COLUMN_OF for word in words):
+        alone |= attached("word of report")
+    word = next((word for word in words if word in alone), None)
     with existing_ledger(ledger) as engine:
-        if blocks.BLOCK_WORD in words:
+        if word is not None:
             if len(words) > 1 or top is not None:
-                raise WrongCallError("--by block stands alone: no other word, no --top")
-            found = blocks.report_by_block(engine, scope)
+                raise WrongCallError(f"--by {word} stands alone: no other word, no --top")
+            found = alone[word](engine, scope)
         else:
             found = queries.report(engine, words, scope, top=top, is_exact=exact)
         screen = console()

@@ -18,6 +18,7 @@ POINTS = {
     "section of a page": "a `PageSection`: a card of the page",
     "problems of a page": "(engine, names, now, option that names the ledger) -> `Problem`s",
     "levels of spending": "(engine, names, now) -> lines in the chart: name, pico-USD a day",
+    "word of report": "a word of `--by`, and (engine, scope) -> its `Report`",
     "option of report": "(value, the command's options) answers in the command's place",
     "facts of a request": "(engine, its columns) -> rows of heading and text on the request's page",
     "shared ledger": "how to record into a ledger in PostgreSQL: the local file, and its shipper",
@@ -83,7 +84,10 @@ PARTS: tuple[Part, ...] = (
             ("context", "command", "context", "What fills the input: tools, messages, images"),
             ("cache", "command", "cache", "What broke prompt caches, and what it cost"),
         ),
-        attaches=(("facts of a request", "questions:facts_of"),),
+        attaches=(
+            ("facts of a request", "questions:facts_of"),
+            ("word of report", "commits:BY_COMMIT"),
+        ),
     ),
     Part(
         package="ledger.parts.exports",

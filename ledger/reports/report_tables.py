@@ -6,7 +6,7 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from ledger.figures.figures import Figures, Report, ReportRow, Times, plus
+from ledger.figures.figures import Figures, Report, ReportRow, Times, plus, total_of
 from ledger.figures.queries import DIFFERING
 from ledger.model.money import usd
 from ledger.reports.layout import Amount, Cell, Table, TableColumn, amount_of, key_text
@@ -50,6 +50,8 @@ DROPPED = {
 """Columns that a narrow screen drops: the highest number first. The notes tell what is left of
 usage, prices and estimates."""
 
+ATTRIBUTED = ("project", "branch", "commit")
+"""Words of which a note tells what share of a report has no value."""
 COUNTED = (
     *("requests", "errors", "without_usage", "complete_without_usage"),
     *("input_tokens", "uncached_input_tokens", "cache_read_tokens", "cache_write_tokens"),
@@ -112,7 +114,7 @@ def screen(report: Report, *, has_bars: bool = False) -> Table:
             labels = [f"({row.merged:,} more)", *[""] * (words - 1)]
         for word, part in zip(report.by, row.key, strict=True) if not row.merged else ():
             if part is None:
-                labels.append(NO_VALUE)
+                labels.append("(no commit)" if word == "commit" else NO_VALUE)
             elif _is_in_part(report, word, part):
                 labels.append(part + IN_PART)
             elif word == "key":
@@ -192,6 +194,7 @@ def notes(report: Report) -> Iterator[str]:
         for word, part in zip(report.by, row.key, strict=True)
     ):
         yield f"{IN_PART} in part: the period or the ledger begins or ends within it"
+    yield from _unattributed(report)
     if unpriced := total.without_price:
         yield (
             f"no price: lines of {count(unpriced)} of "
@@ -254,6 +257,26 @@ def notes(report: Report) -> Iterator[str]:
         )
     if report.open_requests:
         yield f"still open, in no figure: {counted(report.open_requests, 'request')}"
+
+
+def _unattributed(report: Report) -> Iterator[str]:
+    """What share of the requests has no project, branch or commit, by cost or else by tokens. With
+    `--top` the rest may have some, and nothing is said."""
+    for place, word in enumerate(report.by):
+        rows = [row.figures for row in report.rows if row.key[place] is None]
+        if word not in ATTRIBUTED or not rows or any(row.merged for row in report.rows):
+            continue
+        its, total = total_of(rows), report.total.figures
+        share, of = its.list_value_picousd or 0, total.list_value_picousd or 0
+        what = "value at list prices"
+        if not of:
+            share, of = (plus(f.input_tokens, f.output_tokens) or 0 for f in (its, total))
+            what = "tokens"
+        value = f", {percent(Decimal(share) / of)} of the {what}" if of else ""
+        yield (
+            f"without a {word}: {count(its.requests)} of "
+            f"{counted(total.requests, 'request')}{value}"
+        )
 
 
 def _minute(moment: datetime) -> str:
