@@ -236,6 +236,7 @@ ROWS = (
     RouteRow("/model/{model}/converse-stream", bedrock.CONVERSE, True),
     RouteRow("/model/{model}/invoke", bedrock.INVOKE, False),
     RouteRow("/model/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
+    RouteRow("/model/{model}/invoke-with-bidirectional-stream", bedrock.SESSION, True),
     RouteRow("/agents/{}/agentAliases/{}/sessions/{}/text", bedrock.AGENT, True),
     # An agent that the request defines.
     RouteRow("/agents/{}", bedrock.AGENT, True, providers=("aws.bedrock",)),

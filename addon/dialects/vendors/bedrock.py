@@ -1,4 +1,4 @@
-"""Pure. Amazon Bedrock: Converse and InvokeModel, streamed or not, and agents.
+"""Pure. Amazon Bedrock: Converse and InvokeModel, streamed or not or both ways, and agents.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html
 
@@ -156,6 +156,28 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.record_finish(body.get("stop_reason") if "completion" in body else None)
 
 
+def read_session(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one event of a session in both directions. Each `usageEvent` has the totals so far.
+
+    https://docs.aws.amazon.com/nova/latest/userguide/output-events.html
+    """
+    facts.record_model(facts.of.path_model)
+    if event.endswith("Exception") or event == "error":
+        record_error(facts, {"type": event, **body})
+        return
+    facts.token_seen = True
+    said = object_at(json_values.loads(_decoded(body.get("bytes"))) or {}, "event") or {}
+    usage = object_at(said, "usageEvent")
+    if usage is not None:
+        kept = counts_among(usage, ("totalInputTokens", "totalOutputTokens", "totalTokens"))
+        total = object_at(object_at(usage, "details") or {}, "total")
+        facts.record_usage({**kept, "details": {"total": total}}, final=facts.is_finished)
+    end = object_at(said, "completionEnd")
+    if end is not None:
+        facts.record_finish(end.get("stopReason"))
+        facts.usage_final = facts.usage is not None
+
+
 def _decoded(encoded: object) -> bytes:
     """The content of a chunk; empty for what is no base64."""
     try:
@@ -171,6 +193,14 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if "input_tokens" in usage:
         return anthropic.usage_of(usage, facts)
     counts = Counts(usage)
+    if "totalInputTokens" in usage:
+        return Usage(
+            input_tokens=counts.first("totalInputTokens"),
+            input_audio_tokens=counts.first("details.total.input.speechTokens"),
+            output_tokens=counts.first("totalOutputTokens"),
+            output_audio_tokens=counts.first("details.total.output.speechTokens"),
+            remarks=counts.remarks,
+        )
     cache_read = counts.first("cacheReadInputTokens", "cacheReadInputTokenCount", _READ)
     cache_write = counts.first("cacheWriteInputTokens", "cacheWriteInputTokenCount", _WRITTEN)
     uncached = counts.first(
@@ -288,6 +318,18 @@ INVOKE = replace(
         {"outputs": shapes.with_key("text")},
         {"embeddings": shapes.a_list, "response_type": shapes.text},
     ),
+)
+SESSION = replace(
+    INVOKE,
+    name="bedrock.session",
+    cost_limits=None,
+    read=read_session,
+    known_keys=frozenset(
+        {"totalInputTokens", "totalOutputTokens", "totalTokens", "details", "details.total"}
+    ),
+    ending=Ending.CLOSE,
+    request_shapes=(),
+    answer_shapes=({"bytes": shapes.text},),
 )
 AGENT = replace(
     CONVERSE,

@@ -30,6 +30,7 @@ MARK = {
 CLOSE = {
     "anthropic.batch_results",
     "bedrock.agent",
+    "bedrock.session",
     "gemini.batch",
     "mistral.batch_job",
     "xai.batch_results",

@@ -258,7 +258,8 @@ OVERLOADED = {"error": {"type": "overloaded_error", "message": "overloaded"}}
 STREAMS = sorted(
     {name for name, dialect in DIALECTS.items() if dialect.operation != "batch"}
     # Their streams name an error otherwise, or end with one of another shape; or there are none.
-    - {"bedrock.converse", "bedrock.invoke", "bedrock.agent", "cohere.chat", "cohere.generate"}
+    - {"bedrock.converse", "bedrock.invoke", "bedrock.agent", "bedrock.session"}
+    - {"cohere.chat", "cohere.generate"}
     - {"cohere.embed", "cohere.rerank", "mistral.conversations", "watsonx.generation"}
     - {"dashscope.generation", "dashscope.embedding", "dashscope.rerank", "dashscope.task"}
     - {"baidu.chat", "baidu.embeddings", "tencent.chat", "dify.chat", "dify.workflow"}

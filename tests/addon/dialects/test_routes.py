@@ -205,8 +205,8 @@ def test_another_spelling_of_a_path_is_the_same_route_at_a_known_host(path: str)
 
 READERS = {"get": 0, "lookup": 1, "object_at": 1, "objects_at": 1}
 """Where each takes the key, or the path."""
-OF_NO_ANSWER = {"declined"}
-"""A field that the ledger has beside a usage object."""
+OF_NO_ANSWER = {"declined", "usageEvent", "completionEnd"}
+"""A field that the ledger has beside a usage object, and members of what stands in base64."""
 
 
 @for_each(
