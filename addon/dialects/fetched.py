@@ -8,9 +8,14 @@ https://docs.claude.com/en/docs/build-with-claude/batch-processing
 https://ai.google.dev/gemini-api/docs/batch-api
 https://docs.mistral.ai/api/endpoint/batch (`BatchJobOut.outputs`)
 https://docs.x.ai/developers/advanced-api-usage/batch-api
+https://docs.z.ai/api-reference/llm/async-result
+https://www.volcengine.com/docs/82379/1521309 (videos, billed by tokens)
+https://github.com/ggml-org/llama.cpp/pull/23226 (streams that are taken up again)
 
 A client may fetch a result many times and before it is ready. An answer without usage makes no row.
 The same result fetched again has the same id and figures, so it is the same billed response.
+Where the request that ordered it has a row without final figures, they become a further reading of
+this row (`ledger/store/writing/batches.py`).
 
 One file has as many answers as the batch had requests, each with a usage object in its own format.
 The exchange that fetches the file is one row. Its figures are the sums of all answers of one model
@@ -188,6 +193,9 @@ def read_perplexity(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 XAI_DEFERRED = variant(chat.CHAT, name="xai.deferred")
 PERPLEXITY_ASYNC = variant(chat.CHAT, name="perplexity.async", read=read_perplexity)
+VOLCENGINE_TASK = variant(
+    endpoints.EMBEDDINGS, name="volcengine.task", operation="video_generation", request_shapes=()
+)
 # OpenAI's answer is in `response.body`, Gemini's in `response`.
 _LINE: dict[str, Any] = {"answers": ("response.body", "response"), "named": ("custom_id", "key")}
 OPENAI_FILE = _results("openai.batch_output", b'"response"', **_LINE)

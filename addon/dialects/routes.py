@@ -189,6 +189,11 @@ ROWS = (
     RouteRow("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
     RouteRow("/chat/deferred-completion/{}", fetched.XAI_DEFERRED, methods=_GET),
     RouteRow("/async/chat/completions/{}", fetched.PERPLEXITY_ASYNC, methods=_GET),
+    RouteRow("/async-result/{}", openai_chat.CHAT, methods=_GET),  # Z.ai
+    RouteRow("/contents/generations/tasks/{}", fetched.VOLCENGINE_TASK, methods=_GET),
+    # llama.cpp's streams that can be taken up again, by the conversation.
+    RouteRow("/v1/stream", openai_chat.CHAT, methods=_GET),
+    RouteRow("/v1/stream/{}", openai_chat.CHAT, methods=_GET),
     # Of OpenAI, Azure, Mistral, Groq.
     RouteRow("/files/{}/content", fetched.OPENAI_FILE, methods=_GET),
     RouteRow("/batch/jobs/{}", fetched.MISTRAL_JOB, methods=_GET),

@@ -38,7 +38,7 @@ from addon.proxy.sessions import LiveSession
 from addon.proxy.shown import FlowComments, line_of
 from addon.recordings.capture import CaptureFiles
 from addon.recordings.metered import without_upstream_bytes
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import Exchange, UsageSource
 from ledger.store.writing.batches import Price
 from ledger.store.writing.incoming import Receipt
 from ledger.store.writing.writer import Ledger
@@ -230,7 +230,8 @@ class Recording:
                 at = settled.exchange.settled_at or live.opened.opened_at
                 place = live.write_capture(self.captures, end=end, cause=cause, at=at)
                 settled = Settled(replace(settled.exchange, capture=place), settled.reading)
-            if settled.reading.usage_json is not None:
+            is_final = settled.reading.usage_source is not UsageSource.PARTIAL
+            if is_final and settled.reading.usage_json is not None:
                 self.seen.remember_booked(settled.exchange)
             if live.tap is not None and logger.isEnabledFor(logging.DEBUG):
                 self.seen.log_unknown_keys(live.tap.meter.unknown_keys)

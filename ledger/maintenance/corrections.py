@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.charge import DIFFERS, Charge
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import NO_METER, Exchange, Quota, Reading, State
+from ledger.model.exchange import FETCHED, NO_METER, Exchange, Quota, Reading, State
 from ledger.store import db
 from ledger.store.engines.refusals import REFUSALS, reason_of
 from ledger.store.keys import exchange_of, reading_of
@@ -97,7 +97,10 @@ def _booked(connection: Connection, row: Any) -> Booked | None:
 
 
 def differences(booked: Reading, reading: Reading) -> dict[str, tuple[Any, Any]]:
-    """The figures that differ from the booked ones: name -> (booked, now)."""
+    """The figures that differ from the booked ones: name -> (booked, now). Those that were fetched
+    later stand in no recording of the exchange."""
+    if booked.reason == FETCHED:
+        return {}
     # What the provider's own figure differs from was remarked when it was priced.
     remarks = tuple(each for each in booked.usage.remarks if not each.startswith(DIFFERS))
     before = _values(replace(booked, usage=replace(booked.usage, remarks=remarks)))

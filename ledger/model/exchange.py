@@ -110,6 +110,9 @@ CAP_HEADER = "x-tokentee-cap"
 CAP_ERROR = "tokentee_cap"
 """The error type of a request that a cap refused; its error code is the cap's name."""
 
+FETCHED = "its result was fetched later"
+"""The reason of a further reading that came with a later request."""
+
 
 class Source(StrEnum):
     """How an exchange came into the ledger."""

@@ -1,5 +1,6 @@
 """At a host that no table names, a real proxy books LLM calls alone, and fetched results once."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from tests.proxy import rows
 from tests.proxy.client import Http1
 from tests.proxy.pair import Pair, pair
-from tests.proxy.upstream import Answer, document
+from tests.proxy.upstream import Answer, End, document
 
 pytestmark = pytest.mark.proxy
 
@@ -124,3 +125,54 @@ def test_a_response_that_is_fetched_after_a_restart_is_not_booked_again(tmp_path
             ask(both, "GET", "/v1/responses/resp_3", b"", as_json(response))
         assert len(rows.exchanges(both.tee.ledger)) == 3
         assert counted(both.tee.ledger) == (1, 30)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_estimate_of_a_stream_gives_way_to_its_figures(
+    tmp_path: Path, *, is_restarted: bool
+) -> None:
+    """OpenAI's `starting_after`, llama.cpp's `/v1/stream`: taken up again, twice."""
+    text = {"type": "response.output_text.delta", "delta": "Hello there, how are you?"}
+    created = {"type": "response.created", "response": DONE | {"id": "resp_4", "status": "queued"}}
+    completed = {
+        "type": "response.completed",
+        "response": DONE | {"id": "resp_4", "usage": USAGE},
+    }
+    chunk = CHUNK | {"choices": [{"index": 0, "delta": {"content": "Hello there"}}]}
+    usage = {"prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11}
+    end = CHUNK | {"choices": [], "usage": usage}
+    asked = {"model": "m", "stream": True}
+    cases = (
+        ("/v1/responses", asked | {"input": "Hi"}, [created, text], [text, completed],
+         "/v1/responses/resp_4?stream=true&starting_after=1"),
+        ("/v1/chat/completions", asked | {"messages": []}, [chunk], [chunk, end],
+         "/v1/stream?conv_id=c"),
+    )  # fmt: skip
+    with pair(tmp_path, with_bare=False, options={"tee_hosts": "llm.example"}) as both:
+        for path, body, first, rest, again in cases:
+            pieces = [tuple(b"data: %s\n\n" % json.dumps(each).encode() for each in part)
+                      for part in (first, rest)]  # fmt: skip
+            cut = Answer(pieces=pieces[0], end=End.RST)
+            both.upstream.script = lambda _, cut=cut: cut  # type: ignore[misc]
+            with Http1(both.tee.address()) as client, contextlib.suppress(OSError, EOFError):
+                client.send("POST", path, [], json.dumps(body).encode())
+                client.receive()
+            for _ in range(2):
+                if is_restarted:
+                    both.tee.stop()
+                    both.tee.start()
+                whole = Answer(pieces=(*pieces[1], b"data: [DONE]\n\n"))
+                assert ask(both, "GET", again, b"", whole) == whole.body
+        found = rows.query(
+            both.tee.ledger, "SELECT dialect, output_tokens FROM requests ORDER BY opened_at"
+        )
+        readings = rows.query(
+            both.tee.ledger,
+            "SELECT revision, usage_source FROM readings ORDER BY opened_at, revision",
+        )
+        assert [tuple(each.values()) for each in found] == [
+            ("openai.responses", 12), ("openai.chat", 6)
+        ]  # fmt: skip
+        assert [(each["revision"], each["usage_source"]) for each in readings] == [
+            (1, "estimated"), (2, "reported"), (1, "estimated"), (2, "reported")
+        ]  # fmt: skip

@@ -299,7 +299,7 @@ SELECT NEW.reading_id, NEW.id, NEW.opened_at, {_READING_VALUES},
 WHERE NEW.reading_id IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM readings
   WHERE opened_at = NEW.opened_at AND exchange_id = NEW.id
-    AND (revision >= 1 OR id = NEW.reading_id))
+    AND (revision >= MAX(NEW.reading_revision, 1) OR id = NEW.reading_id))
 """
 
 _SEGMENTS = """

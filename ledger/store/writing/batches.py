@@ -9,6 +9,9 @@ A failure names no model, so it would stand under the name that was asked for, a
 a snapshot of it. Its row is given the model that last answered the name at that provider, from its
 begin on: if this process is killed, nobody else can. What is asked for and what answered have to be
 the same model (`model/aliases.py`): nobody knows which one a router would have chosen.
+
+A result that is fetched after its first part broke off, or was ordered only, is a further reading
+of that part's row: of the same origin, response id, key and model, without figures that are final.
 """
 
 import secrets
@@ -23,8 +26,18 @@ from msgspec.structs import replace
 from ledger.model import door
 from ledger.model.aliases import NAMES_MAX, is_another, is_router
 from ledger.model.charge import Charge, remarked
-from ledger.model.exchange import NO_METER, Exchange, Outcome, Reading, Source, State, UsageSource
+from ledger.model.exchange import (
+    FETCHED,
+    NO_METER,
+    Exchange,
+    Outcome,
+    Reading,
+    Source,
+    State,
+    UsageSource,
+)
 from ledger.store.engines import sqlite_file
+from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import SetAside, shown
 from ledger.store.writing import batch_insert
 from ledger.store.writing.incoming import Job
@@ -49,6 +62,15 @@ unless the commit itself takes seconds, which the log reports."""
 _MOMENTS = (
     "SELECT e.id, e.opened_at FROM json_each(?) AS wanted JOIN exchanges e ON e.id = wanted.value"
 )
+_FIRST_PART = """
+SELECT e.id, e.opened_at, e.state, e.outcome, e.response_model,
+  r.revision, r.usage_source, r.usage_json, r.reason
+FROM exchanges e JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
+WHERE e.response_id = ? AND e.origin = ? AND e.key_fingerprint IS ? AND e.id <> ?
+  AND e.duplicate_of IS NULL AND NOT e.id_unstable
+  AND (e.request_digest IS NOT NULL OR e.upstream_digest IS NOT NULL)
+ORDER BY e.opened_at DESC, r.revision DESC LIMIT 1
+"""
 
 SEARCHED_ROWS = 10_000
 """Of the newest exchanges in the ledger, for a name that this process has seen no answer of: some
@@ -140,6 +162,8 @@ class Batches:
         new = [job for job in batch if job.row is None and not job.is_refused]
         self._each(new, _admit)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
+        for job in recorded:
+            self._join_first_part(job, batch)
         if recorded:
             # Recorded exchanges get the `opened_at` that they already have in the ledger or the
             # batch: a recording that rounds times must not add a second row.
@@ -167,6 +191,51 @@ class Batches:
                 raise
             for job in jobs:
                 self._write_alone(job)
+
+    def _join_first_part(self, job: Job, batch: Sequence[Job]) -> None:
+        """Make a fetched result the further reading of the row that it completes, if there is one:
+        in the ledger, or earlier in the batch."""
+        exchange, reading = job.exchange, job.reading
+        assert reading is not None
+        if (
+            exchange.source is not Source.REPLAY
+            or exchange.response_id is None
+            or exchange.request_digest is not None
+            or exchange.upstream_digest is not None
+            or reading.usage_source is not UsageSource.REPORTED
+        ):
+            return
+        name = exchange.response_id, exchange.origin, exchange.key_fingerprint
+        found = self._file.connection.execute(_FIRST_PART, (*name, exchange.id)).fetchone()
+        for other in batch[: batch.index(job)]:
+            first, read = other.exchange, other.reading
+            its_name = first.response_id, first.origin, first.key_fingerprint
+            if read is not None and its_name == name and first.upstream_digest is not None:
+                found = (
+                    *(first.id, instant_text(first.opened_at), first.state, first.outcome),
+                    *(first.response_model, read.revision, read.usage_source),
+                    *(read.usage_json, read.reason),
+                )
+        if found is None:
+            return
+        id_, opened_at, state, outcome, model, revision, source, usage_json, reason = found
+        is_again = reason == FETCHED and usage_json == reading.usage_json
+        if model not in (None, exchange.response_model) or (
+            source == UsageSource.REPORTED and not is_again
+        ):
+            return
+        moment = datetime.fromisoformat(opened_at)
+        # A settled row stays as it is, a reading of a revision that is there is not added.
+        job.exchange = replace(
+            exchange, id=id_, opened_at=moment, state=State(state), outcome=Outcome(outcome)
+        )
+        job.reading = replace(
+            reading,
+            exchange_id=id_,
+            opened_at=moment,
+            revision=revision if is_again else max(revision, 1) + 1,
+            reason=FETCHED,
+        )
 
     def _each(self, jobs: list[Job], step: Callable[[Job], None]) -> None:
         """Apply a step to each job; a job for which it fails is refused and leaves the list."""

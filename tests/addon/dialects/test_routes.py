@@ -101,10 +101,25 @@ def test_a_host_too_long_to_be_remembered_finds_its_route() -> None:
     assert route.dialect.name == "openai.chat"
 
 
-def test_a_background_response_is_read_when_it_is_fetched() -> None:
-    route = routes.match("GET", "api.openai.com", "/v1/responses/resp_1")
+@for_each(
+    "host, path, dialect",
+    [
+        ("api.openai.com", "/v1/responses/resp_1", "openai.responses"),
+        ("api.z.ai", "/api/paas/v4/async-result/1", "openai.chat"),
+        ("open.bigmodel.cn", "/api/paas/v4/async-result/1", "openai.chat"),
+        ("localhost:8080", "/v1/stream", "openai.chat"),
+        ("localhost:8080", "/v1/stream/c1", "openai.chat"),
+        ("ark.cn-beijing.volces.com", "/api/v3/contents/generations/tasks/cgt-1", "volcengine.task"),
+        ("dashscope.aliyuncs.com", "/api/v1/tasks/1", "dashscope.task"),
+        ("api.replicate.com", "/v1/predictions/1", "replicate.predictions"),
+    ],
+)  # fmt: skip
+def test_what_was_ordered_earlier_is_read_when_it_is_fetched(
+    host: str, path: str, dialect: str
+) -> None:
+    route = routes.match("GET", host, path)
     assert route is not None
-    assert route.dialect.name == "openai.responses"
+    assert (route.dialect.name, route.is_fetch) == (dialect, True)
 
 
 @for_each(

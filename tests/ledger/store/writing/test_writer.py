@@ -6,12 +6,22 @@ from contextlib import closing
 from dataclasses import replace as replace_lesson
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from ledger.model.exchange import Source
+from ledger.model.exchange import (
+    FETCHED,
+    Exchange,
+    Outcome,
+    Reading,
+    Source,
+    State,
+    UsageSource,
+)
 from ledger.model.learned import Learned
+from ledger.model.usage import Usage
 from ledger.store.processes import nodes
 from ledger.store.processes.supervision import Companion
 from ledger.store.writing import lessons as lessons_module
@@ -31,6 +41,7 @@ from tests.ledger.written import (
     wait_until,
     writing,
 )
+from tests.named import for_each
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -370,3 +381,86 @@ def test_an_open_row_that_waits_is_not_written_beside_its_settled_one(url):
             other.execute("ROLLBACK")
             wait_until(lambda: by_id(url, "state") == [("a", "settled"), ("b", "open")])
     assert rows(url, "SELECT id FROM written ORDER BY id") == [("a",), ("b",)]
+
+
+def first_part(source: UsageSource, **more: Any) -> tuple[Exchange, Reading]:
+    """An answer that broke off, of which output was estimated."""
+    facts = {"response_id": "r", "content_digest": None, "upstream_digest": "bytes"}
+    exchange = settled("first", **{"request_digest": "asked", **facts, **more})
+    usage = Usage(output_tokens=7) if source is not UsageSource.NONE else Usage()
+    return exchange, reading(exchange, usage_source=source, usage=usage, usage_json=None)
+
+
+def fetched(name: str, **more: Any) -> tuple[Exchange, Reading]:
+    """Its result, fetched a minute later."""
+    exchange = settled(
+        name, at=NOON + timedelta(minutes=1), response_id="r", content_digest="c", **more
+    )
+    exchange = replace(exchange, source=Source.REPLAY)
+    return exchange, reading(exchange)
+
+
+@pytest.mark.parametrize("source", [UsageSource.NONE, UsageSource.ESTIMATED, UsageSource.PARTIAL])
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_a_result_fetched_later_is_a_reading_of_the_row_that_it_completes(
+    new_sqlite, gate, held, source, is_one_batch
+):
+    with writing(new_sqlite(), price=held) as written:
+        if not is_one_batch:
+            gate.set()
+        receipts = [written.hand_over(settled("other"))]
+        for exchange, read in (first_part(source), fetched("a"), fetched("b")):
+            receipts.append(written.ledger.settle(exchange, read))
+            if not is_one_batch:
+                written.wait(receipts[-1])
+        gate.set()
+        written.wait(*receipts)
+        assert [receipt.error for receipt in receipts] == [None] * 4
+        assert totals(written.url) == (2, 200, 40, 2 * COST)
+        first = row(written.url, "SELECT request_digest, source FROM exchanges WHERE id = 'first'")
+        assert tuple(first) == ("asked", "live")
+        found = rows(
+            written.url,
+            "SELECT revision, usage_source, output_tokens, reason FROM readings "
+            "WHERE exchange_id = 'first' ORDER BY revision",
+        )
+        assert [tuple(each) for each in found][1:] == [(2, "reported", 20, FETCHED)]
+        assert found[0].usage_source == source
+
+
+@for_each(
+    "more",
+    [
+        {"key_fingerprint": "another"},
+        {"origin": "https://other.example:443"},
+        {"response_model": "model-2"},
+        {"response_id": "s"},
+    ],
+)
+def test_a_result_of_another_response_has_a_row_of_its_own(new_sqlite, more):
+    with writing(new_sqlite()) as written:
+        exchange, read = fetched("a")
+        for each in (first_part(UsageSource.ESTIMATED), (replace(exchange, **more), read)):
+            written.wait(written.ledger.settle(*each))
+        assert totals(written.url) == (2, 100, 20, COST)
+
+
+def test_figures_that_were_reported_do_not_give_way(new_sqlite):
+    """A gateway may restart its numbers at 1."""
+    with writing(new_sqlite()) as written:
+        exchange, _ = first_part(UsageSource.ESTIMATED)
+        for each in ((exchange, reading(exchange)), fetched("a")):
+            written.wait(written.ledger.settle(*each))
+        assert totals(written.url) == (2, 200, 40, 2 * COST)
+
+
+def test_a_stopped_exchange_stays_lost_when_its_result_is_fetched(new_sqlite):
+    with writing(new_sqlite()) as written:
+        lost, read = first_part(
+            UsageSource.ESTIMATED, state=State.LOST, outcome=Outcome.LOST, tags={"a": "b"}
+        )
+        written.wait(written.ledger.settle(lost, replace(read, revision=0)))
+        written.wait(written.ledger.settle(*fetched("a")))
+        assert totals(written.url) == (1, 100, 20, COST)
+        first = row(written.url, "SELECT state, tags FROM exchanges")
+        assert tuple(first) == ("lost", '{"a":"b"}')
