@@ -151,12 +151,14 @@ def booked_answers(
     times: Iterable[datetime] = (),
     agents: Iterable[str] = (),
     between: tuple[datetime, datetime] | None = None,
+    whole_agents: Iterable[str] = (),
     inputs: Iterable[int] = (),
 ) -> list[BookedAnswer]:
     """The requests that have ended with one of these ids, response ids, sessions or times of
     opening, in the order of their times, and those of sessions that such a one started
     (`with_subagents`); and those of these agents that were recorded `between`
-    without a session, or without both and with one of these `inputs`."""
+    without a session, or without both and with one of these `inputs`; and all that were recorded of
+    `whole_agents`."""
     import sqlalchemy as sa
 
     from ledger.store.scope import requests
@@ -179,6 +181,8 @@ def booked_answers(
         for column, values in wanted
         for some in batched(sorted(set(values)), QUESTION_MAX)
     ]
+    if named := sorted(set(whole_agents)):
+        questions.append(query.where(r.source != Source.IMPORT, r.agent.in_(named)))
     if between is not None:
         without_session = query.where(r.session_id.is_(None), r.source != Source.IMPORT)
         without_session = without_session.where(r.opened_at.between(*between))

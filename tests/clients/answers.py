@@ -65,7 +65,7 @@ def _chat(body: dict[str, Any], name: str, tokens: tuple[int, int], *, is_stream
         "system_fingerprint": "fp",
     }
     # A structured answer for clients that force a tool.
-    tools = [tool.get("function", tool)["name"] for tool in body.get("tools") or []]
+    tools = [tool[tool["type"]]["name"] for tool in body.get("tools") or []]
     message: dict[str, Any] = {"role": "assistant", "content": TEXT}
     finish = "stop"
     if tools and body.get("tool_choice") not in (None, "auto", "none"):

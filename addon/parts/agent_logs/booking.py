@@ -2,7 +2,7 @@
 with a further reading if the log had less of it before."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import batched
@@ -117,15 +117,18 @@ def answers(
 
 
 def booked_like(
-    places: Sequence[KnownExchanges], calls: Sequence[LoggedCall], *, whole_sessions: bool = False
+    places: Sequence[KnownExchanges],
+    calls: Sequence[LoggedCall],
+    *,
+    whole_agents: Collection[str] = (),
 ) -> list[BookedAnswer]:
-    """The requests of ledgers among which these answers may be. `whole_sessions`: and all others of
-    their sessions."""
+    """The requests of ledgers among which these answers may be; and all others of their sessions,
+    and of these agents, if `whole_agents` are named."""
     sessions = {
         name
         for call in calls
         for name in session_names(call)
-        if whole_sessions or call.threads or call.response_id is None
+        if whole_agents or call.threads or call.response_id is None
     }
     first = min((call.at for call in calls), default=None)
     last = max((call.ended_at for call in calls), default=None)
@@ -142,6 +145,7 @@ def booked_like(
             times=[call.at for call in calls if call.copies_renew_ids],
             agents=[call.agent for call in calls],
             between=between,
+            whole_agents=whole_agents,
             inputs=[call.usage.input_tokens for call in calls if call.usage.input_tokens],
         )
     ]

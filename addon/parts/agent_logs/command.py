@@ -148,7 +148,15 @@ def import_command(
             )
             calls = [call for call, *_ in stated]
             found = comparison.compare(
-                calls, booking.booked_like(ledgers, calls, whole_sessions=True)
+                calls,
+                [
+                    answer
+                    for answer in booking.booked_like(
+                        ledgers, calls, whole_agents=[each.name for each in agents]
+                    )
+                    if (scope.since is None or answer.opened_at >= scope.since)
+                    and (scope.until is None or answer.opened_at < scope.until)
+                ],
             )
         else:
             commits, book = Commits(), PriceBook.load(prices)
@@ -212,7 +220,7 @@ def import_command(
         document = [asdict(row) | {"factor": row.factor} for row in found]
         output.write(form, table, document)
         if not found:
-            output.print_line("no session is both in the logs and in the ledger")
+            output.print_line("no session is in the logs or in the ledger")
         return
     for name, tally in tallies.items():
         for text in _lines(name, tally, is_dry=dry_run):

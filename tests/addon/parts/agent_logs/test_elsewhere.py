@@ -50,6 +50,30 @@ def test_the_tier_of_codex_is_that_of_the_settings_before(tier, stated):
     assert {call.model for call in found} == {"gpt-5-codex"}
 
 
+@for_each(
+    "bill, multiplier, server",
+    [
+        ("NULL", "0.0", "unknown"),
+        ("0", "0.0", "api.githubcopilot.com"),
+        ("NULL", "1.0", "api.githubcopilot.com"),
+    ],
+)
+def test_copilot_with_a_provider_of_the_users_own(tmp_path, bill, multiplier, server):
+    folder = tmp_path / f"{bill}{multiplier}"
+    (call,) = rows_of(
+        folder,
+        "copilot",
+        [
+            "CREATE TABLE sessions (id, cwd, branch)",
+            "CREATE TABLE assistant_usage_events (id, session_id, model, input_tokens, "
+            "output_tokens, total_nano_aiu, request_multiplier, created_at)",
+            "INSERT INTO assistant_usage_events VALUES "
+            f"(1, 's', 'gpt-4o', 9, 2, {bill}, {multiplier}, '2026-11-02 12:00:05')",
+        ],
+    )
+    assert call.server == server
+
+
 def test_a_subagent_of_gemini_cli_has_its_parent():
     (document,) = LINES["gemini-cli"]
     path = ".gemini/tmp/ab12/chats/parent-1/child-2.json"

@@ -117,7 +117,7 @@ def usage_line(inputs, output):
 
 
 def telemetry(inputs, output):
-    event = {"event.name": "qwen-code.api_response", "model": "qwen3-coder-plus"}
+    event: dict[str, object] = {"event.name": "qwen-code.api_response", "model": "qwen3-coder-plus"}
     event |= {"input_token_count": inputs, "output_token_count": output}
     event |= {"thoughts_token_count": 0, "total_token_count": inputs + output}
     facts = {"type": "system", "subtype": "ui_telemetry", "sessionId": SESSION}
