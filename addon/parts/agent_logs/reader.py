@@ -401,6 +401,7 @@ def _call(
     if response_id is None and text("id") is None:
         # Two agents of a session may log an answer in the same millisecond.
         known_by = (f"{at} {figures.input_tokens} {figures.output_tokens}", known_by[1])
+    completed_at = moment(stated("ended_at"))
     is_side, subagent = stated("is_side") is True, text("subagent")
     version = text("version")
     beside = REGION_UNKNOWN if server in REGIONAL else {}
@@ -408,8 +409,8 @@ def _call(
         agent=agent.name,
         key=(session, *known_by),
         at=at,
-        ended_at=at,
-        completed_at=moment(stated("ended_at")),
+        ended_at=max(at, completed_at or at) if agent.is_session_sum else at,
+        completed_at=completed_at,
         session_id=f"{session}/{subagent}" if is_side and subagent else session,
         usage=figures,
         usage_object=usage if agent.usage else None,

@@ -57,7 +57,11 @@ def differences(
         rows = {each: answers.pop(each) for each in own if each in answers}
         for answer in copied.get(session, ()):
             answers.setdefault(answer.id, answer)
-        counted = [each for each in answers.values() if each.session_id or each.id not in taken]
+        counted = [
+            each
+            for each in answers.values()
+            if each.agent in (session[0], None) and (each.session_id or each.id not in taken)
+        ]
         taken |= {answer.id for answer in counted if answer.session_id is None}
         known = _by_model(counted, [call.model for call in stated])
         for call in stated:

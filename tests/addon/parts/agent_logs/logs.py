@@ -128,6 +128,9 @@ PATHS = {
     "droid": f".factory/sessions/-home-ada/{SESSION}.settings.json",
     "cline": f".cline/data/sessions/{SESSION}/{SESSION}.messages.json",
     "crush": "work/search/.crush/crush.db",
+    "kilo": ".local/share/kilo/kilo.db",
+    "goose": ".local/share/goose/sessions/sessions.db",
+    "hermes": ".hermes/state.db",
     "pi": f".pi/agent/sessions/--home-ada--/2026-11-02_{SESSION}.jsonl",
 }
 OPENCODE = {
@@ -293,6 +296,26 @@ TABLES = {
         "CREATE TABLE message (id, session_id, data)",
         f"INSERT INTO message VALUES ('msg_1', '{SESSION}', '{json.dumps(OPENCODE)}')",
         f"INSERT INTO message VALUES ('msg_2', '{SESSION}', 'not json')",
+    ],
+    "kilo": [
+        "CREATE TABLE session (id, parent_id, directory)",
+        f"INSERT INTO session VALUES ('{SESSION}', 'ses_0', '/elsewhere')",
+        "CREATE TABLE message (id, session_id, data)",
+        f"INSERT INTO message VALUES ('msg_1', '{SESSION}', '{json.dumps(OPENCODE)}')",
+    ],
+    "goose": [
+        "CREATE TABLE sessions (id, working_dir, created_at, updated_at, input_tokens, "
+        "accumulated_input_tokens, accumulated_output_tokens, accumulated_cache_read_tokens, "
+        "accumulated_cache_write_tokens, provider_name, model_config_json)",
+        f"INSERT INTO sessions VALUES ('{SESSION}', '/home/ada/work/search', "
+        "'2026-11-02 12:00:05', '2026-11-02 12:09:00', 7, 5900, 200, 5400, 310, 'anthropic', "
+        """'{"model_name":"claude-haiku-4-5-20251001"}')""",
+    ],
+    "hermes": [
+        "CREATE TABLE sessions (id, source, model, started_at, input_tokens, output_tokens, "
+        "cache_read_tokens, cache_write_tokens, reasoning_tokens, billing_provider)",
+        f"INSERT INTO sessions VALUES ('{SESSION}', 'cli', 'claude-haiku-4-5-20251001', "
+        f"{MS / 1_000}, 1200, 300, 50, 20, 10, 'anthropic')",
     ],
     "copilot": [
         "CREATE TABLE sessions (id, cwd, branch, created_at)",

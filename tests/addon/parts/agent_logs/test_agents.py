@@ -53,6 +53,9 @@ EXAMPLES = {
     "droid": (HAIKU, "api.factory.ai", None, None, None, 301_000, 1_000, 0, 50, 10),
     "cline": ("gpt-4o", "openai", None, None, None, 1_001, 200, 0, 11, None),
     "crush": ("m", "unknown", None, None, None, None, None, None, None, None),
+    "kilo": (HAIKU, "anthropic", "search", None, None, 2_104, 2_000, 100, 40, 10),
+    "goose": (HAIKU, "anthropic", "search", None, None, 5_900, 5_400, 310, 200, None),
+    "hermes": (HAIKU, "anthropic", None, None, None, 1_270, 50, 20, 310, 10),
     "pi": (
         *("anthropic/claude-haiku-4.5", "openrouter", "search", None, 1),
         *(2_104, 2_000, 100, 7, None),
