@@ -68,6 +68,7 @@ AGENTS = (
     Agent(name="aider", user_agents=("aider/",)),
     Agent(name="goose", user_agents=("goose/",)),
     Agent(name="copilot", user_agents=("githubcopilotchat/", "copilot/")),
+    Agent(name="droid", user_agents=("factory-cli/",)),
     Agent(name="cursor", user_agents=("cursor/",)),
     Agent(name="cline", user_agents=("cline/",)),
     Agent(name="roo-code", user_agents=("roocode/", "roo-code/")),

@@ -152,12 +152,13 @@ def booked_answers(
     agents: Iterable[str] = (),
     between: tuple[datetime, datetime] | None = None,
     whole_agents: Iterable[str] = (),
+    models: Iterable[str] = (),
     inputs: Iterable[int] = (),
 ) -> list[BookedAnswer]:
     """The requests that have ended with one of these ids, response ids, sessions or times of
     opening, in the order of their times, and those of sessions that such a one started
-    (`with_subagents`); and those of these agents that were recorded `between`
-    without a session, or without both and with one of these `inputs`; and all that were recorded of
+    (`with_subagents`); and those of these agents that were recorded `between` without a session, or
+    without both and with one of these `inputs` or `models`; and all that were recorded of
     `whole_agents`."""
     import sqlalchemy as sa
 
@@ -191,6 +192,8 @@ def booked_answers(
             without_session.where(r.agent.is_(None), r.input_tokens.in_(some))
             for some in batched(sorted(set(inputs)), QUESTION_MAX)
         ]
+        if some_models := sorted(set(models)):
+            questions.append(without_session.where(r.agent.is_(None), r.model.in_(some_models)))
     with engine.connect() as connection:
         for question in questions:
             for row in connection.execute(question):

@@ -67,6 +67,8 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     """It has the member that shows that a server ended it."""
     is_sum: bool = False
     """The figures are those of a session and a model: what its answers have is part of them."""
+    is_alone: bool = False
+    """The log has no answers beside its sums."""
     copies_renew_ids: bool = False
     """A copy in a forked session has another id, but the same time and figures."""
     counts: str | None = None

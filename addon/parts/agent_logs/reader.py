@@ -421,6 +421,7 @@ def _call(
         dialect=agent.dialect,
         beside=SESSION_SUM if agent.is_session_sum else beside,
         is_sum=agent.is_session_sum,
+        is_alone=agent.is_session_sum,
         model=model,
         response_id=response_id,
         request_id=name_of(stated("request_id")),

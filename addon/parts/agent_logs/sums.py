@@ -2,6 +2,8 @@
 
 A session and a model are one row: what the session used, less what the ledger has of its answers,
 recorded or imported. When answers come later the row gets a further reading, down to nothing.
+Of a log that has sums alone (Droid), recorded requests whose wire told neither session nor agent
+are its answers if those of the model in its time have exactly what is left.
 """
 
 from collections import defaultdict
@@ -48,6 +50,7 @@ def differences(
                 sessions=session_names(stated[0]),
                 with_subagents=True,
                 agents=[session[0]],
+                models=[call.model for call in stated if call.model and call.is_alone],
                 between=(
                     min(call.at for call in stated) - APART_MAX,
                     max(call.ended_at for call in stated) + APART_MAX,
@@ -60,12 +63,25 @@ def differences(
         counted = [
             each
             for each in answers.values()
-            if each.agent in (session[0], None) and (each.session_id or each.id not in taken)
+            if each.agent in (session[0], None if each.session_id else session[0])
+            and (each.session_id or each.id not in taken)
         ]
         taken |= {answer.id for answer in counted if answer.session_id is None}
         known = _by_model(counted, [call.model for call in stated])
         for call in stated:
             less = {name: _less(call, name, known[call.model]) for name in FIGURES}
+            of_nobody = [
+                each
+                for each in answers.values()
+                if each.agent is None and each.session_id is None and each.model == call.model
+                if each.id not in taken
+            ]
+            if of_nobody and all(
+                sum(getattr(each, name) or 0 for each in of_nobody) == (less[name] or 0)
+                for name in FIGURES
+            ):
+                taken |= {each.id for each in of_nobody}
+                less = {name: None if less[name] is None else 0 for name in FIGURES}
             usage = replace(call.usage, **less)
             found.append((replace(call, usage=usage), rows.get(call.exchange_id)))
     return found

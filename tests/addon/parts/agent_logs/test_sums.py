@@ -139,12 +139,27 @@ def test_calls_of_qwen_code_that_no_message_shows(home, engine):
     assert rows(engine, "SELECT count(*) FROM requests") == [(2,)]
 
 
-def test_droid_is_not_booked_again_where_its_calls_were_recorded(home, engine):
-    exchange, read, _ = live("live-1", "resp_9", input_tokens=301_000, output_tokens=50)
-    usage = replace(read.usage, cache_read_tokens=1_000, cache_write_tokens=0)
-    put(engine, (exchange, replace(read, usage=usage), ()))
+@pytest.mark.parametrize(("agent", "session"), [(None, SESSION), ("droid", None), (None, None)])
+def test_droid_is_not_booked_again_where_its_calls_were_recorded(home, engine, agent, session):
+    for number, (inputs, output) in enumerate([(300_000, 40), (1_000, 10)]):
+        exchange, read, _ = live(
+            f"live-{number}", f"resp_{number}", input_tokens=inputs, output_tokens=output
+        )
+        exchange = replace(exchange, agent=agent, session_id=session)
+        exchange = replace(exchange, request_model=HAIKU, response_model=HAIKU)
+        usage = replace(read.usage, cache_read_tokens=500, cache_write_tokens=0)
+        put(engine, (exchange, replace(read, usage=usage), ()))
     write_home(home, "droid")
     assert ": 0 booked" in run()
+
+
+def test_what_is_not_all_of_a_sum_of_droid_is_of_somebody_else(home, engine):
+    exchange, read, _ = live("live-1", "resp_1", input_tokens=300_000, output_tokens=40)
+    exchange = replace(exchange, session_id=None, request_model=HAIKU, response_model=HAIKU)
+    put(engine, (exchange, read, ()))
+    write_home(home, "droid")
+    assert ": 1 booked" in run()
+    assert sums(engine) == [(HAIKU, 301_000, 1_000, 50)]
 
 
 @pytest.mark.parametrize(("detail", "source"), [(True, "reported"), (False, "partial")])
