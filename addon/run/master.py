@@ -12,9 +12,13 @@ import signal
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from h2.connection import ConnectionInputs, ConnectionState, H2ConnectionStateMachine
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated, Event
 from mitmproxy import exceptions, http, master, options, optmanager
 from mitmproxy.addons import (
     block,
@@ -30,8 +34,11 @@ from mitmproxy.addons import (
     upstream_auth,
 )
 from mitmproxy.proxy import layer, server
+from mitmproxy.proxy.layer import CommandGenerator
+from mitmproxy.proxy.layers.http._http2 import Http2Server
 from mitmproxy.tools import cmdline, main
 
+from addon.proxy import sources
 from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import set_options
 from ledger.model.errors import WrongCallError
@@ -39,6 +46,12 @@ from ledger.settings.small_files import FILE_BYTES_MAX, expanded, first_bytes
 
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n"
 """Its first line (RFC 9113, 3.4)."""
+RELIES_ON = {
+    "h2.connection:H2Connection._receive_goaway_frame": "adb9adfae94088c4",
+    "mitmproxy.proxy.layers.http._http2:Http2Server.handle_h2_event": "d24a023c678de6ce",
+    "mitmproxy.proxy.layers.http._http2:Http2Connection.handle_h2_event": "f6b6a52b12548102",
+}
+"""What `let_streams_end` was written for."""
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
 """A larger request body is streamed upstream: it is an upload of a file, not a prompt. Providers
 refuse prompts of more than 32 MB."""
@@ -76,6 +89,30 @@ class PriorKnowledge:
         client = nextlayer.context.client
         if not client.tls and nextlayer.data_client().startswith(HTTP2_PREFACE):
             client.alpn, client.alpn_offers = b"h2", (b"h2", b"http/1.1")
+
+
+@cache
+def let_streams_end() -> None:
+    """Let the open streams of a client end after its GOAWAY without an error (RFC 9113, 6.8).
+
+    The AWS SDK for JavaScript closes its session so while an answer is still to come. mitmproxy and
+    h2 take it for the end of the connection: the client would get a part of the answer. No hook is
+    asked, so a method is wrapped here, where the process is ours.
+    """
+    try:
+        sources.check(RELIES_ON)
+    except sources.UnknownSourceError:
+        return  # another mitmproxy, which may let them end by itself
+    is_open, goaway = ConnectionState.SERVER_OPEN, ConnectionInputs.RECV_GOAWAY
+    H2ConnectionStateMachine._transitions[is_open, goaway] = (None, is_open)
+    handle = Http2Server.handle_h2_event
+
+    def handle_h2_event(self: Http2Server, event: Event) -> CommandGenerator[bool]:
+        if isinstance(event, ConnectionTerminated) and event.error_code == ErrorCodes.NO_ERROR:
+            return False
+        return (yield from handle(self, event))
+
+    Http2Server.handle_h2_event = handle_h2_event  # type: ignore[method-assign]
 
 
 class StartCheck(errorcheck.ErrorCheck):
@@ -119,6 +156,7 @@ class RecordingMaster(master.Master):
         use the proxy; `first`, `last`: addons before and after all others; `on_started`: called
         when the start has succeeded."""
         super().__init__(opts, with_termlog=False)
+        let_streams_end()
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             self.event_loop.add_signal_handler(signal.SIGHUP, self.shutdown)
         self._named = set_options(words)

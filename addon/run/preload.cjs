@@ -52,7 +52,12 @@
     const begun = []; // what waits: at most the first flight of TLS
     const duplex = new Duplex({
       read() { if (socket) socket.resume(); },
-      write(chunk, _, done) { socket ? socket.write(chunk, done) : begun.push([chunk, done]); },
+      write(chunk, _, done) {
+        if (!socket) begun.push([chunk, done]);
+        // TLS says goodbye also where the other side has gone: to nobody, as over a socket of its own.
+        else if (socket.readableEnded) done();
+        else socket.write(chunk, done);
+      },
       final(done) { socket ? socket.end(done) : begun.push([null, done]); },
       destroy(error, done) { if (socket) socket.destroy(); done(error); },
     });

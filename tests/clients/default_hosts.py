@@ -15,7 +15,7 @@ from typing import Any
 
 from ledger.model.providers import TABLE
 from tests.clients import playing
-from tests.clients.default_hosts_answers import script
+from tests.clients.default_hosts_answers import BOTH_WAYS, script
 from tests.clients.matrix import PROGRAMS
 from tests.clients.stage import ROOT, bring_up_loopback, certificates
 from tests.proxy import rows
@@ -59,7 +59,7 @@ SDKS = (
     ),
     Sdk(package="boto3", hosts=_BEDROCK, wire="HTTP/1.1"),
     Sdk(package="aws-sdk-bedrock-runtime", hosts=_BEDROCK, wire="HTTP/1.1", goes_past=True),
-    Sdk(package="@aws-sdk/client-bedrock-runtime", hosts=_BEDROCK, wire="HTTP/2"),
+    Sdk(package="@aws-sdk/client-bedrock-runtime", hosts=_BEDROCK, wire="HTTP/2", calls=3),
     Sdk(
         package="replicate",
         hosts=("api.replicate.com", "stream.replicate.com"),
@@ -172,7 +172,7 @@ def main(spec_path: str) -> None:
 def _run(command: list[str], environment: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
     """A command beside an upstream that begins to count anew."""
     tls = server_context(Path(spec["certificate"]), http2=True)
-    with Upstream(script(), tls=tls, address=("0.0.0.0", 443)):
+    with Upstream(script(), tls=tls, address=("0.0.0.0", 443), answered_early=(BOTH_WAYS,)):
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False,
             timeout=SECONDS_MAX, cwd=Path(spec["authority"]).parent,

@@ -4,6 +4,7 @@ The figures rise with each answer: 1001 tokens in and 11 out of the first. Those
 compressed with gzip where the client takes it.
 """
 
+import base64
 import gzip
 import itertools
 import json
@@ -19,6 +20,7 @@ from tests.proxy.upstream import Answer, Request, document
 TEXT = "Hello."
 ANSWER_SECONDS = 0.5
 """Less than any LLM takes, and more than the period in which `run` looks for connections past it."""
+BOTH_WAYS = "/invoke-with-bidirectional-stream"
 STREAM = "https://stream.replicate.com/v1/streams/made-up"
 
 
@@ -35,7 +37,7 @@ def script() -> Callable[[Request], Answer]:
             return _grpc(request, over_grpc(1000 + number, 10 + number))
         number = next(numbers)
         tokens = 1000 + number, 10 + number
-        body = json.loads(request.body or b"{}")
+        body = json.loads(request.body or b"{}") if not path.endswith(BOTH_WAYS) else {}
         if request.header("x-dashscope-sse"):
             body["stream"] = True
         for end, kind in _HTTP.items():
@@ -183,6 +185,22 @@ def _converse_stream(_: Any, tokens_in: int, tokens_out: int) -> Answer:
     )
 
 
+def _session(_: Any, tokens_in: int, tokens_out: int) -> Answer:
+    usage = {
+        "details": {"total": {"input": {"speechTokens": tokens_in}, "output": {}}},
+        "totalInputTokens": tokens_in,
+        "totalOutputTokens": tokens_out,
+        "totalTokens": tokens_in + tokens_out,
+    }
+    events = ({"usageEvent": usage}, {"completionEnd": {"stopReason": "END_TURN"}})
+    written = (json.dumps({"event": event}).encode() for event in events)
+    chunks = (json.dumps({"bytes": base64.b64encode(each).decode()}).encode() for each in written)
+    return Answer(
+        pieces=tuple(_aws_event("chunk", chunk) for chunk in chunks),
+        content_type="application/vnd.amazon.eventstream",
+    )
+
+
 def _aws_event(name: str, payload: bytes) -> bytes:
     headers = b"".join(
         struct.pack(">B", len(key)) + key + b"\x07" + struct.pack(">H", len(value)) + value
@@ -267,6 +285,7 @@ def _cohere(body: Any, tokens_in: int, tokens_out: int) -> Answer:
 _HTTP: dict[str, Callable[[Any, int, int], Answer]] = {
     "/converse": _converse,
     "/converse-stream": _converse_stream,
+    BOTH_WAYS: _session,
     "/predictions": _prediction,
     "/v1/streams/made-up": _prediction_stream,
     "/text-generation/generation": _dashscope,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -377,4 +377,36 @@ def test_http2_without_tls_is_answered(tmp_path: Path) -> None:
             assert done.stdout == b"".join(OPENAI.answer(asked=True)), done.stderr
             assert rows.eventually(
                 lambda: [row["output_tokens"] for row in rows.exchanges(proxy.ledger)] == [64]
+            )
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_an_answer_ends_after_its_client_has_closed_the_session(tmp_path: Path) -> None:
+    """The AWS SDK for JavaScript sends GOAWAY when it has the head of an answer."""
+    pem = make_certificate(tmp_path)
+    script = str(CHILD.with_name("http2_client.cjs"))
+    body = OPENAI.request(asked=True).decode()
+    answer = speak(OPENAI)
+    with Upstream(answer, tls=server_context(pem, http2=True)) as llm:
+        gate = llm.gate()
+        llm.script = lambda request: replace(answer(request), gate=gate)
+        options = {"ssl_verify_upstream_trusted_ca": str(pem)}
+        with (
+            Mitmdump(
+                tmp_path / "tee", upstreams=[llm.url], options=options, tool="tokentee"
+            ) as proxy,
+            subprocess.Popen(
+                ["node", script, "http://{}:{}".format(*proxy.address()), "/v1/chat/completions",
+                 body],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ) as client,
+        ):  # fmt: skip
+            assert client.stderr is not None
+            assert client.stderr.readline() == b"closed\n"
+            gate.release(len(OPENAI.answer(asked=True)))
+            out, err = client.communicate(timeout=30)
+            assert out == b"".join(OPENAI.answer(asked=True)), err
+            assert client.returncode == 0
+            assert rows.eventually(
+                lambda: [row["outcome"] for row in rows.exchanges(proxy.ledger)] == ["complete"]
             )

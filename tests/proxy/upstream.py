@@ -129,6 +129,8 @@ class Upstream:
     tls: ssl.SSLContext | None = None
     address: tuple[str, int] = ("127.0.0.1", 0)
     """Where it listens."""
+    answered_early: tuple[str, ...] = ()
+    """HTTP/2: ends of paths that are answered when the head has come."""
     requests: list[Request] = field(default_factory=list)
     peer_left: threading.Event = field(default_factory=threading.Event)
     """Set when the other side went away while an answer was held."""
@@ -331,18 +333,25 @@ class _Http2:
                 answer.cancel()
             await asyncio.gather(*self._answers.values(), return_exceptions=True)
 
+    def _begin_answer(self, stream_id: int) -> None:
+        self._answers[stream_id] = asyncio.create_task(self._answer(stream_id))
+
     def _see(self, event: h2.events.Event) -> None:
+        early = self._upstream.answered_early
         match event:
             case h2.events.RequestReceived():
                 self._heads[event.stream_id] = tuple(
                     (str(name), str(value)) for name, value in event.headers
                 )
                 self._bodies[event.stream_id] = bytearray()
+                if dict(self._heads[event.stream_id])[":path"].endswith(early):
+                    self._begin_answer(event.stream_id)
             case h2.events.DataReceived():
                 self._bodies[event.stream_id] += event.data
                 self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case h2.events.StreamEnded():
-                self._answers[event.stream_id] = asyncio.create_task(self._answer(event.stream_id))
+                if event.stream_id not in self._answers:
+                    self._begin_answer(event.stream_id)
             case h2.events.WindowUpdated():
                 self._window_grew.set()
             case h2.events.StreamReset():
