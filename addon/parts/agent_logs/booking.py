@@ -146,7 +146,11 @@ def booked_like(
             agents=[call.agent for call in calls],
             between=between,
             whole_agents=whole_agents,
-            inputs=[call.usage.input_tokens for call in calls if call.usage.input_tokens],
+            inputs=[
+                call.usage.input_tokens
+                for call in calls
+                if call.usage.input_tokens and call.response_id is None
+            ],
         )
     ]
 
