@@ -64,6 +64,7 @@ def test_a_compressed_message_is_read_whole_or_not_at_all(compress: Callable[[by
         compress(b"0" * MESSAGE_BYTES_MAX),  # a bomb: 4 MB of 4 kB
         compress(data)[:-9],
         compress(os.urandom(MESSAGE_BYTES_MAX + 1)),
+        b"neither of both",
     ):
         framing.lost = None
         assert framing.parse(framed(unread, 1)) is None
