@@ -209,8 +209,10 @@ def test_what_is_billed_beside_the_tokens_breaks_no_promise(engine, lines):
 
 @pytest.mark.parametrize(("quantity", "unit"), [(-3, 5), (3, -5), (-3, -5)])
 def test_nothing_negative_is_charged(engine, quantity, unit):
+    from tests.ledger import bundled
+
     with pytest.raises(sa.exc.IntegrityError, match="quantity times its unit price"):
-        put(engine, whole(settled("a"), (charge("output", quantity, unit),)))
+        bundled.put(engine, whole(settled("a"), (charge("output", quantity, unit),)))
 
 
 def test_charges_that_do_not_add_up(engine):

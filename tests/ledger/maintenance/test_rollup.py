@@ -113,6 +113,15 @@ def test_without_its_triggers_nothing_is_summed_up(filled):
 
 DUPLICATE: dict[str, Any] = {"response_id": "r", "content_digest": "x"}
 D = settled("d", at=NOON + DAY, **DUPLICATE)
+
+
+def merge(engine, entry):
+    """A further reading comes from elsewhere: the recorder's writer books one of each exchange."""
+    from tests.ledger import bundled
+
+    bundled.put(engine, entry)
+
+
 LATE = {
     "c ends": lambda engine: put(engine, whole(settled("c", at=NOON + DAY))),
     "c is lost": lambda engine: put(
@@ -129,7 +138,9 @@ LATE = {
     "an earlier duplicate": lambda engine: put(
         engine, whole(settled("dup", at=NOON + DAY - timedelta(1), **DUPLICATE))
     ),
-    "a reading": lambda engine: put(engine, whole(D, (), revision=2, usage=Usage(input_tokens=1))),
+    "a reading": lambda engine: merge(
+        engine, whole(D, (), revision=2, usage=Usage(input_tokens=1))
+    ),
     "a charge": lambda engine: charge_again(engine, "d", 0, 0),
     "a price for a line": lambda engine: charge_again(engine, "e", 1, 50),
     "no price for a line": lambda engine: charge_again(engine, "d", 1, None),
@@ -211,7 +222,7 @@ def test_writers_under_way_are_waited_for(engine):
 
     put(engine, whole(settled("a")))
     from ledger.parts.sync import bundles
-    from tests.ledger.written import bundle_of
+    from tests.ledger.bundled import bundle_of
 
     with db.writing(engine) as connection:
         bundles.write(connection, bundle_of(whole(settled("b", at=NOON - DAY))))

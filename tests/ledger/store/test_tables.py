@@ -238,14 +238,16 @@ def test_an_open_exchange_comes_back():
 
 
 def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
+    from tests.ledger import bundled
+
     monkeypatch.setattr(retention, "DROP_EXCHANGES_MAX", 2)
     at = {name: NOON + timedelta(days=number) for number, name in enumerate("abcdefg")}
     quotas = (Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1),)
-    put(
+    bundled.put(
         engine,
         *(whole(settled(name, at=at[name], quotas=quotas)) for name in at if name != "b"),
     )
-    put(engine, (opened("b", at=at["b"]), None, ()))
+    bundled.put(engine, (opened("b", at=at["b"]), None, ()))
     for name in at.keys() - {"b"}:
         charge_again(engine, name, 0, 7)
     assert retention.count_before(engine, at["f"]) == 4

@@ -25,12 +25,12 @@ from ledger.store import db, spool
 from ledger.store.engines import migration, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.tables import exchanges, pricings, quotas, readings
+from tests.ledger.bundled import bundle_of
 from tests.ledger.duplicates_rule import Member, link, links_of
 from tests.ledger.written import (
     COST,
     NOON,
     alter,
-    bundle_of,
     by_id,
     charge,
     charge_again,

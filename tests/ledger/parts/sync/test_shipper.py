@@ -16,11 +16,11 @@ from ledger.store.engines import urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.processes import nodes, recovery, supervision
 from ledger.store.tables import PARTITIONED, outbox, set_aside
+from tests.ledger.bundled import bundle_of
 from tests.ledger.written import (
     COST,
     NOON,
     alter,
-    bundle_of,
     by_id,
     file_of,
     key_of,

@@ -18,7 +18,7 @@ from ledger.settings import small_files
 from ledger.store import db, secret
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.engines.sqlite_file import REVISION
-from tests.ledger.written import file_of, on_sqlite, put, row, rows, settled, whole
+from tests.ledger.written import file_of, on_sqlite, row, rows, settled, whole
 from tests.named import for_each, named
 
 
@@ -263,9 +263,11 @@ def test_a_wrong_statement_is_no_trouble_of_the_database(said: str, is_trouble: 
 
 
 def test_a_new_file_is_its_owners_alone(tmp_path):
+    from tests.ledger import bundled
+
     path = tmp_path / "new" / "folder" / "ledger.sqlite3"
     with db.disposing(db.ensure(f"sqlite:///{path}")) as engine:
-        put(engine, whole(settled("a")))
+        bundled.put(engine, whole(settled("a")))
         for file in (path, path.with_name("ledger.sqlite3-wal")):
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

@@ -16,8 +16,9 @@ from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.keys import Key
 from ledger.store.writing import batch_insert
+from tests.ledger.bundled import bundle_of
 from tests.ledger.duplicates_rule import Link, Member, link, links_of, rank
-from tests.ledger.written import NOON, ORIGIN, bundle_of, intake_on, key_of, put, settled, whole
+from tests.ledger.written import NOON, ORIGIN, intake_on, key_of, put, settled, whole
 from tests.named import for_each
 
 many_examples = settings(

@@ -147,6 +147,8 @@ def test_what_does_not_count_is_no_request(engine):
 
 
 def test_the_highest_revision_counts_and_of_equal_ones_the_earliest(engine):
+    from tests.ledger import bundled
+
     exchange = settled("a")
     figures = [(1, 0, 10), (2, 5, 30), (2, 4, 20), (0, 0, 1)]
     for revision, seconds, tokens in figures:
@@ -156,7 +158,7 @@ def test_the_highest_revision_counts_and_of_equal_ones_the_earliest(engine):
             read_at=NOON + timedelta(seconds=seconds),
             usage=Usage(input_tokens=tokens, output_tokens=0),
         )
-        put(engine, (exchange, read, priced(exchange, read)))
+        bundled.put(engine, (exchange, read, priced(exchange, read)))
     assert row(engine, "SELECT input_tokens, reading_revision, cost_picousd FROM requests") == (
         20,
         2,
@@ -206,6 +208,8 @@ REPORTED, PARTIAL, ESTIMATED, NONE = UsageSource
     ],
 )
 def test_of_equal_revisions_the_fuller_counts_whichever_came_first(engine, poorer, fuller):
+    from tests.ledger import bundled
+
     for number in range(2):
         exchange = settled(f"{poorer}{fuller}{number}")
         for (source, output), second in ((poorer, number), (fuller, 1 - number)):
@@ -215,7 +219,7 @@ def test_of_equal_revisions_the_fuller_counts_whichever_came_first(engine, poore
                 read_at=NOON + timedelta(seconds=second),
                 usage=Usage(output_tokens=output),
             )
-            put(engine, (exchange, read, ()))
+            bundled.put(engine, (exchange, read, ()))
         found = f"FROM requests WHERE id = '{exchange.id.replace("'", "''")}'"
         output = "COALESCE(estimated_output_tokens, output_tokens)"
         assert row(engine, f"SELECT usage_source, {output} {found}") == fuller
