@@ -5,5 +5,6 @@ In: settled exchanges that the ledger has committed, with their charges; the led
 lines. Nothing here runs on the event loop or on the byte path, and nothing here can delay a commit:
 a full queue drops the observation and counts it. Several workers count in shared files, and their
 supervisor serves the sum.
-Uses: proxy, recordings; of the ledger: model, settings, store, store.processes, store.writing, text.
+Uses: proxy, recordings; of the ledger: model, settings, store, store.processes, store.writing,
+text.
 """

@@ -205,7 +205,7 @@ REFUSALS: dict[str, dict[str, Any]] = {
     },
     "gemini": {"error": {"code": 402, "message": "m", "status": "RESOURCE_EXHAUSTED"}},
 }
-OF_OPENAI = ("cloudflare", "sap", "xai", "perplexity")
+OF_OPENAI = ("cloudflare", "sap", "volcengine", "xai", "perplexity")
 """They carry its format in one of their own."""
 
 
