@@ -66,7 +66,8 @@ def report_by_block(
                 whose = f"{provider}/{account or key}"
                 names = (f"{begin:%Y-%m-%d %H:%M}", f"{until:%H:%M}", how, whose)
                 rows.append(replace(total, key=names))
-    assert total_of(row.figures for row in rows) == whole.total.figures
+    if total_of(row.figures for row in rows) != whole.total.figures:
+        raise LedgerError("requests have a time that is none: give a period (--since)")
     by = (BLOCK_WORD, "until", "window", "account")
     return replace(whole, by=by, rows=tuple(rows))
 

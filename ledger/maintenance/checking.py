@@ -20,9 +20,9 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.maintenance.promises import PROMISES, Promise
 from ledger.maintenance.reprice import line_digest
 from ledger.model.charge import Charge, pricing_of
-from ledger.model.exchange import NO_METER, UsageSource
+from ledger.model.exchange import NO_METER
 from ledger.store.engines.refusals import reason_of
-from ledger.store.keys import instant_text
+from ledger.store.keys import instant_text, usage_source_of
 from ledger.store.schema.charged import KEPT, LINE, PAST
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import snapshot
@@ -273,7 +273,7 @@ def _adds_up(row: Any, lines: Sequence[list[Any]]) -> bool:
         Charge(**dict(zip(CHARGE_COLUMNS, values[: len(CHARGE_COLUMNS)], strict=True)))
         for values in lines
     ]
-    found = pricing_of(charges, UsageSource(row["usage_source"]))
+    found = pricing_of(charges, usage_source_of(row["usage_source"]))
     return all(row[name] == getattr(found, name) for name in PRICING)
 
 

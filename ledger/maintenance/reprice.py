@@ -20,13 +20,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.charge import Charge, pricing_of
-from ledger.model.exchange import Exchange, UsageSource
+from ledger.model.exchange import Exchange
 from ledger.model.money import sum_of_known
 from ledger.pricing.charges import NO_SOURCE, charge
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.store.keys import reading_of
+from ledger.store.keys import reading_of, usage_source_of
 from ledger.store.schema.charged import KEPT, OWN
 from ledger.store.scope import Scope, conditions, requests, within
 from ledger.store.tables import current_charges, pricings, readings
@@ -258,7 +258,7 @@ def _reprice(
         documents.append([*batch_insert.charge_values(line), *place])
     if not own:
         return None
-    usage_source = UsageSource(reading["usage_source"])
+    usage_source = usage_source_of(reading["usage_source"])
     pricing = {
         "id": f"{revision}:{','.join(own)}",
         "exchange_id": reading["exchange_id"],

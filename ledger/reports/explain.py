@@ -1,7 +1,6 @@
 """Pure. Explains one exchange line by line: bytes, reported usage, cost and prices; and prices, and
 the changes of repricing, as tables."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -14,6 +13,7 @@ from ledger.model.money import usd, usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import Rate, Sheet, is_token_line
 from ledger.reports.layout import Cell, Table, TableColumn, amount_of, key_text, without_empty
+from ledger.store.keys import json_value, list_of, object_of
 from ledger.text.figures import MILLISECOND, count, exact_duration_text, used_share
 from ledger.text.origins import shown_origin
 from ledger.text.printable import printable
@@ -96,7 +96,7 @@ def facts(found: ExplainedExchange, zone: tzinfo = UTC) -> Iterator[tuple[str, s
     yield from _known("Session", e["session_id"])
     yield from _known("End user", e["end_user"])
     yield from _known("Client", e["user_agent"])
-    tags = json.loads(e["tags"])
+    tags = object_of(e["tags"], str)
     yield from _known("Tags", ", ".join(f"{name}={value}" for name, value in tags.items()))
     times = []
     for name, heading in (
@@ -149,7 +149,7 @@ def reading_facts(reading: Facts, zone: tzinfo = UTC) -> Iterator[tuple[str, str
     for name in TOKENS:
         if reading[name] is not None:
             yield f"  {name.removesuffix('_tokens').replace('_', ' ')}", count(reading[name])
-    for name, units in json.loads(reading["tool_units"]).items():
+    for name, units in object_of(reading["tool_units"], int).items():
         yield f"  {name.replace('_', ' ')}", count(units)
     if reading["estimated_output_tokens"] is not None:
         yield "  output seen, by estimate", count(reading["estimated_output_tokens"])
@@ -158,7 +158,7 @@ def reading_facts(reading: Facts, zone: tzinfo = UTC) -> Iterator[tuple[str, str
             heading = name.removesuffix("_picousd").replace("_", " ")
             note = " (the caller's own upstream key)" if reading["is_byok"] else ""
             yield f"  {heading}", f"${usd_text(reading[name])}{note}"
-    for remark in json.loads(reading["remarks"]):
+    for remark in list_of(reading["remarks"], str):
         yield "  remark", str(remark)
     yield from _known("  why again", reading["reason"])
     yield from _known("  usage, verbatim", reading["usage_json"])
@@ -225,7 +225,7 @@ def _members(row: Facts) -> dict[str, Any]:
         if isinstance(value, datetime):
             members[name] = value.isoformat()
         elif isinstance(value, str) and name in ("tags", "tool_units", "further", "remarks"):
-            members[name] = json.loads(value)
+            members[name] = json_value(value)
     return members
 
 

@@ -397,7 +397,10 @@ def _is_in_part(report: Report, word: str, part: str | None) -> bool:
     if part is None or word not in SPANS:
         return False
     whole = f"{part}-01" if word == "month" else part
-    span = SPANS[word](datetime.fromisoformat(whole).replace(tzinfo=report.zone or UTC))
+    try:
+        span = SPANS[word](datetime.fromisoformat(whole).replace(tzinfo=report.zone or UTC))
+    except (OverflowError, ValueError):  # of a row whose time is none
+        return False
     begin = report.since or report.first
     end = min(report.until or report.now, report.now)
     return span.end > end or (begin is not None and span.start < begin)

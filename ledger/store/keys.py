@@ -52,7 +52,7 @@ def exchange_of(row: Mapping[str, Any]) -> Exchange:
     known = {name: row[name] for name in _EXCHANGE if row[name] is not None}
     known["state"] = State(row["state"])
     known["source"] = Source(row["source"])
-    known["tags"] = _document(row["tags"])
+    known["tags"] = object_of(row["tags"], str)
     if row["outcome"] is not None:
         known["outcome"] = Outcome(row["outcome"])
     return Exchange(**known)
@@ -65,31 +65,61 @@ def reading_of(row: Mapping[str, Any]) -> Reading:
         opened_at=row["opened_at"],
         revision=row["revision"],
         meter_version=row["meter_version"],
-        usage_source=UsageSource(row["usage_source"]),
+        usage_source=usage_source_of(row["usage_source"]),
         usage=Usage(
-            **{name: row[name] for name in _COUNTS},
-            tool_units=_document(row["tool_units"]),
+            **_counts(row),
+            tool_units=object_of(row["tool_units"], int),
             further=tuple(
                 FurtherUsage(
                     kind=further["kind"],
                     model=further["model"],
                     usage=Usage(
-                        **{name: further["usage"][name] for name in _COUNTS},
+                        **_counts(further["usage"]),
                         tool_units=further["usage"]["tool_units"],
                     ),
                 )
-                for further in _document(row["further"])
+                for further in list_of(row["further"], dict)
+                if isinstance(further.get("usage"), dict) and "kind" in further
             ),
-            remarks=tuple(_document(row["remarks"])),
+            remarks=tuple(list_of(row["remarks"], str)),
         ),
         usage_json=row["usage_json"],
         estimated_output_tokens=row["estimated_output_tokens"],
         read_at=row["read_at"],
         reason=row["reason"],
-        billing=Billing(row["billing"]) if row["billing"] else None,
+        billing=Billing(row["billing"]) if row["billing"] in Billing else None,
     )
 
 
-def _document(text: str) -> Any:
-    """Most documents are empty; those are not parsed."""
-    return {} if text == "{}" else [] if text == "[]" else json.loads(text)
+def usage_source_of(word: Any) -> UsageSource:
+    """The source that a row names; none where it names none that is known."""
+    return UsageSource(word) if word in UsageSource else UsageSource.NONE
+
+
+def object_of[T](text: str, kind: type[T]) -> dict[str, T]:
+    """The members of a JSON object that are of this kind. A row that an older version merged may
+    hold other JSON."""
+    found = json_value(text)
+    members = found.items() if isinstance(found, dict) else ()
+    return {name: value for name, value in members if isinstance(value, kind)}
+
+
+def list_of[T](text: str, kind: type[T]) -> list[T]:
+    """The same of a JSON array."""
+    found = json_value(text)
+    return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
+
+
+def json_value(text: Any) -> Any:
+    """The value of a JSON text; None if it is no JSON. Most are empty; those are not parsed."""
+    if text in ("{}", "[]"):
+        return {} if text == "{}" else []
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _counts(row: Mapping[str, Any]) -> dict[str, Any]:
+    counts = ((name, row.get(name)) for name in _COUNTS)
+    return {name: value if isinstance(value, int) else None for name, value in counts}

@@ -25,9 +25,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ledger.model.charge import Charge, Pricing
-from ledger.model.exchange import QUOTA_KEY, Exchange, Reading
-from ledger.model.usage import TOKENS, Usage
-from ledger.store.schema.columns import Instant, JsonText, sql_columns
+from ledger.model.exchange import QUOTA_KEY, WINDOW_MINUTES_MAX, Exchange, Reading
+from ledger.model.usage import COUNT_MAX, TOKENS, Usage
+from ledger.store.schema.columns import Figure, Instant, JsonText, sql_columns
 from ledger.store.schema.dimensions import SUMMED
 from ledger.store.schema.sums import COUNT_TERMS, HISTOGRAMS, SUM_TERMS
 from ledger.store.schema.views import HOURLY, UNPRICED
@@ -267,14 +267,14 @@ quotas = sa.Table(
     _text("kind", "plan (what a flat plan covers) or rate (what a key may use)", nullable=False),
     _text("window", "5h, 7d, where its length is known; else the provider's name", nullable=False),
     _text("window_name", "The provider's name", nullable=False),
-    sa.Column("window_minutes", sa.BigInteger, comment="Its length; NULL: unknown"),
+    _column("window_minutes", Figure(WINDOW_MINUTES_MAX), "Its length; NULL: unknown"),
     _text("provider", "As in exchanges", nullable=False),
     _text("key_fingerprint", "As in exchanges"),
     _text("account", "Keyed hash of the account or organization; NULL: the wire names none"),
     _text("holder", "Whose it is: the account, else the key, else empty", nullable=False),
-    sa.Column("limit_value", sa.BigInteger, comment="The limit; NULL: not stated"),
-    sa.Column("remaining", sa.BigInteger, comment="What is left of it; NULL: not stated"),
-    sa.Column("used_ppm", sa.BigInteger, comment="Used share in millionths; NULL: not stated"),
+    _column("limit_value", Figure(COUNT_MAX), "The limit; NULL: not stated"),
+    _column("remaining", Figure(COUNT_MAX), "What is left of it; NULL: not stated"),
+    _column("used_ppm", Figure(COUNT_MAX), "Used share in millionths; NULL: not stated"),
     _text("status", "The provider's word: allowed, rejected, …"),
     _instant("resets_at", "When it begins anew; NULL: not stated"),
     _instant("observed_at", "When the answer arrived", nullable=False),

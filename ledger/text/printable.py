@@ -57,6 +57,8 @@ def printable(text: str) -> str:
     Controls (ESC among them), format characters (bidi controls, zero-width ones, soft hyphens,
     tags), surrogates, private and unassigned code points, line and paragraph separators.
     """
+    if not isinstance(text, str):  # a column of a foreign row
+        text = str(text)
     if text.isascii() and text.isprintable():
         return text
     return _SUSPECT.sub(_escaped, text)

@@ -72,7 +72,10 @@ def write(
         count = 0
         with _replacing(path) as part, writing(part, columns) as append:
             for batch in batched((values for _, values in of_day), BATCH_ROWS):
-                append(batch)
+                try:
+                    append(batch)
+                except (TypeError, ValueError):  # of a foreign row: these are left empty
+                    append([_of_their_kind(columns, values) for values in batch])
                 count += len(batch)
         yield ExportedFile(path, count)
 
@@ -93,6 +96,11 @@ def _replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def _of_their_kind(columns: Columns, values: Sequence[Any]) -> tuple[Any, ...]:
+    pairs = zip(columns, values, strict=True)
+    return tuple(value if isinstance(value, _TYPES[kind]) else None for (_, kind), value in pairs)
 
 
 @contextmanager
@@ -182,6 +190,15 @@ def _decimal(value: Decimal) -> str:
     return f'"{text}"' if "." in text else f'"{text}.0"'
 
 
+_TYPES: Mapping[str, Any] = {
+    "text": str,
+    "integer": int,
+    "boolean": int,
+    "instant": datetime,
+    "second": datetime,
+    "decimal": Decimal,
+}
+"""Kind of value -> its type."""
 _CELLS: Mapping[str, Callable[[Any], str]] = {
     "text": _text,
     "integer": "{:d}".format,

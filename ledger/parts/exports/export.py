@@ -4,7 +4,6 @@ Rows are streamed in the order of their time, which is the order of the primary 
 database nor Python holds more than a batch.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -23,6 +22,7 @@ from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import GroupFacts
 from ledger.store.adding_up import charged, sum_without_bound
+from ledger.store.keys import object_of
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import REQUEST_COLUMNS, Scope, as_text, conditions, requests, snapshot
 from ledger.store.tables import current_charges
@@ -210,7 +210,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
             key=known["key_fingerprint"],
             key_hint=known["key_hint"],
             host=host_of(known["origin"]),
-            tags=json.loads(known["tags"]),
+            tags=object_of(known["tags"], str),
             session=known.get("session_id"),
             project=known["project"],
             day=known["hour"].date(),
@@ -243,7 +243,7 @@ def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
 
 
 def _usd(picousd: int | None) -> Decimal | None:
-    return None if picousd is None else usd_of(picousd)
+    return usd_of(picousd) if isinstance(picousd, int) else None
 
 
 DATASETS: Mapping[str, Dataset] = {

@@ -9,6 +9,7 @@ ones at once and the slow ones when they are ready.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -216,7 +217,8 @@ def _unusual(connection: Connection, question: Question) -> list[UnusualDay]:
     cost_picousd: dict[date, int] = Counter()
     by_day = period_sums.read(connection, history, question.scope).groups["model"]
     for (time, _), sums in by_day.items():
-        cost_picousd[date.fromisoformat(time[:10])] += sums.cost_picousd or 0
+        with suppress(ValueError):  # of a row whose time is none
+            cost_picousd[date.fromisoformat(time[:10])] += sums.cost_picousd or 0
     return unusual_days(
         cost_picousd,
         first_day=period.local(period_sums.first_request(connection) or now).date(),
@@ -326,8 +328,8 @@ def row_scope(question: Question, only: tuple[str, str], last_time: str | None) 
     starts."""
     period = question.period
     since, until = period.since, period.until
-    if last_time is not None:
-        at = datetime.fromisoformat(last_time[:10]).replace(tzinfo=period.zone or UTC)
+    with suppress(OverflowError, ValueError):  # of a row whose time is none, too
+        at = datetime.fromisoformat((last_time or "")[:10]).replace(tzinfo=period.zone or UTC)
         day = day_of(at)
         since = day.start if since is None else max(since, day.start)
         until = day.end if until is None else min(until, day.end)

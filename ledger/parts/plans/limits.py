@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -139,7 +140,7 @@ def has_any(engine: Engine) -> bool:
 
 def label_of(window: str, minutes: int | None) -> str:
     """The name of a stored window: older rows have `299m` and `10079m` for `5h` and `7d`."""
-    length, blank, family = window.partition(" ")
+    length, blank, family = str(window).partition(" ")
     is_length = minutes is not None and length == f"{minutes}m"
     return f"{window_label(minutes)}{blank}{family}" if is_length and minutes else window
 
@@ -394,8 +395,10 @@ def requests_beside(connection: Connection, last: Any, since: datetime) -> list[
     ).all()
     found = []
     for row in reversed(rows):
-        value = row.list_value_picousd
-        status = row.http_status
+        value, status = (
+            each if isinstance(each, int | Decimal) else None
+            for each in (row.list_value_picousd, row.http_status)
+        )
         is_answered = status is not None and status < ERROR_STATUS_MIN
         # An error uses nothing, and a free request neither.
         is_used = value is not None or (row.billing != "free" and (status is None or is_answered))

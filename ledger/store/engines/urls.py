@@ -186,7 +186,7 @@ def failed(error: Exception) -> str | None:
     if not isinstance(error, sa.exc.DBAPIError):
         return None
     text = cut(_one_line(str(error.orig)))
-    if not (is_trouble(error) or _is_damaged(text)):
+    if not (is_trouble(error) or _is_damaged(text) or _has_odd_value(text)):
         return None
     is_file = type(error.orig).__module__ == "sqlite3"
     return f"the ledger fails: {text}; {_advice(text, is_file=is_file)}"
@@ -229,13 +229,19 @@ def _advised(shown: str, text: str, *, is_file: bool) -> str:
 
 
 def _advice(text: str, *, is_file: bool) -> str:
-    if _is_damaged(text):
+    if _is_damaged(text) and not _has_odd_value(text):
         return "move the file away and start again, or put a copy in its place"
+    if _has_odd_value(text):
+        return "a row holds what no recorder writes: give a period without it (--since)"
     if "readonly" in text or "unable to open" in text:
         return "name a file you can write to (ledger_url, TOKENTEE_LEDGER)"
     if is_file:
         return "check that no process holds the file and that its disk has room"
     return "check that the server runs and the URL is right"
+
+
+def _has_odd_value(text: str) -> bool:
+    return "malformed JSON" in text or "decode to UTF-8" in text
 
 
 def _is_damaged(text: str) -> bool:

@@ -13,6 +13,11 @@ from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 from ledger.model.columns import columns_of
 from ledger.store.keys import instant_text
 
+FAR_YEAR = 9_000
+"""A moment before it can be moved by years and zones."""
+NO_MOMENT = datetime.fromtimestamp(0, UTC)
+"""How a moment is read that cannot be."""
+
 
 class Instant(TypeDecorator[datetime]):
     """A moment in UTC: `timestamptz` on PostgreSQL; on SQLite text of fixed width, which sorts by
@@ -34,11 +39,32 @@ class Instant(TypeDecorator[datetime]):
         return instant_text(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy names it
-        """The value in UTC, whatever the database returns."""
-        if isinstance(value, str):
-            return datetime.fromisoformat(value)
-        assert value is None or isinstance(value, datetime)
-        return value.astimezone(UTC) if value else None
+        """The value in UTC, whatever the database returns. A row that an older version merged may
+        hold anything: what is no moment, or one outside of 1970 to 9000, is read as 1970, so that
+        what compares and shows moments can go on. `tokentee verify` names the row."""
+        if value is None:
+            return None
+        try:
+            found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+            is_usual = NO_MOMENT.year <= found.year < FAR_YEAR
+        except (TypeError, ValueError):
+            is_usual = False
+        return found.astimezone(UTC) if is_usual else NO_MOMENT
+
+
+class Figure(TypeDecorator[int]):
+    """A count of at most `most`; None is read for what is none or beyond it."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:  # noqa: ARG002  # SQLAlchemy names it
+        """The count, if it is one."""
+        return value if isinstance(value, int) and 0 <= value <= self.most else None
 
 
 class _Json(UserDefinedType[str]):
