@@ -13,11 +13,14 @@
                   belongs to the stream, so it stays when the wrappers come off
     cut short     the client of a body that we could not give whole must not take its end for a
                   good one: its connection is closed, or its HTTP/2 stream reset
+    a broken WebSocket  mitmproxy tells the other side that it was closed as agreed (1000); in our
+                  own process the other side's connection ends without a close frame, too
     the stream    what `flow.response.stream` is when the stream begins, after all addons
 
-All are wrappers around methods of `HttpStream`, put on by the first `install` and taken off again
-by what the last returns, in every process unless `tee_wrap=no`. Where a method has another source,
-`install` raises and nothing is wrapped: `process.WITHOUT_WRAPPING` says what is not kept then.
+All are wrappers around methods of `HttpStream` and `WebsocketLayer`, put on by the first `install`
+and taken off again by what the last returns, in every process unless `tee_wrap=no`. Where a method
+has another source, `install` raises and nothing is wrapped: `process.WITHOUT_WRAPPING` says what is
+not kept then.
 """
 
 import asyncio
@@ -40,6 +43,7 @@ from mitmproxy.proxy.layers.http import (
     ResponseProtocolError,
     SendHttp,
 )
+from mitmproxy.proxy.layers.websocket import WebsocketLayer
 
 from addon.proxy import answers, opt_in, sources
 from addon.proxy.event_loop import guarded
@@ -60,6 +64,7 @@ RELIES_ON = {
     "mitmproxy.proxy.layers.http:HttpStream.state_stream_response_body": "3fb6320300d3ddd5",
     "mitmproxy.proxy.layers.http:HttpStream.state_consume_response_body": "5323db61dfc7e2e1",
     "mitmproxy.proxy.layers.http:HttpStream.state_errored": "3e7a286f27b15880",
+    "mitmproxy.proxy.layers.websocket:WebsocketLayer.relay_messages": "2d451252c7287da0",
 }
 """Methods that are wrapped or called, or on whose order of commands the wrappers rely."""
 
@@ -126,6 +131,11 @@ class StreamEvents:
         return live is not None and answers.is_cut_short(live)
 
     @guarded
+    def leaves_broken(self, flow: http.HTTPFlow) -> bool:
+        """Whether a WebSocket that one side broke is broken for the other side, too."""
+        return self._recording.process.is_ours and flow.id in self._recording.sessions
+
+    @guarded
     def held_length(self, flow: http.HTTPFlow) -> int:
         """The content-length of a body whose end waits for its commit; 0: it does not."""
         live = self._recording.live.get(flow.id)
@@ -158,6 +168,7 @@ def _put_on() -> Callable[[], None]:
     send_response = HttpStream.send_response
     start_response_stream = HttpStream.start_response_stream
     check_body_size = HttpStream.check_body_size
+    relay_messages = WebsocketLayer.relay_messages
 
     def watched_error(
         stream: HttpStream, event: RequestProtocolError | ResponseProtocolError
@@ -210,13 +221,30 @@ def _put_on() -> Callable[[], None]:
             yield from stream.handle_event(ResponseData(stream.stream_id, body))
         return stops
 
-    return sources.replace_methods(
+    def watched_relay(layer: WebsocketLayer, event: events.Event) -> Commands:
+        relaying = relay_messages(layer, event)
+        is_broken = isinstance(event, events.ConnectionClosed)
+        if not (is_broken and any(each.leaves_broken(layer.flow) for each in _watchers)):
+            yield from relaying
+            return
+        for command in relaying:  # hooks, a close frame for the other side, and both closes
+            if not isinstance(command, commands.SendData):
+                yield command
+
+    restore_relay = sources.replace_methods(WebsocketLayer, relay_messages=watched_relay)
+    restore_stream = sources.replace_methods(
         HttpStream,
         check_body_size=watched_size,
         handle_protocol_error=watched_error,
         send_response=watched_response,
         start_response_stream=watched_start,
     )
+
+    def restore() -> None:
+        restore_relay()
+        restore_stream()
+
+    return restore
 
 
 class _HeldEnd:

@@ -1,6 +1,8 @@
 """WebSocket sessions: one row per response, messages untouched, nothing kept."""
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from mitmproxy import http
 from mitmproxy.io import FlowReader
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection, serve
 
@@ -18,6 +20,9 @@ from tests.proxy import rows
 from tests.proxy.mitmdump import Mitmdump
 
 pytestmark = pytest.mark.proxy
+
+ENDS: list[int | None] = []
+"""Codes of the close frames that held servers got; None: there was no frame."""
 
 
 def answer_of(number: int) -> list[str]:
@@ -41,6 +46,16 @@ def answer_of(number: int) -> list[str]:
     ]
 
 
+def reset(broken: socket.socket, *, by_rst: bool) -> None:
+    """End a connection without a close frame."""
+    if by_rst:
+        broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        broken.shutdown(socket.SHUT_RD)  # the thread that reads lets go of it
+        broken.close()
+    else:
+        broken.shutdown(socket.SHUT_RDWR)
+
+
 def speak(connection: ServerConnection) -> None:
     number = 0
     for message in connection:
@@ -48,8 +63,17 @@ def speak(connection: ServerConnection) -> None:
             continue
         number += 1
         for piece in answer_of(number):
+            if "hold" in message and "created" not in piece:
+                with pytest.raises(ConnectionClosed) as ended:
+                    connection.recv(timeout=10)
+                close = ended.value.rcvd
+                ENDS.append(None if close is None else int(close.code))
+                return
             if "cut" in message and "completed" in piece:
                 connection.close()
+                return
+            if "break" in message and "completed" in piece:
+                reset(connection.socket, by_rst="rst" in message)
                 return
             connection.send(piece)
 
@@ -118,6 +142,31 @@ def test_a_response_that_upstream_cuts_is_settled_as_cut(proxy: Mitmdump):
         assert rows.eventually(
             lambda: [row["outcome"] for row in by_session(proxy, "ws-2")] == ["upstream_cut"]
         )
+
+
+@pytest.mark.parametrize("how", ["break by fin", "break by rst"])
+def test_what_upstream_breaks_is_broken_for_the_client(proxy: Mitmdump, how: str):
+    with connect(url(proxy), additional_headers={"x-tokentee-session": how}) as client:
+        client.send(CREATE.replace("a secret prompt", how))
+        assert [client.recv() for _ in range(4)] == answer_of(1)[:4]
+        with pytest.raises(ConnectionClosedError) as broken:
+            client.recv(timeout=10)
+        assert broken.value.rcvd is None, "no close frame came"
+    assert rows.eventually(
+        lambda: [row["outcome"] for row in by_session(proxy, how)] == ["upstream_cut"]
+    )
+
+
+def test_what_the_client_breaks_is_broken_for_upstream(proxy: Mitmdump):
+    ENDS.clear()
+    with connect(url(proxy), additional_headers={"x-tokentee-session": "ws-broken"}) as client:
+        client.send(CREATE.replace("a secret prompt", "hold"))
+        client.recv()
+        reset(client.socket, by_rst=False)
+    assert rows.eventually(lambda: ENDS == [None]), ENDS
+    assert rows.eventually(
+        lambda: [row["outcome"] for row in by_session(proxy, "ws-broken")] == ["client_left"]
+    )
 
 
 def test_a_client_that_leaves_is_settled_as_left(proxy: Mitmdump):

@@ -49,6 +49,10 @@ class Nobody(StreamEvents):
         assert flow.response
         return False
 
+    def leaves_broken(self, flow: http.HTTPFlow) -> bool:
+        assert flow.websocket
+        return False
+
     def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
         assert flow.response
         assert held_bytes
