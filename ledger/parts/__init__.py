@@ -91,11 +91,11 @@ PARTS: tuple[Part, ...] = (
     ),
     Part(
         package="ledger.parts.exports",
-        about="requests, charges and FOCUS billing rows as files, one a day",
+        about="requests, charges and FOCUS billing rows as files, one a day; billing events",
         commands=commands_in(
             "ledger.parts.exports",
             "Money",
-            ("export", "command", "export", "Write the ledger as CSV, Parquet or FOCUS"),
+            ("export", "command", "export", "Write the ledger as CSV, Parquet, FOCUS, events"),
         ),
     ),
     Part(

@@ -17,18 +17,39 @@ from ledger.commands.options import (
 from ledger.commands.output import print_line
 
 
+NOTHING = ("nothing to export in this period", "nothing new since the last export")
+
+
 def export(
     directory: Annotated[
         Path, typer.Argument(metavar="DIRECTORY", help="Where the files go, a folder for each day.")
     ],
     *,
     what: Annotated[
-        Literal["requests", "charges", "focus"],
-        typer.Option(help="requests (the view), charges (its lines), or FOCUS billing."),
+        Literal["requests", "charges", "focus", "events"],
+        typer.Option(
+            help="requests (the view), charges (its lines), FOCUS billing, or events: CloudEvents "
+            "of what the cursor has not told yet."
+        ),
     ] = "requests",
     format: Annotated[  # noqa: A002
-        Literal["parquet", "csv"], typer.Option("--format", "-f")
-    ] = "parquet",
+        Literal["parquet", "csv"] | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="parquet|csv",
+            help="default: parquet; events are lines of JSON.",
+            show_default=False,
+        ),
+    ] = None,
+    cursor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --what events: whose progress the ledger keeps; default: events.",
+            show_default=False,
+        ),
+    ] = None,
     focus_version: Annotated[
         Literal["1.2", "1.4"] | None,
         typer.Option(
@@ -52,23 +73,34 @@ def export(
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
+    """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day; or billing
+    events, resumed where the last export ended."""
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
+    from ledger.parts.exports import events
     from ledger.parts.exports import export as exporting
     from ledger.text.figures import counted
 
     if focus_version is not None and what != "focus":
         raise WrongCallError("--focus-version is for --what focus")
+    if cursor is not None and what != "events":
+        raise WrongCallError("--cursor is for --what events")
+    if format is not None and what == "events":
+        raise WrongCallError("--what events writes lines of JSON; leave --format out")
     name = exporting.FOCUS[focus_version or "1.2"] if what == "focus" else what
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
         wanted = exporting.Wanted(invoices=_invoices(statement or []))
         rows = 0
-        for written in exporting.export(engine, name, directory, format, scope, wanted=wanted):
+        form = format or "parquet"
+        for written in (
+            events.export_events(engine, directory, cursor or "events", scope)
+            if what == "events"
+            else exporting.export(engine, name, directory, form, scope, wanted=wanted)
+        ):
             rows += written.rows
             print_line(f"{written.path}: {counted(written.rows, 'row')}")
-        print_line(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
+        print_line(f"{counted(rows, 'row')} in all" if rows else NOTHING[what == "events"])
         if what == "focus" and (left := exporting.count_unpriced_charges(engine, scope)):
             print_line(
                 f"left out, as they have no price: {counted(left, 'line')}; "

@@ -70,7 +70,7 @@ def write(
             )
         path = directory / f"day={day.isoformat()}" / f"{name}.{form}"
         count = 0
-        with _replacing(path) as part, writing(part, columns) as append:
+        with replacing(path) as part, writing(part, columns) as append:
             for batch in batched((values for _, values in of_day), BATCH_ROWS):
                 try:
                     append(batch)
@@ -81,7 +81,7 @@ def write(
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.part")
     try:
         # With parents=True the folders in between would get the default mode.
