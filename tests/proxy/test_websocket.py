@@ -212,7 +212,9 @@ def test_other_websockets_have_one_row_where_llms_are_served(proxy: Mitmdump, up
         client.send(CREATE)
         assert [client.recv() for _ in range(5)] == answer_of(1)
     if upstream == 0:
-        assert rows.eventually(lambda: by_session(proxy, "ws-other-0")[0]["outcome"] == "complete")
+        assert rows.eventually(
+            lambda: [row["outcome"] for row in by_session(proxy, "ws-other-0")] == ["complete"]
+        )
     else:
         assert by_session(proxy, "ws-other-1") == []
 

@@ -16,7 +16,6 @@ from ledger.commands.options import (
 )
 from ledger.commands.output import print_line
 
-
 NOTHING = ("nothing to export in this period", "nothing new since the last export")
 
 
@@ -73,8 +72,8 @@ def export(
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day; or billing
-    events, resumed where the last export ended."""
+    """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day; or
+    billing events, resumed where the last export ended."""
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.parts.exports import events

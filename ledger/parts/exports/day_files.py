@@ -82,6 +82,7 @@ def write(
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
+    """A name beside a file to write to; it takes the file's place when all is written."""
     part = path.with_name(f".{path.name}.part")
     try:
         # With parents=True the folders in between would get the default mode.

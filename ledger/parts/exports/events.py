@@ -1,12 +1,12 @@
-"""Database. Requests as billing events: files of CloudEvents 1.0, one JSON document a line, that add
-up to the ledger's total.
+"""Database. Requests as billing events: files of CloudEvents 1.0, one JSON document a line, that
+add up to the ledger's total.
 
-A request is one event. If it counts otherwise later (a fuller reading, a new price, a duplicate that
-was found), the next export writes the difference, which names the event that it corrects.
+A request is one event. If it counts otherwise later (a fuller reading, a new price, a duplicate
+that was found), the next export writes the difference, which names the event that it corrects.
 
-What a cursor has told of each request is in the ledger (`meta`), a value for each day. The events of
-a file are kept there too, in the same transaction, until the file is complete. So a run that was
-killed ends with the same file under the same name, whatever was recorded since.
+What a cursor has told of each request is in the ledger (`meta`), a value for each day. The events
+of a file are kept there too, in the same transaction, until the file is complete. So a run that
+was killed ends with the same file under the same name, whatever was recorded since.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ def _events(
         before = told.get(row["id"])
         if before is None or before[1:] != figures:
             yield _event(row, figures, before)
-    # What is in the ledger and does not count any more; what retention dropped stays as it was told.
+    # What is in the ledger and does not count any more; what retention dropped stays as told.
     e = exchanges.c
     for row in connection.execute(
         sa.select(e.id, e.opened_at, e.settled_at, e.provider, e.operation).where(
@@ -161,7 +161,7 @@ def _event(
         "data": {
             **facts,
             "corrects": corrects,
-            "cost_usd": None if cost is None else str(cost),
+            "cost_usd": None if cost is None else f"{cost:.12f}",
             **amounts,
         },
     }

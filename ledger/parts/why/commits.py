@@ -31,6 +31,7 @@ from ledger.store.adding_up import histogram
 from ledger.store.schema.columns import Instant
 from ledger.store.schema.sums import HISTOGRAMS
 from ledger.store.scope import Scope, conditions, requests, snapshot
+from ledger.text.figures import seconds_text
 
 COMMIT_WORD = "commit"
 COMMITS_MAX = 5_000
@@ -186,6 +187,6 @@ def _git(place: Path, *arguments: str) -> str:
     timer.cancel()
     if not is_whole or git.returncode:
         reason = errors.partition("\n")[0] if is_whole else "it prints too much"
-        reason = reason or f"it was stopped after {GIT_SECONDS_MAX} seconds"
+        reason = reason or f"it was stopped after {seconds_text(GIT_SECONDS_MAX)}"
         raise LedgerError(f"--by commit: git {arguments[0]} in {place}: {reason}")
     return printed.decode("utf-8", "replace")

@@ -279,6 +279,7 @@ def new_live() -> Live:
         **dict.fromkeys(("origin", "provider", "path"), ""),
         rules=SimpleNamespace(keeps_error_text=False, node="n"),
         is_confirmed=True,
+        is_handshake=False,
         is_served=True,
         began_at=datetime(2026, 11, 20, tzinfo=UTC),
     )

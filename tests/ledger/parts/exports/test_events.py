@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import sqlalchemy as sa
 
@@ -13,7 +13,8 @@ from ledger.parts.exports import events
 from ledger.store import db
 from ledger.store.scope import Scope
 from ledger.store.tables import exchanges
-from tests.ledger.written import NOON, charge_again, on, put, reading, settled, totals, whole
+from tests.ledger.bundled import put
+from tests.ledger.written import NOON, charge_again, on, reading, settled, totals, whole
 
 SCHEMA = json.loads((Path(__file__).parent / "cloudevents.json").read_text())
 MINUTE = timedelta(minutes=1)
