@@ -45,7 +45,8 @@ def content_digest(
     if usage_json is not None:
         # A number that no JSON library takes, or depth: as it is written.
         with contextlib.suppress(TypeError, ValueError, RecursionError):
-            usage = _without_nulls(orjson.loads(usage_json))
+            usage = orjson.loads(usage_json)
+            usage = _without_nulls(usage) if "null" in usage_json else usage
             figures = orjson.dumps(usage, option=orjson.OPT_SORT_KEYS).decode()
     parts = (response_model, created, finish_reason, figures)
     text = "\0".join(["" if part is None else f"={part}" for part in parts])

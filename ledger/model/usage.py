@@ -147,10 +147,13 @@ def billing_fields(usage: object, known: Collection[str] = BILLING_FIELDS) -> di
     found: dict[str, str] = {}
     for path, value in _members(usage, "", _DEPTH_MAX):
         outer, _, key = path.rpartition(".")
-        name = _CAPITAL.sub(r"_\g<0>", key.removeprefix(BESIDE)).lower()
-        if name == SERVICE_TIER or not is_billing_field(name, known):
+        is_number = type(value) in (int, float)
+        if is_number and outer:
             continue
-        if type(value) in (int, float) and (outer or name not in known):
+        name = _CAPITAL.sub(r"_\g<0>", key.removeprefix(BESIDE)).lower()
+        if is_number and name not in known:
+            continue
+        if name == SERVICE_TIER or not is_billing_field(name, known):
             continue
         text = billing_value(value)
         if text is not None and text != found.get(name) and len(found) < _FIELDS_MAX:
@@ -168,7 +171,8 @@ def _members(value: object, path: str, depth: int) -> Iterator[tuple[str, object
     yield from ((name, each) for name, each in inner if each is not None)
     if depth:
         for name, each in inner:
-            yield from _members(each, name, depth - 1)
+            if isinstance(each, dict | list):
+                yield from _members(each, name, depth - 1)
 
 
 def sum_of(*parts: int | None) -> int | None:

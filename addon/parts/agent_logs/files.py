@@ -23,6 +23,8 @@ from ledger.text.figures import counted
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A line with a pasted picture has megabytes; a longer one is skipped, and counted."""
+READ_BYTES = 1024 * 1024
+"""Of one read of a file: each read gives the interpreter to the writer."""
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """A whole session as one JSON document."""
 SIGNED_WITHIN = 5
@@ -133,7 +135,7 @@ def read(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dic
         if path.suffix == ".db":
             yield from _rows(agent, path, skipped)
             return
-        with path.open("rb") as file:
+        with path.open("rb", READ_BYTES) as file:
             if path.suffix == ".json":
                 document = json_values.loads(file.read(DOCUMENT_BYTES_MAX))
                 if document is None:
