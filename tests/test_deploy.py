@@ -149,6 +149,8 @@ def test_the_image_is_confined_and_has_the_ports_of_its_settings():
     text = (FILES / "Dockerfile").read_text()
     assert re.search(r"^FROM python:3\.12\.\d+-slim", text, re.M)
     assert re.search(r"^USER 10001$", text, re.M)
+    # Nothing writes bytecode later.
+    assert "PYTHONDONTWRITEBYTECODE" not in text or "pip install --compile " in text
     exposed = re.search(r"^EXPOSE (.*)$", text, re.M)
     assert exposed is not None
     settings = (FILES / "tokentee.toml").read_text()
