@@ -10,6 +10,7 @@ Yandex    yandexcloud 0.413.0, `yandex/cloud/ai/foundation_models/v1`
 """
 
 from dataclasses import replace
+from urllib.parse import quote
 
 from addon.dialects.clouds import flat
 from addon.dialects.dialect import Asking, Dialect
@@ -18,14 +19,20 @@ from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import gemini
 from addon.framing.grpc import Field, Kind, Message
 
+CONTENT_TYPE = "application/grpc"
+"""What the content types of gRPC and gRPC-Web begin with."""
 STATUS = "grpc-status"
 """The trailer, or header of an answer without a body, that says how a call ended."""
+REFUSED = "8"
+"""The status of a call that a cap refuses: RESOURCE_EXHAUSTED."""
 _STATUSES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
     *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
     *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
     "UNAUTHENTICATED",
 )
+_PLAIN = "".join(chr(each) for each in range(0x20, 0x7F) if chr(each) != "%")
+"""What stands in `grpc-message` as it is."""
 _TEXT, _NUMBER, _WORD = Kind.TEXT, Kind.NUMBER, Kind.WORD
 _XAI_USAGE: Message = {
     1: Field("completion_tokens"),
@@ -115,6 +122,17 @@ def error_of(status: str) -> AnswerError | None:
     if number == 0:
         return None
     return AnswerError(type="grpc", code=_STATUSES[number] if number < len(_STATUSES) else None)
+
+
+def refused_headers(content_type: str, message: str) -> dict[str, str]:
+    """The answer of ours that refuses a call: headers alone, the trailers in them. A negative
+    pushback asks clients not to repeat it (gRFC A6)."""
+    return {
+        "content-type": content_type,
+        STATUS: REFUSED,
+        "grpc-message": quote(message, safe=_PLAIN),
+        "grpc-retry-pushback-ms": "-1",
+    }
 
 
 def status_in(trailers: bytes) -> str | None:

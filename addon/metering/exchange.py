@@ -23,7 +23,7 @@ from addon.dialects import shapes
 from addon.dialects.agents import refused_status_of
 from addon.dialects.errors import broken_connection
 from addon.dialects.facts import token_of
-from addon.dialects.grpc import STATUS
+from addon.dialects.grpc import REFUSED, STATUS
 from addon.dialects.limits import limits_of
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
@@ -48,7 +48,6 @@ from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import (
     CAP_HEADER,
-    ERROR_STATUS_MIN,
     Billing,
     Exchange,
     Outcome,
@@ -376,11 +375,13 @@ class MeteredExchange:
         response = self.response
         if (
             response is not None
-            and response.status >= ERROR_STATUS_MIN
             and (cap := token_of(response.headers.get(CAP_HEADER)))
-            and response.status == refused_status_of(self.opened.agent)
+            and (
+                response.status == refused_status_of(self.opened.agent)
+                or response.headers.get(STATUS) == REFUSED
+            )
         ):  # a recording of ours, or a proxy behind this one
-            return refused(self.opened, cap, now=now)
+            return refused(self.opened, cap, now=now, status=response.status)
         tap = self.tap
         transfer, meter = NO_TRANSFER, None
         if tap is not None:

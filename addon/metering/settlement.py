@@ -186,13 +186,14 @@ def _has_only_zeros(usage: Usage) -> bool:
     return 0 in counts and not any(counts) and not any(costs) and not usage.further
 
 
-def refused(opened: Exchange, cap: str, *, now: datetime) -> Settled:
-    """The result of a request that a cap refused: nothing of it went upstream."""
+def refused(opened: Exchange, cap: str, *, now: datetime, status: int | None = None) -> Settled:
+    """The result of a request that a cap refused: nothing of it went upstream. `status`: of our
+    answer, if it is not that of HTTP."""
     exchange = replace(
         opened,
         state=State.SETTLED,
         outcome=Outcome.REFUSED,
-        http_status=refused_status_of(opened.agent),
+        http_status=status or refused_status_of(opened.agent),
         error_type=CAP_ERROR,
         error_code=cap,
         settled_at=now,

@@ -33,7 +33,8 @@ logger = logging.getLogger(__name__)
 WITHOUT_WRAPPING = (
     "if upstream refuses our request for usage, the client gets the refusal; answers that are not "
     "streamed are held until they are complete; the end of a stream with a content-length does not "
-    "wait for its commit; whether client or upstream broke a stream is a guess"
+    "wait for its commit; whether client or upstream broke a stream is a guess; what a cap refuses "
+    "before its request has ended is broken off"
 )
 """What is not kept where HttpStream is not wrapped."""
 _OWN_PACKAGE = __name__.rpartition(".proxy.")[0]

@@ -163,9 +163,9 @@ class Recorder(Traffic):
             return None
         own = flows.take_own_headers(flow.request.headers)
         recording.heads[flow.id] = own, time.monotonic()
-        if flow.request.headers.get("content-type", "").startswith(BOTH_WAYS):
-            flow.request.stream = True
-        if recording.rules.limits_of and routes_of(flows.request_of(flow, own), recording.rules):
+        if flow.request.headers.get("content-type", "").lower().startswith(BOTH_WAYS):
+            flow.request.stream = True  # its caps are asked now: nothing bounds it
+        elif recording.rules.limits_of and routes_of(flows.request_of(flow, own), recording.rules):
             flow.request.stream = False  # its caps need the whole request
         return self.request(flow) if flow.request.stream else None
 
@@ -174,8 +174,11 @@ class Recorder(Traffic):
         """mitmproxy's hook: open an exchange, before the request goes upstream. mitmproxy awaits
         what comes back for a large body."""
         recording = self._recording
-        if recording is not None and flow.id in recording.live:
-            return None  # its body was streamed
+        is_begun = (
+            flow.request.stream and flow.live and recording and flow.id not in recording.heads
+        )
+        if recording is not None and (is_begun or flow.id in recording.live):
+            return None  # its body was streamed; it may be over, or refused
         if self._stopping and flow.live:
             # mitmproxy accepts requests until it exits. One that begins now could pass without a
             # row, and would delay the stop.

@@ -15,6 +15,8 @@
                   good one: its connection is closed, or its HTTP/2 stream reset
     a broken WebSocket  mitmproxy tells the other side that it was closed as agreed (1000); in our
                   own process the other side's connection ends without a close frame, too
+    early answer  a request that was refused at its headers is answered then: its client may wait
+                  for that before it ends its side
     the stream    what `flow.response.stream` is when the stream begins, after all addons
 
 All are wrappers around methods of `HttpStream` and `WebsocketLayer`, put on by the first `install`
@@ -56,6 +58,8 @@ RELIES_ON = {
     "mitmproxy.proxy.layers.http:HttpStream.handle_protocol_error": "59fc3b2eeeabf63a",
     "mitmproxy.proxy.layers.http:HttpStream.send_response": "d581bc106152e369",
     "mitmproxy.proxy.layers.http:HttpStream.start_response_stream": "b0de9e9a5ee27276",
+    "mitmproxy.proxy.layers.http:HttpStream.start_request_stream": "46f03368a2a54362",
+    "mitmproxy.proxy.layers.http:HttpStream.flow_done": "ad9969744785c572",
     "mitmproxy.proxy.layers.http:HttpStream.check_body_size": "236ca0a7b9fd4f69",
     "mitmproxy.proxy.layers.http:HttpStream.check_killed": "368cad352d1e82b6",
     "mitmproxy.proxy.layers.http:HttpStream.make_server_connection": "ddc7bc72f4d2fbc7",
@@ -166,6 +170,7 @@ def _put_on() -> Callable[[], None]:
     sources.check(RELIES_ON)
     handle_protocol_error = HttpStream.handle_protocol_error
     send_response = HttpStream.send_response
+    start_request_stream = HttpStream.start_request_stream
     start_response_stream = HttpStream.start_response_stream
     check_body_size = HttpStream.check_body_size
     relay_messages = WebsocketLayer.relay_messages
@@ -198,6 +203,13 @@ def _put_on() -> Callable[[], None]:
                 )
                 command = SendHttp(error, stream.context.client)  # noqa: PLW2901
             yield command
+
+    def watched_request(stream: HttpStream) -> Commands:
+        if stream.flow.response is None:
+            yield from start_request_stream(stream)
+            return
+        stream.client_state = stream.state_done  # whatever the client still sends
+        yield from stream.send_response()
 
     def watched_start(stream: HttpStream) -> Commands:
         for each in _watchers:
@@ -237,6 +249,7 @@ def _put_on() -> Callable[[], None]:
         check_body_size=watched_size,
         handle_protocol_error=watched_error,
         send_response=watched_response,
+        start_request_stream=watched_request,
         start_response_stream=watched_start,
     )
 

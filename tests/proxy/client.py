@@ -267,8 +267,10 @@ class Http2(Client):
         body: bytes = b"",
         *,
         chunks: Iterable[bytes] | None = None,
+        ends: bool = True,
     ) -> None:
-        """Send a request; `chunks` become DATA frames without a content-length."""
+        """Send a request; `chunks` become DATA frames without a content-length. `ends`: or more is
+        to come."""
         self._stream_id = self._h2.get_next_available_stream_id()
         host, port = self.address
         fields = [
@@ -286,8 +288,13 @@ class Http2(Client):
             for start in range(0, len(part), 16384):
                 self._h2.send_data(self._stream_id, part[start : start + 16384])
                 self._flush()
-        if any(parts):
+        if any(parts) and ends:
             self._h2.end_stream(self._stream_id)
+        self._flush()
+
+    def go_on(self, part: bytes) -> None:
+        """Send more of a request that has not ended."""
+        self._h2.send_data(self._stream_id, part)
         self._flush()
 
     def head(self) -> Received:

@@ -22,7 +22,9 @@ from websockets.sync.server import ServerConnection, serve
 from ledger.store import db
 from tests.clients.answers import answer_to
 from tests.proxy import rows
+from tests.proxy.client import BrokenHttpError, Ending, Http2
 from tests.proxy.mitmdump import DidNotStartError, Mitmdump, free_port
+from tests.proxy.pair import connect as connect_to
 from tests.proxy.relaying import Line
 from tests.proxy.test_run import run
 from tests.proxy.test_websocket import CREATE, answer_of
@@ -49,7 +51,9 @@ def script(request: Request) -> Answer:
 
 
 @contextmanager
-def capped(upstream: str, folder: Path, caps: str, provider: str = "openai") -> Iterator[Mitmdump]:
+def capped(
+    upstream: str, folder: Path, caps: str, provider: str = "openai", **options: str
+) -> Iterator[Mitmdump]:
     """A proxy under these caps."""
     file = folder / "budgets.toml"
     file.write_text(caps)
@@ -57,7 +61,7 @@ def capped(upstream: str, folder: Path, caps: str, provider: str = "openai") -> 
     with Mitmdump(
         folder,
         upstreams=[upstream],
-        options={"tee_hosts": f"127.0.0.1:{port}={provider}"},
+        options={"tee_hosts": f"127.0.0.1:{port}={provider}", **options},
         environment={"TOKENTEE_BUDGETS": str(file)},
     ) as proxy:
         yield proxy
@@ -129,6 +133,45 @@ def test_what_has_no_route_is_not_bounded_and_what_is_no_call_asks_nothing(tmp_p
         assert len(upstream.requests) == 4
     booked = rows.exchanges(tmp_path / "ledger.db")
     assert [row["outcome"] for row in booked] == ["refused"] * 4
+
+
+BOTH_WAYS = {
+    "/model/amazon.nova-sonic-v1:0/invoke-with-bidirectional-stream": (
+        *("application/vnd.amazon.eventstream", 402, b"refused by the cap daily"),
+    ),
+    "/xai_api.Dream/Both": ("application/grpc", 200, b""),
+    "/xai_api.Dream/Web": ("application/grpc-web-text", 200, b""),
+}
+
+
+@pytest.mark.parametrize("wraps", ["yes", "no"])
+def test_what_goes_both_ways_is_decided_at_its_headers(wraps, tmp_path):
+    """Its client keeps its side open, and sends on."""
+    with (
+        Upstream(script) as upstream,
+        capped(upstream.url, tmp_path, cap(usd=1), "aws.bedrock", tee_wrap=wraps) as proxy,
+        connect_to(proxy, is_h2=True) as client,
+    ):
+        assert isinstance(client, Http2)
+        for path, (kind, status, text) in BOTH_WAYS.items():
+            client.send("POST", path, [("content-type", kind)], chunks=[b"one"], ends=False)
+            if wraps == "no":
+                with pytest.raises(BrokenHttpError, match="StreamReset"):
+                    client.head()
+                continue
+            answer = client.head()
+            client.go_on(b"two")
+            while client.more(answer):
+                pass
+            assert (answer.status, answer.ending) == (status, Ending.TERMINATED)
+            assert text in b"".join(answer.pieces)
+            assert ("grpc-status" in dict(answer.headers)) is (status == 200)
+            client.leave(rst=True)
+        assert upstream.requests == []
+    found = [
+        (row["path"], row["outcome"], row["http_status"]) for row in rows.exchanges(proxy.ledger)
+    ]
+    assert found == [(path, "refused", each[1]) for path, each in BOTH_WAYS.items()]
 
 
 def test_bytes_are_those_without_a_cap(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from mitmproxy import http, websocket
 from mitmproxy.connection import ConnectionState
 from msgspec.structs import replace
 
+from addon.dialects import grpc
 from addon.dialects.agents import refused_status_of
 from addon.dialects.errors import provider_refusal
 from addon.dialects.facts import text_of
@@ -185,16 +186,20 @@ class _CappedSocket(OpenSocket):
 
 def _refuse(recording: Recording, live: Live, refusal: Refusal) -> None:
     """Answer a request ourselves; nothing of it goes upstream."""
-    dialect = (live.routes.session or live.route).dialect
-    body = dialect.refusal(refusal.message, refusal.cap)
-    content = json_values.dumps(provider_refusal(live.opened.provider, body)).encode()
-    headers = {
-        "content-type": "application/json",
-        "x-should-retry": "false",
-        CAP_HEADER: refusal.cap or "tokentee",
-    }
-    status = refused_status_of(live.opened.agent)
-    live.flow.response = http.Response.make(status, content, headers)
+    flow, status = live.flow, refused_status_of(live.opened.agent)
+    kind = flow.request.headers.get("content-type", "")
+    if kind.lower().startswith(grpc.CONTENT_TYPE):
+        status, content = 200, b""
+        headers = grpc.refused_headers(kind, refusal.message)
+    else:
+        dialect = (live.routes.session or live.route).dialect
+        body = dialect.refusal(refusal.message, refusal.cap)
+        content = json_values.dumps(provider_refusal(live.opened.provider, body)).encode()
+        headers = {"content-type": "application/json", "x-should-retry": "false"}
+    headers[CAP_HEADER] = refusal.cap or "tokentee"
+    flow.response = http.Response.make(status, content, headers)
+    if flow.request.stream and not recording.process.can_hold_end:
+        flow.kill()  # mitmproxy alone would answer at the end of the request, which may never come
     live.moves(Event.STOPPED)
-    recording.live.pop(live.flow.id, None)
-    recording.ledger.settle(*refused(live.opened, refusal.cap, now=live.clock.now()))
+    recording.live.pop(flow.id, None)
+    recording.ledger.settle(*refused(live.opened, refusal.cap, now=live.clock.now(), status=status))

@@ -13,6 +13,7 @@ from addon.metering.settlement import Settled
 from tests.addon.framing.test_grpc import framed
 from tests.addon.metering.opened import REQUEST, RULES, opened, tapped
 
+CHUNK_PATH = "/xai_api.Chat/GetCompletionChunk"
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
@@ -38,6 +39,8 @@ def call(host: str, path: str, body: bytes, status: str | None, **more: Any) -> 
     exchange = opened(request, RULES)
     assert exchange.is_confirmed
     headers = {} if status is None else {"grpc-status": status}
+    if cap := more.pop("cap", ""):
+        headers["x-tokentee-cap"] = cap
     tapped(exchange, body, kind, headers=headers)
     return exchange.settle(more.pop("end", End.FINISHED), cause=None, now=NOW)
 
@@ -102,7 +105,7 @@ def test_figures_by_field_numbers(case: str):
         (None, "upstream_cut", None),
     ],
 )
-@pytest.mark.parametrize("path", ["/xai_api.Chat/GetCompletionChunk", "/xai_api.Dream/Dream"])
+@pytest.mark.parametrize("path", [CHUNK_PATH, "/xai_api.Dream/Dream"])
 def test_the_status_is_the_outcome(path: str, status: str | None, outcome: str, code: str | None):
     exchange, _ = call("api.x.ai", path, framed(XAI_CHUNK), status)
     assert (str(exchange.outcome), exchange.error_code) == (outcome, code)
@@ -112,8 +115,7 @@ def test_the_status_is_the_outcome(path: str, status: str | None, outcome: str, 
 @pytest.mark.parametrize(("said", "outcome"), [("0", "complete"), ("13", "error_frame")])
 def test_grpc_web_has_its_trailers_in_the_body(said: str, outcome: str):
     body = framed(XAI_CHUNK) + framed(f"x: y\r\nGrpc-Status: {said}\r\n".encode(), 0x80)
-    path = "/xai_api.Chat/GetCompletionChunk"
-    exchange, read = call("api.x.ai", path, body, None, kind="application/grpc-web+proto")
+    exchange, read = call("api.x.ai", CHUNK_PATH, body, None, kind="application/grpc-web+proto")
     assert str(exchange.outcome) == outcome
     assert read.usage.input_tokens == 100
     assert grpc.status_in(b"x: y") is None
@@ -121,7 +123,7 @@ def test_grpc_web_has_its_trailers_in_the_body(said: str, outcome: str):
 
 def test_a_message_that_lies_is_said_and_has_no_figures():
     for body in (framed(b"\x0a\x7fx"), framed(XAI_CHUNK, 1), b"<html>no</html>"):
-        exchange, read = call("api.x.ai", "/xai_api.Chat/GetCompletionChunk", body, "0")
+        exchange, read = call("api.x.ai", CHUNK_PATH, body, "0")
         assert read.usage.input_tokens is None
         assert "not read" in (exchange.degraded or "")
         assert str(exchange.outcome) == "complete"
@@ -129,7 +131,18 @@ def test_a_message_that_lies_is_said_and_has_no_figures():
 
 def test_one_that_breaks_has_the_last_figures_in_part():
     end = {"end": End.CLIENT_LEFT}
-    path = "/xai_api.Chat/GetCompletionChunk"
-    exchange, read = call("api.x.ai", path, framed(XAI_CHUNK) + b"\0\0", None, **end)
+    exchange, read = call("api.x.ai", CHUNK_PATH, framed(XAI_CHUNK) + b"\0\0", None, **end)
     assert str(exchange.outcome) == "client_left"
     assert (str(read.usage_source), read.usage.input_tokens) == ("partial", 100)
+
+
+def test_a_refusal_is_trailers_alone_in_words_that_grpc_decodes():
+    said = grpc.refused_headers("application/grpc+proto", "50 % of $1: é\n")
+    assert said["content-type"] == "application/grpc+proto"
+    assert (said["grpc-status"], said["grpc-message"]) == ("8", "50 %25 of $1: %C3%A9%0A")
+
+
+def test_a_refused_call_that_was_recorded_is_refused():
+    exchange, read = call("api.x.ai", CHUNK_PATH, b"", "8", cap="daily")
+    assert (str(exchange.outcome), exchange.http_status) == ("refused", 200)
+    assert (exchange.error_code, str(read.usage_source)) == ("daily", "none")

@@ -1,4 +1,5 @@
-"""xai-sdk over gRPC: `serve PEM` answers as xAI does, `ask HOST:PORT` plays its client."""
+"""xai-sdk over gRPC: `serve PEM` answers as xAI does, `ask HOST:PORT` plays its client, and
+`refused HOST:PORT` one that prints the errors of its calls."""
 
 import queue
 import re
@@ -62,7 +63,7 @@ def serve(pem: bytes) -> None:
     time.sleep(120)
 
 
-def ask(where: str, authority: bytes) -> None:
+def ask(where: str) -> None:
     client = Client(api_key="xai-test-key-0123456789", api_host=where)
     chat = client.chat.create(model="grok-4", messages=[user("Hi")])
     print(chat.sample().content)
@@ -71,7 +72,7 @@ def ask(where: str, authority: bytes) -> None:
         client.chat.create(model="bad", messages=[user("Hi")]).sample()
     except grpc.RpcError as error:
         print(error.code().name)
-    channel = grpc.secure_channel(where, grpc.ssl_channel_credentials(authority))
+    channel = grpc.secure_channel(where, grpc.ssl_channel_credentials())
     asked: queue.Queue[bytes | None] = queue.Queue()
     call = channel.stream_stream(BOTH_WAYS)(iter(asked.get, None), timeout=10)
     for word in (b"one", b"two"):
@@ -81,7 +82,25 @@ def ask(where: str, authority: bytes) -> None:
     print(list(call), call.code().name)
 
 
+def refused(where: str) -> None:
+    """The last call keeps its side open: it waits for an answer."""
+    client = Client(api_key="xai-test-key-0123456789", api_host=where)
+    chat = client.chat.create(model="grok-4", messages=[user("Hi")])
+    channel = grpc.secure_channel(where, grpc.ssl_channel_credentials())
+    never: queue.Queue[bytes] = queue.Queue()
+    never.put(b"one")
+    call = channel.stream_stream(BOTH_WAYS)(iter(never.get, None), timeout=20)
+    for ask_for in (chat.sample, lambda: list(chat.stream()), lambda: next(call)):
+        try:
+            print(ask_for())
+        except grpc.RpcError as error:
+            print(error.code().name, error.details())
+    never.put(None)
+
+
 if sys.argv[1] == "serve":
     serve(Path(sys.argv[2]).read_bytes())
+elif sys.argv[1] == "refused":
+    refused(sys.argv[2])
 else:
-    ask(sys.argv[2], Path(sys.argv[3]).read_bytes())
+    ask(sys.argv[2])
