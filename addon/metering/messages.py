@@ -4,7 +4,7 @@ One function each converts mitmproxy's flows, capture files and HAR entries to t
 code after it does not depend on the source.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -27,6 +27,7 @@ class Body(Struct, frozen=True):
 
 
 NOT_KNOWN = Body(b"", is_whole=False)
+_ENCODING = "content-encoding"
 METHODS_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "CONNECT", "TRACE"})
 """Of a DELETE a body is allowed, and rare."""
 
@@ -50,7 +51,7 @@ class Request(Struct, frozen=True, kw_only=True):
     path: str
     """With the query."""
     headers: Mapping[str, str]
-    """By lower-case name; of several with one name, the last."""
+    """As `header_map` makes them."""
     redacted: frozenset[str] = frozenset()
     """Names of headers that were sent, and whose values a recording does not keep."""
     tag_headers: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ class Response:
 
     status: int
     headers: Mapping[str, str]
-    """By lower-case name; of several with one name, the last."""
+    """As `header_map` makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +99,20 @@ class End(Enum):
     """The proxy ended it: shut down, or the flow was killed."""
 
 
-def header_map(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers by lower-case name; of several with one name, the last.
+def header_map(fields: Collection[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by lower-case name; of several with one name, the last, but of `content-encoding` the
+    list that its lines are together (RFC 9110 §5.3).
 
     mitmproxy's own look-up iterates and decodes all headers each time, 5 µs per look-up.
     """
-    return {
+    found = {
         name.lower().decode("latin-1"): value.decode("utf-8", "surrogateescape")
         for name, value in fields
     }
+    if len(found) < len(fields) and _ENCODING in found:
+        found[_ENCODING] = ", ".join(
+            value.decode("utf-8", "surrogateescape")
+            for name, value in fields
+            if name.lower() == _ENCODING.encode()
+        )
+    return found

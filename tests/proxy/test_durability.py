@@ -177,18 +177,19 @@ LARGE = gzip.compress(
 
 
 def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
-    """Their bodies have come, and they are read in turns: none is lost, within the bound."""
+    """Their bodies have come to their last byte, which is held while they are read in turns: none is
+    lost, within the bound."""
     with Upstream(answer) as upstream, ThreadPoolExecutor(LARGE_COUNT) as pool:
         gate = upstream.gate()
         upstream.script = lambda _: Answer(
-            pieces=(LARGE[:20], LARGE[20:]),
+            pieces=(LARGE[:20], LARGE[20:-1], LARGE[-1:]),
             headers=(("content-encoding", "gzip"),),
             content_type="application/json",
             framing=Framing.LENGTH,
             gate=gate,
         )
         proxy = tee_before(upstream, tmp_path).start()
-        begun = threading.Semaphore(0)
+        begun, nearly_over = threading.Semaphore(0), threading.Semaphore(0)
 
         def ask(number: int) -> Received:
             with Http1(proxy.address()) as client:
@@ -197,6 +198,9 @@ def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
                 received = client.head()
                 client.more(received)
                 begun.release()
+                while sum(map(len, received.pieces)) < len(LARGE) - 1 and client.more(received):
+                    pass
+                nearly_over.release()
                 return client.rest(received)
 
         asked = [pool.submit(ask, number) for number in range(LARGE_COUNT)]
@@ -204,6 +208,9 @@ def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
         gate.release(LARGE_COUNT)
         assert all(begun.acquire(timeout=20) for _ in asked)
         gate.release(LARGE_COUNT)
+        assert all(nearly_over.acquire(timeout=20) for _ in asked)
+        gate.release(LARGE_COUNT)
+        assert rows.eventually(lambda: upstream.sent_count == LARGE_COUNT)
         os.kill(proxy.process.pid, signal.SIGTERM)
         received = [each.result() for each in asked]
         assert proxy.wait() == 0

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 
+import brotli
 import pytest
 import zstandard
 
@@ -135,6 +136,21 @@ def test_encoded_answers_are_metered_and_untouched(
     assert (row["outcome"], row["degraded"]) == ("complete", None)
     assert (row["input_tokens"], row["output_tokens"]) == (1225, 17)
     assert row["response_bytes"] == len(packed)
+
+
+@pytest.mark.parametrize("second", ["identity", "br"])
+def test_encodings_in_two_header_lines_are_one_list(running: Pair, second: str) -> None:
+    """RFC 9110 5.3; the client gets both lines."""
+    packed = gzip.compress(b"".join(ANTHROPIC.frames))
+    packed = brotli.compress(packed) if second == "br" else packed
+    lines = ("content-encoding", "gzip"), ("content-encoding", second)
+    running.upstream.script = lambda _: Answer(pieces=(packed,), headers=lines)
+    tag = new_tag()
+    received = exchange(running.tee, ANTHROPIC, tag, ("accept-encoding", f"gzip, {second}"))
+    assert received.body == packed
+    assert [each for each in received.headers if each[0].lower() == lines[0][0]] == [*lines]
+    row = running.row(tag)
+    assert (row["outcome"], row["degraded"], row["output_tokens"]) == ("complete", None, 17)
 
 
 @pytest.mark.parametrize(

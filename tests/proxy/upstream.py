@@ -132,6 +132,8 @@ class Upstream:
     answered_early: tuple[str, ...] = ()
     """HTTP/2: ends of paths that are answered when the head has come."""
     requests: list[Request] = field(default_factory=list)
+    sent_count: int = 0
+    """HTTP/1.1: answers of which every piece was written."""
     peer_left: threading.Event = field(default_factory=threading.Event)
     """Set when the other side went away while an answer was held."""
 
@@ -238,6 +240,7 @@ class Upstream:
                 piece = b"%x\r\n%s\r\n" % (len(piece), piece)  # noqa: PLW2901
             writer.write(piece)
             await writer.drain()
+        self.sent_count += 1
         match answer.end:
             case End.PROPER:
                 if answer.framing is Framing.CHUNKED:

@@ -164,6 +164,20 @@ def test_of_two_headers_the_last_counts():
     assert header_map(fields) == {"a": "2", "b": "\udcff"}
 
 
+@for_each(
+    "lines, encoding",
+    [
+        ([b"gzip", b"identity"], "gzip, identity"),
+        ([b"identity", b"br"], "identity, br"),
+        ([b"gzip", b"br"], "gzip, br"),
+        ([b"gzip"], "gzip"),
+    ],
+)
+def test_encodings_in_several_lines_are_one_list(lines, encoding):
+    fields = [(b"Content-Encoding", line) for line in lines]
+    assert header_map([(b"a", b"1"), *fields]) == {"a": "1", "content-encoding": encoding}
+
+
 OAUTH = {
     "authorization": "Bearer sk-ant-oat01-abc",
     "anthropic-beta": "claude-code-20250219,oauth-2025-04-20",

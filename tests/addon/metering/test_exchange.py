@@ -261,9 +261,10 @@ def test_an_encoding_that_is_not_known_leaves_asked_usage_in():
     assert "usage that was asked for stays" in str(exchange.troubles.text)
 
 
-def test_an_answer_that_cannot_be_decoded_is_noted():
+@for_each("encoding", ["gzip", "unheard-of", "gzip, unheard-of", ", ".join(["br"] * 4)])
+def test_an_answer_that_cannot_be_decoded_is_noted(encoding: str):
     exchange = opened()
-    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    headers = {"content-type": "text/event-stream", "content-encoding": encoding}
     passed(exchange, Response(status=200, headers=headers))
     settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert "content-encoding" in (settled.degraded or "")
