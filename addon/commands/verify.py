@@ -51,6 +51,7 @@ _REPRODUCIBLE = (
     "operation",
     "path",
     "request_model",
+    "api_version",
     "response_model",
     "response_id",
     "id_unstable",

@@ -22,7 +22,7 @@ from sqlalchemy.engine import Connection
 
 from ledger.store.keys import Key, chosen, parameters
 from ledger.store.schema import links
-from ledger.store.schema.columns import Instant
+from ledger.store.schema.columns import Instant, JsonText
 from ledger.store.tables import exchanges, pricings, quotas, readings, segments
 from ledger.store.writing import batch_insert
 
@@ -164,7 +164,7 @@ def _reading(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
             _moment_text(name)
             if isinstance(table.c[name].type, Instant)
             else f"{name}::text"
-            if isinstance(table.c[name].type, sa.types.TypeDecorator)
+            if isinstance(table.c[name].type, JsonText)
             else f'"{name}"'  # `window` is a word of SQL
             for name in names
         )

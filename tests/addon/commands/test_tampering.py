@@ -200,6 +200,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             {"model": "m-1", "max_tokens": 9, "messages": [], "metadata": {"user_id": "u-1"}},
             "/v1/messages",
             user_agent="claude-cli/2.0",
+            anthropic_version="2023-06-01",
             x_claude_code_session_id="s-1",
             x_claude_code_agent_id="a-1",
         ),
