@@ -20,7 +20,7 @@ from addon.parts.agent_logs.matching import (
     answer_of,
     session_names,
 )
-from addon.parts.agent_logs.reader import calls_of
+from addon.parts.agent_logs.reader import Reached, calls_of
 from addon.parts.agent_logs.unchanged import UnchangedLogs
 from ledger.maintenance import corrections
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
@@ -81,16 +81,29 @@ def answers(
         tally = tallies.setdefault(agent.name, ImportTally())
         tally.files += 1
         known = unchanged.find(agent.name, path, scope)
+        reached, skipped = Reached(), SkippedCounts()
+        calls: Iterable[LoggedCall] | None = None
+        if known is None and (before := unchanged.before(agent.name, path, scope)) is not None:
+            reached = Reached(list(before.open_keys or ()), set(before.stated_ends))
+            added = read(agent, path, skipped, before.state.size)
+            calls = list(calls_of(agent, added, path, reached))
+            if reached.needs_whole or skipped.files:
+                reached, skipped, calls = Reached(), SkippedCounts(), None
+            else:
+                known = unchanged.go_on(path, before)
         if known is not None:
             tally.sessions |= known.sessions
             tally.known += known.known
             tally.live += known.live
             if known.skipped_lines:
                 tally.skipped.lines[path] += known.skipped_lines
-            continue
+            if calls is None:
+                continue
         log = unchanged.of(path)
-        unreadable, left = len(tally.skipped.files), (tally.outside, tally.future, tally.running)
-        for call in calls_of(agent, read(agent, path, tally.skipped), path):
+        left = tally.outside, tally.future, tally.running
+        if calls is None:
+            calls = calls_of(agent, read(agent, path, skipped), path, reached)
+        for call in calls:
             tally.sessions.add(call.session_id)
             if call.is_sum and (scope.until is not None and call.ended_at >= scope.until):
                 tally.outside += 1  # of answers that are not booked
@@ -108,12 +121,15 @@ def answers(
                 tally.running += 1
             else:
                 yield call, path, tally
+        tally.skipped.lines.update(skipped.lines)
+        tally.skipped.files += skipped.files
         if log is not None:
-            log.skipped_lines = tally.skipped.lines.get(path, 0)
-            if (tally.outside, tally.future, tally.running) != left:
+            log.skipped_lines = skipped.lines[path]
+            if (tally.outside, tally.future, tally.running) != left or skipped.files:
                 log.is_whole = False
-            if len(tally.skipped.files) != unreadable:
-                log.is_whole = False
+            is_alone = reached.needs_whole or skipped.lines[path]
+            log.open_keys = None if is_alone else reached.open_keys
+            log.stated_ends = list(reached.stated_ends)
 
 
 def booked_like(

@@ -128,9 +128,11 @@ def named(paths: Iterable[Path]) -> Iterator[Log]:
             raise LedgerError(f"{path}: no such file or folder")
 
 
-def read(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
+def read(
+    agent: LoggedAgent, path: Path, skipped: SkippedCounts, start: int = 0
+) -> Iterator[dict[str, Any]]:
     """The JSON objects of a log, in order. A partial last line, as in a running session, is left
-    out."""
+    out. `start`: the bytes before it are passed over, of a log of lines."""
     try:
         if path.suffix == ".db":
             yield from _rows(agent, path, skipped)
@@ -143,6 +145,7 @@ def read(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dic
                 else:
                     yield document
                 return
+            file.seek(start)
             marks = [mark.encode() for mark in agent.marks]
             while line := file.readline(LINE_BYTES_MAX):
                 if not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX:

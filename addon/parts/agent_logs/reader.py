@@ -8,6 +8,7 @@ An answer may have several lines, each with the counts so far, interleaved with 
 some are repeated: they are one call, with the greatest counts.
 """
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -184,8 +185,25 @@ def usage_of(columns: Mapping[str, tuple[str, ...]], usage: Mapping[str, Any]) -
     )
 
 
-def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[LoggedCall]:
-    """The answers of one log, then the sums of its sessions."""
+@dataclass(slots=True)
+class Reached:
+    """What the lines of a log leave for later ones, so that these can be read alone."""
+
+    open_keys: list[int] = field(default_factory=list)
+    """Digests of the keys of the answers that a later line may be of."""
+    stated_ends: set[str | None] = field(default_factory=set)
+    """Versions that state the end of an answer."""
+    needs_whole: bool = False
+    """What was read needs the lines before it, or later lines need it."""
+
+
+def calls_of(
+    agent: LoggedAgent, lines: Lines, file: PurePath, reached: Reached | None = None
+) -> Iterator[LoggedCall]:
+    """The answers of one log, then the sums of its sessions. `reached`: what the lines before left,
+    which then has what these leave."""
+    reached = reached or Reached()
+    reached.needs_whole = agent.calls is not None or bool(agent.session)
     if agent.calls is not None:
         yield from agent.calls(lines)
         return
@@ -193,7 +211,7 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
     scope: dict[str, Any] = {"session": {}, "file": names}
     open_answers: dict[tuple[str, ...], _Answer] = {}
     sums = _Sums(agent) if agent.sums else None
-    stated_ends: set[str | None] = set()
+    stated_ends, earlier = reached.stated_ends, set(reached.open_keys)
     for line in lines:
         scope["line"] = line
         if sums is not None:
@@ -215,6 +233,8 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
                     stated_ends.add(call.user_agent)
                     call = replace(call, has_end=True)
                 before = open_answers.pop(call.key, None)
+                if earlier and _digest(call.key) in earlier:
+                    reached.needs_whole = True
                 if before is not None and not before.goes_on_with(call):
                     yield before.call(agent, stated_ends)
                     before = None
@@ -231,8 +251,16 @@ def calls_of(agent: LoggedAgent, lines: Lines, file: PurePath) -> Iterator[Logge
                     yield open_answers.pop(next(iter(open_answers))).call(agent, stated_ends)
     for answer in open_answers.values():
         yield answer.call(agent, stated_ends)
+    reached.open_keys += map(_digest, open_answers)
+    del reached.open_keys[:-OPEN_ANSWERS_MAX]
     if sums is not None:
+        reached.needs_whole |= bool(sums.counts)
         yield from sums.calls()
+
+
+def _digest(key: tuple[str, ...]) -> int:
+    """Of two keys with one digest the log is read whole."""
+    return zlib.crc32("\0".join(key).encode("utf-8", "replace"))
 
 
 @dataclass(slots=True)

@@ -21,9 +21,9 @@ def were_read(monkeypatch):
     """The names of the agents whose logs were read, which a test clears."""
     names = []
 
-    def read(agent, path, skipped):
-        names.append(agent.name)
-        return original(agent, path, skipped)
+    def read(agent, path, skipped, start=0):
+        names.append(f"{agent.name} from its end" if start else agent.name)
+        return original(agent, path, skipped, start)
 
     original = files.read
     monkeypatch.setattr(booking, "read", read)
@@ -65,7 +65,7 @@ def test_a_log_that_has_grown(log, engine, were_read):
     with log.open("a") as file:
         file.write(text(claude("msg_3", 9, requestId="req_3")))
     assert "1 booked, 2 known" in run()
-    assert were_read == ["claude-code"]
+    assert were_read == ["claude-code from its end"]
     assert outputs(engine) == [7, 8, 9]
     were_read.clear()
     assert "0 booked, 3 known" in run()
