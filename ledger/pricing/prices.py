@@ -149,6 +149,7 @@ class PriceBook:
                 lists=tuple(dict.fromkeys((listed.list_id, *own_lists, question.provider))),
                 models=tuple(dict.fromkeys(name.lower() for name in names if name)),
                 tier=listed.missing_tier,
+                listed_tier=None if listed.missing_tier else published.tier_name(tier),
                 fields=fields,
             ),
             at.astimezone(UTC),

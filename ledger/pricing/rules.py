@@ -13,6 +13,7 @@ its conditions must hold; a condition that is left out always holds:
     not_models = ["claude-3*"]
     tiers = ["batch"]                # service tiers; such a rule applies where the list has no
                                      # price for the tier
+    listed_tiers = ["batch"]         # where the list has one, which lacks something
     fields = { inference_geo = "us" }  # billing fields of the usage object, wherever they stand in
                                      # it; "" is absent
     from = 2026-02-05                # and until: moments
@@ -88,6 +89,7 @@ class RuleTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"
     models: list[str] = msgspec.field(default_factory=list)
     not_models: list[str] = msgspec.field(default_factory=list)
     tiers: list[str] = msgspec.field(default_factory=list)
+    listed_tiers: list[str] = msgspec.field(default_factory=list)
     fields: dict[str, str] = msgspec.field(default_factory=dict)
     since: Any = None
     until: Any = None
@@ -149,6 +151,8 @@ class Case:
     """The names on the wire and the id in the list, in lower case."""
     tier: str | None = None
     """Of a tier that the list has no price for; None: the list's prices are for its tier."""
+    listed_tier: str | None = None
+    """The tier, if the list has a price for it."""
     fields: Mapping[str, str]
 
     def field(self, name: str) -> str:
@@ -177,6 +181,7 @@ class Rule:
         return (
             (not table.lists or not set(table.lists).isdisjoint(case.lists))
             and (not table.tiers or case.tier in table.tiers)
+            and (not table.listed_tiers or case.listed_tier in table.listed_tiers)
             and all(case.field(name) == value for name, value in table.fields.items())
             and (not table.hosts or _fits((case.host,), table.hosts))
             and (not table.models or _fits(case.models, table.models))

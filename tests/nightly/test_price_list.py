@@ -26,6 +26,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from ledger.model.money import PICOUSD_PER_USD
 from ledger.model.providers import provider_of
 from ledger.model.usage import TOKENS, Usage
 from ledger.pricing.prices import PriceBook
@@ -38,8 +39,6 @@ AT = datetime(2026, 11, 27, 2, 0, tzinfo=UTC)
 TABLES = tomllib.loads(Path(__file__).with_name("price_list_known.toml").read_text("utf-8"))
 HOSTS = TABLES["hosts"]
 COUNT = 1000
-DOLLAR = 10**12
-
 TIERS = {"batches": "batch", "priority": "priority", "flex": "flex", "ultrafast": "ultrafast"}
 KEYS = {
     "input_cost_per_token": ("uncached_input", ""),
@@ -75,7 +74,7 @@ KEYS = {
     "input_cost_per_query": ("search_units", "search_units"),
     "ocr_cost_per_page": ("document_pages", "document_pages"),
 }
-"""LiteLLM's key -> our line, and the counts that make it."""
+"""LiteLLM's key -> our line, and its counts."""
 KEY = re.compile(
     rf"({'|'.join(sorted(KEYS, key=len, reverse=True))})(?:_above_(\d+)k_tokens)?(?:_({'|'.join(TIERS)}))?"
 )
@@ -115,7 +114,8 @@ def price_list(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, 
 @pytest.mark.timeout(600)
 def test_each_difference_has_a_known_reason(price_list):
     known = [(where, row["why"]) for row in TABLES["known"] for where in row["where"]]
-    book, seen, differences, unused = PriceBook(), Counter(), [], {where for where, _ in known}
+    book, differences, unused = PriceBook(), [], {where for where, _ in known}
+    seen: Counter[str] = Counter()
     for key, entry in price_list.items():
         for shape in shapes(key, entry):
             unit, is_whole = priced(book, model_of(key), shape)
@@ -123,7 +123,7 @@ def test_each_difference_has_a_known_reason(price_list):
                 seen["unpriced or partial"] += 1
                 continue
             seen["priced"] += 1
-            expected = shape.usd * DOLLAR
+            expected = shape.usd * PICOUSD_PER_USD
             if abs(unit - expected) * 1000 <= expected:
                 continue
             name = f"{key}: {shape.name}"
@@ -154,9 +154,9 @@ def shapes(key: str, entry: dict[str, Any]) -> Iterator[Shape]:
         tier = TIERS.get(found[3] or "")
         name = " ".join(filter(None, (tier, line, found[2] and f"above {found[2]}k")))
         yield Shape(name, host, tier, line, usage, Decimal(price))
-    price = entry.get("input_cost_per_token")
-    for each, elsewhere in MULTIPLIERS.items() if price else ():
-        if factor := entry.get(each):
+    price = entry.get("input_cost_per_token") or 0
+    for each, elsewhere in MULTIPLIERS.items():
+        if (factor := entry.get(each)) and price:
             yield Shape(
                 each, elsewhere, None, "uncached_input", usage_of([], COUNT), price * factor
             )
@@ -181,8 +181,7 @@ def usage_of(counts: list[str], size: int) -> Usage:
 def model_of(key: str) -> str:
     """The name on the wire: without LiteLLM's seller, a region and Azure's kind of deployment."""
     seller, _, rest = key.partition("/")
-    name = rest if seller in HOSTS else key
-    return re.sub(f"^{REGION}/", "", name)
+    return re.sub(f"^{REGION}/", "", rest if seller in HOSTS else key)
 
 
 def priced(book: PriceBook, model: str, shape: Shape) -> tuple[Decimal | None, bool]:
