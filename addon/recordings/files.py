@@ -116,6 +116,8 @@ def files_of(paths: Iterable[Path], *, bodies_too: bool) -> list[Path]:
             found.update(dict.fromkeys(sorted(kept)))
         elif path.is_file():
             found[path] = None
+        elif path.exists():
+            raise LedgerError(f"{path}: a pipe or a device is not read; name a file or a folder")
         else:
             raise LedgerError(f"{path}: no such file or folder")
     if paths and not found:

@@ -122,7 +122,7 @@ def answers(
             else:
                 yield call, path, tally
         tally.skipped.lines.update(skipped.lines)
-        tally.skipped.files += skipped.files
+        tally.skipped.files |= skipped.files
         if log is not None:
             log.skipped_lines = skipped.lines[path]
             if (tally.outside, tally.future, tally.running) != left or skipped.files:

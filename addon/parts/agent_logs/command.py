@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
@@ -279,9 +278,15 @@ def _lines(name: str, tally: ImportTally, *, is_dry: bool) -> Iterator[str]:
         f"{name}: {counted(tally.files, 'log')}, {counted(len(tally.sessions), 'session')}: "
         + ", ".join(parts)
     )
-    for noun, paths in (("line", tally.skipped.lines), ("log", tally.skipped.files)):
-        count = sum(paths.values()) if isinstance(paths, Counter) else len(paths)
+    whys = tally.skipped.files
+    for noun, paths, count in (
+        ("line", tally.skipped.lines, tally.skipped.lines.total()),
+        ("log", whys, len(whys)),
+    ):
         if count:
-            names = ", ".join(printable(path.name) for path in islice(paths, NAMED_MAX))
+            names = ", ".join(
+                printable(path.name + (f": {whys[path]}" if noun == "log" and whys[path] else ""))
+                for path in islice(paths, NAMED_MAX)
+            )
             rest = ", …" if len(paths) > NAMED_MAX else ""
             yield f"{name}: not read: {counted(count, noun)} ({names}{rest})"

@@ -1,10 +1,11 @@
 """Edge. Finds agents' logs and reads them, within bounds: lines, documents, databases."""
 
 import os
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -32,6 +33,13 @@ SIGNED_WITHIN = 5
 PROJECTS_MAX = 1_000
 """Of Crush, which keeps a database in each."""
 BUSY_SECONDS = 5.0
+STEPS_PER_BYTE = 4
+"""Steps of SQLite for one statement, by the size of the database. A row takes some 10 and has more
+bytes than that; a view, or pages that name each other in a circle, may have rows without end."""
+STEPS_FREE = 1_000_000
+STEPS_COUNTED = 1_000
+"""At a time."""
+_TABLE = re.compile(r"FROM (\w+)")
 SUFFIXES = {".json", ".jsonl", ".db"}
 
 type Log = tuple[LoggedAgent, Path]
@@ -43,8 +51,8 @@ class SkippedCounts:
 
     lines: Counter[Path] = field(default_factory=Counter)
     """Lines that are not a JSON object, or too long, by log."""
-    files: list[Path] = field(default_factory=list)
-    """Logs that could not be opened."""
+    files: dict[Path, str] = field(default_factory=dict)
+    """Logs that could not be read, and why, where that is known."""
 
 
 def user_home() -> Path:
@@ -72,7 +80,7 @@ def find(agent: LoggedAgent, environment: Mapping[str, str], home: Path) -> list
     paths = {path for place in places for each in agent.patterns for path in place.glob(each)}
     # A transcript before those of its subagents, which lie deeper and may repeat parts of it.
     return sorted(
-        (path for path in paths if path.is_file() and not path.is_symlink()),
+        (path for path in paths if not (path.is_dir() or path.is_symlink())),
         key=lambda path: (len(path.parts), path),
     )
 
@@ -115,8 +123,8 @@ def named(paths: Iterable[Path]) -> Iterator[Log]:
     for path in paths:
         if path.is_dir():
             for found in sorted(path.rglob("*"), key=lambda path: (len(path.parts), path)):
-                is_file = found.suffix in SUFFIXES and found.is_file() and not found.is_symlink()
-                agent = agent_of(found) if is_file else None
+                is_log = found.suffix in SUFFIXES and not (found.is_dir() or found.is_symlink())
+                agent = agent_of(found) if is_log else None
                 if agent is not None:
                     yield agent, found
         elif path.is_file():
@@ -124,6 +132,8 @@ def named(paths: Iterable[Path]) -> Iterator[Log]:
             if agent is None:
                 raise LedgerError(f"{path}: not a session log of {', '.join(AGENTS)}")
             yield agent, path
+        elif path.exists():
+            raise LedgerError(f"{path}: a pipe or a device is not read; name a file or a folder")
         else:
             raise LedgerError(f"{path}: no such file or folder")
 
@@ -133,6 +143,9 @@ def read(
 ) -> Iterator[dict[str, Any]]:
     """The JSON objects of a log, in order. A partial last line, as in a running session, is left
     out. `start`: the bytes before it are passed over, of a log of lines."""
+    if path.exists() and not path.is_file():
+        skipped.files[path] = "a pipe or a device"  # it may have no end
+        return
     try:
         if path.suffix == ".db":
             yield from _rows(agent, path, skipped)
@@ -141,7 +154,7 @@ def read(
             if path.suffix == ".json":
                 document = json_values.loads(file.read(DOCUMENT_BYTES_MAX))
                 if document is None:
-                    skipped.files.append(path)
+                    skipped.files[path] = ""
                 else:
                     yield document
                 return
@@ -165,30 +178,56 @@ def read(
                 elif line.strip():
                     skipped.lines[path] += 1
     except OSError:
-        skipped.files.append(path)
+        skipped.files[path] = ""
 
 
 def _rows(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
     """The rows of a database, which the agent may be writing, by all statements that it answers."""
-    answers = []
-    url = f"file:{quote(str(path.absolute()))}?mode=ro"
+    steps_left = 0
+
+    def is_beyond() -> bool:
+        nonlocal steps_left
+        steps_left -= STEPS_COUNTED
+        return steps_left < 0
+
+    is_answered = False
     try:
+        wal = path.with_name(f"{path.name}-wal")
+        size = path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+        url = f"file:{quote(str(path.absolute()))}?mode=ro"
         with closing(sqlite3.connect(url, uri=True, timeout=BUSY_SECONDS)) as database:
             database.text_factory = lambda text: text.decode("utf-8", "replace")
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, DOCUMENT_BYTES_MAX)
+            database.set_progress_handler(is_beyond, STEPS_COUNTED)
             database.execute("PRAGMA trusted_schema = OFF")  # its views call nothing
             for statement in agent.statements:
-                with suppress(sqlite3.OperationalError):  # a table of another version
-                    answers.append(database.execute(statement))
-            for answer in answers:
-                names = [column for column, *_ in answer.description]
-                for values in answer:
-                    row = dict(zip(names, values, strict=True))
-                    data = row.get("data")
-                    if isinstance(data, str):
-                        row["data"] = json_values.loads(data.encode("utf-8", "replace"))
-                        skipped.lines[path] += row["data"] is None
-                    yield row
+                steps_left = STEPS_FREE + STEPS_PER_BYTE * size
+                answer = None
+                try:
+                    answer = database.execute(statement)
+                    yield from _records(answer, path, skipped)
+                    is_answered = True
+                except sqlite3.OperationalError:
+                    if steps_left < 0:
+                        (table,) = _TABLE.findall(statement)[:1]
+                        skipped.files[path] = f"table {table} has more than the file can hold"
+                    elif answer is not None:
+                        raise
+                    # Else it is a table of another version.
     except sqlite3.Error:  # damaged, or locked: the rest is not read
-        answers = []
-    if not answers:
-        skipped.files.append(path)
+        is_answered = False
+    if not is_answered:
+        skipped.files.setdefault(path, "")
+
+
+def _records(
+    answer: sqlite3.Cursor, path: Path, skipped: SkippedCounts
+) -> Iterator[dict[str, Any]]:
+    names = [column for column, *_ in answer.description]
+    for values in answer:
+        row = dict(zip(names, values, strict=True))
+        data = row.get("data")
+        if isinstance(data, str):
+            row["data"] = json_values.loads(data.encode("utf-8", "replace"))
+            skipped.lines[path] += row["data"] is None
+        yield row

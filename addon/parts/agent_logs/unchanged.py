@@ -192,6 +192,8 @@ def _digest(tail: bytes) -> str:
 
 def _state_of(path: Path) -> LogState | None:
     """None: it cannot be read."""
+    if not path.is_file():
+        return None
     try:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())

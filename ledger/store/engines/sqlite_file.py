@@ -26,10 +26,12 @@ added."""
 STATEMENT_END = ";\n--\n"
 """Triggers contain semicolons, so a semicolon alone does not end a statement."""
 _IS_FOREIGN = (
-    "SELECT count(*) > 0 AND sum(type = 'table' AND name IN "
-    "('alembic_version', 'exchanges', 'readings', 'meta')) < 4 FROM sqlite_master"
+    "SELECT count(*) > 0 AND (sum(type = 'table' AND name IN "
+    "('alembic_version', 'exchanges', 'readings', 'meta')) < 4 "
+    "OR sum(type = 'view' AND name IN ('pricings', 'quotas', 'segments')) > 0) FROM sqlite_master"
 )
-"""Other programs have migrations by Alembic, or exchanges (of currencies), too."""
+"""Other programs have migrations by Alembic, or exchanges (of currencies), too. A view in place of
+a table may have rows without end."""
 MIGRATIONS = Path(__file__).parents[3] / "migrations"
 """The migrations lie beside this package, in a checkout and in a wheel."""
 REVISION = max(file.name[:4] for file in (MIGRATIONS / "versions").glob("[0-9]*.py"))

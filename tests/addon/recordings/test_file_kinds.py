@@ -163,6 +163,7 @@ def test_wrong_calls(ledger: Path, tmp_path: Path):
 
     assert "no such file" in bad(str(tmp_path / "nowhere"))
     assert "nothing to read" in bad(str(tmp_path))
+    assert "a pipe or a device is not read" in bad("/dev/zero")
     as_flows(tmp_path)
     assert "--jobs 0: from 1 to 64" in bad(str(tmp_path), "--jobs", "0")
 

@@ -1,6 +1,7 @@
 """Finding agents' logs, whatever is in them."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 
@@ -9,6 +10,7 @@ import pytest
 from addon.parts.agent_logs import files
 from addon.parts.agent_logs.agents import AGENTS
 from addon.parts.agent_logs.files import SkippedCounts, agent_of, find, named, read
+from addon.parts.agent_logs.unchanged import _state_of
 from ledger.model.errors import LedgerError
 from tests.addon.parts.agent_logs.logs import LINES, PATHS, TABLES, write_database, write_home
 from tests.named import for_each
@@ -69,7 +71,7 @@ def test_bad_lines_are_skipped_and_the_rest_is_read(tmp_path, monkeypatch):
     path.write_bytes(b'{"a": 1}\nnot json\n\n[1]\n' + long + b'\n\xff\xfe\n{"a": 2}\n{"a": 3')
     skipped = SkippedCounts()
     assert list(read(AGENTS["codex"], path, skipped)) == [{"a": 1}, {"a": 2}]
-    assert (skipped.lines, skipped.files) == ({path: 5}, [])
+    assert (skipped.lines, skipped.files) == ({path: 5}, {})
 
 
 def test_lines_without_the_mark_of_an_answer_are_not_parsed(tmp_path):
@@ -95,7 +97,7 @@ def test_what_cannot_be_opened(tmp_path):
     paths = [tmp_path / name for name in ("a.json", "gone.jsonl", "a.db", "b.db", "gone.db")]
     for path in paths:
         assert list(read(OPENCODE, path, skipped)) == []
-    assert (skipped.lines, skipped.files) == ({}, paths)
+    assert (skipped.lines, skipped.files) == ({}, dict.fromkeys(paths, ""))
     assert not paths[-1].exists()
 
 
@@ -116,7 +118,7 @@ def test_a_text_that_is_not_utf_8_ends_nothing(tmp_path):
         database.execute("UPDATE message SET data = CAST(X'FF7B' AS TEXT) WHERE id = 'msg_1'")
     skipped = SkippedCounts()
     assert [row["id"] for row in read(OPENCODE, path, skipped)] == ["msg_1", "msg_2"]
-    assert skipped.files == []
+    assert skipped.files == {}
 
 
 def test_a_database_that_is_locked_is_named(tmp_path, monkeypatch):
@@ -127,7 +129,7 @@ def test_a_database_that_is_locked_is_named(tmp_path, monkeypatch):
         database.execute("BEGIN EXCLUSIVE")
         skipped = SkippedCounts()
         assert list(read(OPENCODE, path, skipped)) == []
-    assert skipped.files == [path]
+    assert skipped.files == {path: ""}
 
 
 def test_a_database_that_is_damaged_in_the_middle_is_named(tmp_path):
@@ -142,9 +144,74 @@ def test_a_database_that_is_damaged_in_the_middle_is_named(tmp_path):
     path.write_bytes(whole[: len(whole) // 2] + b"\xff" * (len(whole) // 2))
     skipped = SkippedCounts()
     assert len(list(read(OPENCODE, path, skipped))) < 300
-    assert skipped.files == [path]
+    assert skipped.files == {path: ""}
 
 
 def test_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert files.user_home() == tmp_path
+
+
+NUMBERS = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)"
+ENDLESS = {
+    "rows": f"{NUMBERS} SELECT 'x' || n AS id, 'ses_1' AS session_id, '{{}}' AS data FROM c",
+    "no row": f"{NUMBERS} SELECT n AS id, n AS session_id, '' AS data FROM c WHERE n < 0",
+    "product": " CROSS JOIN ".join(
+        [f"SELECT 'x' AS id, '' AS session_id, '{{}}' AS data FROM {'k a'}"]
+        + [f"k {name}" for name in "bcdefghi"]
+    ),
+}
+
+
+@for_each("view", ENDLESS)
+def test_a_table_without_an_end_is_named_and_the_others_are_read(tmp_path, view):
+    path = tmp_path / "opencode.db"
+    others = [each.replace("message ", "session_message ") for each in TABLES["opencode"][2:]]
+    numbers = ", ".join(f"({n})" for n in range(50))
+    keys = ["CREATE TABLE k (n)", f"INSERT INTO k VALUES {numbers}"]
+    views = [f"CREATE VIEW message AS {ENDLESS[view]}"]
+    write_database(path, [*TABLES["opencode"][:2], *others, *keys, *views])
+    skipped = SkippedCounts()
+    rows = list(read(OPENCODE, path, skipped))
+    assert [row["id"] for row in rows if row["id"] != "x"][-2:] == ["msg_1", "msg_2"]
+    assert len(rows) < files.STEPS_FREE
+    assert skipped.files == {path: "table message has more than the file can hold"}
+
+
+def test_a_view_that_ends_is_read(tmp_path):
+    path = tmp_path / "opencode.db"
+    tables = [each.replace("message ", "kept ") for each in TABLES["opencode"]]
+    write_database(path, [*tables, "CREATE VIEW message AS SELECT * FROM kept"])
+    skipped = SkippedCounts()
+    assert [row["id"] for row in read(OPENCODE, path, skipped)] == ["msg_1", "msg_2"]
+    assert skipped.files == {}
+
+
+@for_each("name", [".claude/projects/p/a.jsonl", ".local/share/opencode/opencode.db"])
+def test_a_pipe_is_not_opened_and_named(tmp_path, name):
+    write_home(tmp_path, "codex")
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    agent = agent_of(path)
+    assert agent is not None
+    assert (agent, path) in list(named([tmp_path]))
+    assert path in find(agent, {}, tmp_path)
+    skipped = SkippedCounts()
+    assert list(read(agent, path, skipped)) == []
+    assert skipped.files == {path: "a pipe or a device"}
+    assert _state_of(path) is None
+
+
+@for_each("name", ["/dev/zero", "/dev/null", "pipe.jsonl"])
+def test_what_is_named_and_no_file_is_not_opened(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(LedgerError, match="a pipe or a device is not read"):
+        list(named([tmp_path / name]))
+
+
+def test_a_list_of_projects_that_is_a_pipe_is_not_opened(tmp_path):
+    path = tmp_path / AGENTS["crush"].homes[0] / "projects.json"
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    assert find(AGENTS["crush"], {}, tmp_path) == []

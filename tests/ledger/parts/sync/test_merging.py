@@ -496,6 +496,23 @@ def test_bytes_in_a_row_of_the_source_cost_this_row_alone(new_sqlite, table, col
         assert [row.id for row in rows(engine, "SELECT id FROM exchanges ORDER BY id")] == [*"abde"]
 
 
+@pytest.mark.parametrize("table", [each.name for each in bundles.SENT])
+@pytest.mark.timeout(20)
+def test_a_view_without_an_end_in_place_of_a_table_is_no_ledger(new_sqlite, table):
+    source, target = new_sqlite("source"), new_sqlite("target")
+    put(source, whole(settled("a")))
+    with sqlite3.connect(source.removeprefix("sqlite:///")) as connection:
+        names = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
+        columns = ", ".join(f'n AS "{name}"' for name in names)
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute(
+            f"CREATE VIEW {table} AS WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 "
+            f"FROM c) SELECT {columns} FROM c"
+        )
+    with pytest.raises(LedgerError, match=r"source.* is not a ledger"):
+        merging.sync(source, target)
+
+
 def test_what_is_no_ledger_is_refused_as_by_every_command(tmp_path, path) -> None:
     missing, empty, text = (tmp_path / name for name in ("missing.db", "empty.db", "text.db"))
     sqlite3.connect(empty).close()
