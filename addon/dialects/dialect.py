@@ -159,6 +159,8 @@ class Dialect:
     """A frame or document that fits one of these is an answer of this dialect."""
     message: Message | None = None
     """The fields of a message over gRPC; None: none is known."""
+    request_message: Message | None = None
+    """All fields of a request over gRPC that leave its cost bounded; None: nothing bounds it."""
     family: Callable[[Mapping[str, Any]], "Dialect | None"] | None = None
     """Where no route names the format: the dialect whose usage object this is; None: of none."""
 

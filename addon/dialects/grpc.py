@@ -2,7 +2,8 @@
 and the words of its status.
 
 A message is read into the JSON that the same provider writes over HTTP, whose dialect then reads
-it. Nothing in a request bounds its cost: requests are not read.
+it. A request is read under a cap alone, and is bounded if it has no field but those that are named
+here: text, the client's own tools, and what changes no price.
 
 xAI       xai-sdk 1.21.0, `xai_sdk/proto/v6` (`chat.proto`, `usage.proto`, `sample.proto`)
 Vertex    google-cloud-aiplatform 2.7.0, `aiplatform_v1/types/prediction_service.py`
@@ -62,6 +63,33 @@ _XAI_CHUNK: Message = {
     6: Field("usage", Kind.MESSAGE, _XAI_USAGE),
     12: Field("service_tier", _WORD, _TIERS),
 }
+_ANY = Field("", Kind.ANY)
+_ANSWER_LIMITS: Message = {
+    7: Field("max_tokens", _NUMBER),
+    8: Field("n", _NUMBER),
+    # logprobs, penalties, seed, stop, temperature, top_p
+    **dict.fromkeys((5, 6, 9, 11, 12, 14, 15), _ANY),
+}
+_FUNCTION = Field("tools", Kind.MESSAGES, {1: _ANY})
+_XAI_MESSAGE: Message = {
+    1: Field("content", Kind.MESSAGES, {1: _ANY}),  # text
+    # reasoning as text, role, name, id of a tool's call
+    **dict.fromkeys((2, 3, 5, 7), _ANY),
+    4: Field("tool_calls", Kind.MESSAGES, dict.fromkeys((1, 2, 3, 4, 10), _ANY)),
+}
+_XAI_ASKED: Message = {
+    **_ANSWER_LIMITS,
+    1: Field("messages", Kind.MESSAGES, _XAI_MESSAGE),
+    2: Field("model", _TEXT),
+    17: _FUNCTION,
+    # penalty, format, user, choice of tools, effort, parallel calls, what is stored
+    **dict.fromkeys((3, 10, 16, 18, 19, 21, 23), _ANY),
+}
+_XAI_SAMPLE_ASKED: Message = {
+    **_ANSWER_LIMITS,
+    3: Field("model", _TEXT),
+    **dict.fromkeys((1, 13, 17), _ANY),  # prompt, penalty, user
+}
 _MODALITIES = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
 _BY_MODALITY = {1: Field("modality", _WORD, _MODALITIES), 2: Field("tokenCount")}
 _TRAFFIC = {
@@ -106,12 +134,20 @@ _YANDEX: Message = {
 }
 
 
-def _over_grpc(dialect: Dialect, message: Message) -> Dialect:
-    return replace(dialect, name="unknown", message=message, asking=Asking.NEVER, cost_limits=None)
+def _over_grpc(dialect: Dialect, message: Message, asked: Message | None = None) -> Dialect:
+    return replace(
+        dialect,
+        name="unknown",
+        message=message,
+        request_message=asked,
+        asking=Asking.NEVER,
+        cost_limits=None,
+    )
 
 
-XAI_ANSWER = _over_grpc(openai_chat.CHAT, _XAI_ANSWER)
-XAI_CHUNK = _over_grpc(openai_chat.CHAT, _XAI_CHUNK)
+XAI_ANSWER = _over_grpc(openai_chat.CHAT, _XAI_ANSWER, _XAI_ASKED)
+XAI_CHUNK = _over_grpc(openai_chat.CHAT, _XAI_CHUNK, _XAI_ASKED)
+XAI_SAMPLE = _over_grpc(openai_chat.CHAT, _XAI_ANSWER, _XAI_SAMPLE_ASKED)
 VERTEX = _over_grpc(gemini.GENERATE_CONTENT, _VERTEX)
 YANDEX = _over_grpc(flat.YANDEX_COMPLETION, _YANDEX)
 

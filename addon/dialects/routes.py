@@ -302,8 +302,8 @@ ROWS = (
     # Over gRPC.
     RouteRow("/xai_api.Chat/GetCompletion", grpc.XAI_ANSWER, False),
     RouteRow("/xai_api.Chat/GetCompletionChunk", grpc.XAI_CHUNK, True),
-    RouteRow("/xai_api.Sample/SampleText", grpc.XAI_ANSWER, False),
-    RouteRow("/xai_api.Sample/SampleTextStreaming", grpc.XAI_ANSWER, True),
+    RouteRow("/xai_api.Sample/SampleText", grpc.XAI_SAMPLE, False),
+    RouteRow("/xai_api.Sample/SampleTextStreaming", grpc.XAI_SAMPLE, True),
     RouteRow("/google.cloud.aiplatform.{}.PredictionService/GenerateContent", grpc.VERTEX, False),
     RouteRow(
         "/google.cloud.aiplatform.{}.PredictionService/StreamGenerateContent", grpc.VERTEX, True

@@ -52,6 +52,8 @@ class Kind(Enum):
     MESSAGE = "message"
     MESSAGES = "messages"
     """A repeated message."""
+    ANY = "any"
+    """What is not read, where a table names all that may stand in a message."""
 
 
 class Field(NamedTuple):
@@ -120,16 +122,38 @@ class Grpc(LengthPrefixed):
         return Frame(TRAILERS if block[0] & _IS_TRAILERS else "", data)
 
 
-def read_message(data: bytes, message: Message) -> dict[str, Any] | None:
+def has_first_message(body: bytes) -> bool:
+    """Whether the first message of a body has come whole, or is longer than is read."""
+    length = int.from_bytes(body[1:_PREFIX_BYTES], "big")
+    is_whole = len(body) >= _PREFIX_BYTES + min(length, MESSAGE_BYTES_MAX)
+    return len(body) >= _PREFIX_BYTES and is_whole
+
+
+def read_request(body: bytes, message: Message) -> dict[str, Any] | None:
+    """The fields of the one message of a request; None: there are more messages, it is compressed,
+    or has a field that the table does not name."""
+    if (
+        body[:1] != b"\0"
+        or int.from_bytes(body[1:_PREFIX_BYTES], "big") != len(body) - _PREFIX_BYTES
+    ):
+        return None
+    return read_message(body[_PREFIX_BYTES:], message, is_strict=True)
+
+
+def read_message(
+    data: bytes, message: Message, *, is_strict: bool = False
+) -> dict[str, Any] | None:
     """The fields of a protobuf message that a table names, as JSON has them; None: it is none, or
-    has more fields than are read."""
+    has more fields than are read, or, if that `is_strict`, one that the table does not name."""
     try:
-        return _read(memoryview(data), message, [FIELDS_MAX])
+        return _read(memoryview(data), message, [FIELDS_MAX], is_strict=is_strict)
     except ValueError:
         return None
 
 
-def _read(data: memoryview, message: Message, left: list[int]) -> dict[str, Any]:
+def _read(
+    data: memoryview, message: Message, left: list[int], *, is_strict: bool
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     at = 0
     while at < len(data):
@@ -152,12 +176,21 @@ def _read(data: memoryview, message: Message, left: list[int]) -> dict[str, Any]
         if at > len(data) or not tag >> 3:
             raise ValueError("a length or a number that lies")
         field = message.get(tag >> 3)
+        if field is None and is_strict:
+            raise ValueError("a field that is not known")
         if field is not None and wire in {0, 2}:
-            _keep(found, field, value, left)
+            _keep(found, field, value, left, is_strict=is_strict)
     return found
 
 
-def _keep(found: dict[str, Any], field: Field, value: int | memoryview, left: list[int]) -> None:
+def _keep(
+    found: dict[str, Any],
+    field: Field,
+    value: int | memoryview,
+    left: list[int],
+    *,
+    is_strict: bool,
+) -> None:
     """Put a field where it stands. A value of another type than the table says is left out."""
     *into, name = field.name.split(".")
     for key in into:
@@ -175,7 +208,7 @@ def _keep(found: dict[str, Any], field: Field, value: int | memoryview, left: li
     elif field.kind is Kind.TEXT:
         found[name] = bytes(value[:FIELDS_MAX]).decode("utf-8", "replace")
     elif field.kind in {Kind.MESSAGE, Kind.MESSAGES}:
-        said = _read(value, field.of, left)
+        said = _read(value, field.of, left, is_strict=is_strict)
         for its in field.of.values():
             if its.kind is Kind.COUNT:
                 holder = said

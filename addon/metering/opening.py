@@ -20,7 +20,7 @@ from addon.dialects.facts import AnswerContext, text_of, token_of
 from addon.dialects.request import PARSED_BYTES_MAX, RequestFacts, read_request
 from addon.dialects.routes import Route
 from addon.dialects.unrouted import is_no_call
-from addon.framing import json_values
+from addon.framing import grpc, json_values
 from addon.metering import attribution, estimate
 from addon.metering.decoding import decoder_of
 from addon.metering.memory_budget import MemoryBudget
@@ -243,7 +243,8 @@ def read(
     secrets = attribution.credentials_of(headers, request.path)
     values = chat.values
     if rules.limits_of is not None and values is None and len(body.data) <= PARSED_BYTES_MAX:
-        values = json_values.loads(body.data)
+        fields = route.dialect.request_message
+        values = grpc.read_request(body.data, fields) if fields else json_values.loads(body.data)
     facts = read_request(route, body.data, headers, values, secrets)
     # Whose it is.
     key = attribution.api_key_of(headers, request.path)

@@ -24,6 +24,7 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
+from addon.framing.grpc import is_grpc
 from addon.metering.opening import routes_of
 from addon.proxy import flows, lifecycle, options
 from addon.proxy.event_loop import guarded
@@ -163,9 +164,15 @@ class Recorder(Traffic):
             return None
         own = flows.take_own_headers(flow.request.headers)
         recording.heads[flow.id] = own, time.monotonic()
-        if flow.request.headers.get("content-type", "").lower().startswith(BOTH_WAYS):
-            flow.request.stream = True  # its caps are asked now: nothing bounds it
-        elif recording.rules.limits_of and routes_of(flows.request_of(flow, own), recording.rules):
+        kind = flow.request.headers.get("content-type", "").lower()
+        routes = None
+        if recording.rules.limits_of:
+            routes = routes_of(flows.request_of(flow, own), recording.rules)
+        if kind.startswith(BOTH_WAYS):
+            # Its caps are asked now, or when its first message is whole (`wrapped.py`).
+            is_read = routes is not None and routes.route.dialect.request_message is not None
+            flow.request.stream = not (is_read and is_grpc(kind) and recording.process.can_hold_end)
+        elif routes is not None:
             flow.request.stream = False  # its caps need the whole request
         return self.request(flow) if flow.request.stream else None
 

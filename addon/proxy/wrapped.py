@@ -17,6 +17,8 @@
                   own process the other side's connection ends without a close frame, too
     early answer  a request that was refused at its headers is answered then: its client may wait
                   for that before it ends its side
+    first message under a cap, a gRPC call is decided when the first message of its request is
+                  whole; the rest goes on as it comes
     the stream    what `flow.response.stream` is when the stream begins, after all addons
 
 All are wrappers around methods of `HttpStream` and `WebsocketLayer`, put on by the first `install`
@@ -34,6 +36,7 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import (
     ErrorCode,
     HttpErrorHook,
+    HttpRequestHook,
     HttpResponseHook,
     HttpStream,
     RequestData,
@@ -46,7 +49,9 @@ from mitmproxy.proxy.layers.http import (
     SendHttp,
 )
 from mitmproxy.proxy.layers.websocket import WebsocketLayer
+from mitmproxy.proxy.utils import ReceiveBuffer
 
+from addon.framing.grpc import has_first_message, is_grpc
 from addon.proxy import answers, opt_in, sources
 from addon.proxy.event_loop import guarded
 from addon.proxy.recording import Recording
@@ -65,6 +70,8 @@ RELIES_ON = {
     "mitmproxy.proxy.layers.http:HttpStream.make_server_connection": "ddc7bc72f4d2fbc7",
     "mitmproxy.proxy.layers.http:HttpStream._handle_event": "e3cbfef7310ae81f",
     "mitmproxy.proxy.layers.http:HttpStream.state_wait_for_response_headers": "10e32e91b2948164",
+    "mitmproxy.proxy.layers.http:HttpStream.state_consume_request_body": "45459c1bbd8bdb1a",
+    "mitmproxy.proxy.layers.http:HttpStream.state_stream_request_body": "c98f7f715cef7cfa",
     "mitmproxy.proxy.layers.http:HttpStream.state_stream_response_body": "3fb6320300d3ddd5",
     "mitmproxy.proxy.layers.http:HttpStream.state_consume_response_body": "5323db61dfc7e2e1",
     "mitmproxy.proxy.layers.http:HttpStream.state_errored": "3e7a286f27b15880",
@@ -99,6 +106,13 @@ class StreamEvents:
             and live.original is not None
             and opt_in.revert_if_refused(live, self._recording.seen.proven)
         )
+
+    @guarded
+    def is_asked(self, flow: http.HTTPFlow, held: ReceiveBuffer) -> bool:
+        """Whether a request that is held for its caps has said what it asks for."""
+        is_held = flow.id in self._recording.heads and not flow.request.stream
+        kind = flow.request.headers.get("content-type", "") if is_held else ""
+        return is_grpc(kind) and has_first_message(bytes(held))
 
     @guarded
     def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
@@ -221,16 +235,15 @@ def _put_on() -> Callable[[], None]:
 
     def watched_size(stream: HttpStream, request: bool) -> Generator[commands.Command, Any, bool]:
         stops: bool = yield from check_body_size(stream, request)
+        if request:
+            held = stream.request_body_buf
+            if held and not stops and any(each.is_asked(stream.flow, held) for each in _watchers):
+                yield from _decide(stream, bytes(held))
+            return stops
         held = stream.response_body_buf
-        is_held = bool(held) and not (stops or request)
+        is_held = bool(held) and not stops
         if is_held and any(each.passes_on(stream.flow, len(held)) for each in _watchers):
-            # As mitmproxy does it for `stream_large_bodies`.
-            body = bytes(held)
-            held.clear()
-            assert stream.flow.response is not None
-            stream.flow.response.stream = True
-            yield from stream.start_response_stream()
-            yield from stream.handle_event(ResponseData(stream.stream_id, body))
+            yield from _pass_on(stream, bytes(held))
         return stops
 
     def watched_relay(layer: WebsocketLayer, event: events.Event) -> Commands:
@@ -258,6 +271,29 @@ def _put_on() -> Callable[[], None]:
         restore_stream()
 
     return restore
+
+
+def _pass_on(stream: HttpStream, body: bytes) -> Commands:
+    """Stream an answer that was held, as mitmproxy does it for `stream_large_bodies`."""
+    stream.response_body_buf.clear()
+    assert stream.flow.response is not None
+    stream.flow.response.stream = True
+    yield from stream.start_response_stream()
+    yield from stream.handle_event(ResponseData(stream.stream_id, body))
+
+
+def _decide(stream: HttpStream, body: bytes) -> Commands:
+    """Ask for a request whose first message has come, as mitmproxy does at its end."""
+    request = stream.flow.request
+    request.data.content = body
+    stream.request_body_buf.clear()
+    yield HttpRequestHook(stream.flow)
+    if (yield from stream.check_killed(emit_error_hook=True)):
+        return
+    request.stream = True
+    yield from stream.start_request_stream()
+    if stream.client_state == stream.state_stream_request_body:
+        yield from stream.handle_event(RequestData(stream.stream_id, body))
 
 
 class _HeldEnd:

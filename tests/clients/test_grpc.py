@@ -116,6 +116,23 @@ def test_a_call_that_a_cap_passes_is_not_held(tmp_path: Path):
     assert len(rows.exchanges(tmp_path / "ledger.db")) == 4
 
 
+def test_a_call_is_bounded_by_what_it_says(tmp_path: Path):
+    with upstream(tmp_path) as (python, port, pem):
+        words = ["--set", f"tee_hosts=127.0.0.1:{port}=x_ai", "--max-usd", "0.10"]
+        words += ["--set", f"ssl_verify_upstream_trusted_ca={pem}", "--"]
+        asked = run(tmp_path, *words, python, PROGRAM, "bounded", f"127.0.0.1:{port}")
+        hello, streamed, error, *_ = asked.stdout.decode().splitlines()
+        assert (hello, streamed) == ("hello", "word " * 20), asked.stderr.decode()
+    assert error.startswith("RESOURCE_EXHAUSTED tokentee: refused by the cap run: ")
+    assert "no bound" not in error
+    found = rows.exchanges(tmp_path / "ledger.db")
+    assert [(row["outcome"], row["request_model"], row["input_tokens"]) for row in found] == [
+        *[("complete", "grok-4", 100)] * 2,
+        ("refused", "grok-4", None),
+    ]
+    assert all(0 < row["hold_picousd"] < 10**11 for row in found[:2])
+
+
 def play(words: list[str], authority: str) -> subprocess.CompletedProcess[str]:
     """Run a program that trusts an authority."""
     return subprocess.run(

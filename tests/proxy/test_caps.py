@@ -141,7 +141,10 @@ BOTH_WAYS = {
     ),
     "/xai_api.Dream/Both": ("application/grpc", 200, b""),
     "/xai_api.Dream/Web": ("application/grpc-web-text", 200, b""),
+    "/xai_api.Chat/GetCompletion": ("application/grpc", 200, b""),
 }
+FIRST = b"\0\0\0\0\x06\x12\x04none"
+"""A request of xAI for a model without a price, as gRPC frames it."""
 
 
 @pytest.mark.parametrize("wraps", ["yes", "no"])
@@ -154,11 +157,12 @@ def test_what_goes_both_ways_is_decided_at_its_headers(wraps, tmp_path):
     ):
         assert isinstance(client, Http2)
         for path, (kind, status, text) in BOTH_WAYS.items():
-            client.send("POST", path, [("content-type", kind)], chunks=[b"one"], ends=False)
+            client.send("POST", path, [("content-type", kind)], chunks=[FIRST[:7]], ends=False)
             if wraps == "no":
                 with pytest.raises(BrokenHttpError, match="StreamReset"):
                     client.head()
                 continue
+            client.go_on(FIRST[7:])
             answer = client.head()
             client.go_on(b"two")
             while client.more(answer):

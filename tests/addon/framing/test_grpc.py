@@ -16,7 +16,9 @@ from addon.framing.grpc import (
     Field,
     Grpc,
     Kind,
+    has_first_message,
     read_message,
+    read_request,
 )
 
 USAGE = {1: Field("a.count"), 2: Field("number", Kind.NUMBER), 3: Field("tools", Kind.ITEMS)}
@@ -133,3 +135,19 @@ def test_fields_by_number():
 )
 def test_what_is_no_protobuf_is_none(data: bytes):
     assert read_message(data, TABLE) is None
+
+
+def test_a_request_is_read_if_all_of_it_is_known():
+    known = {1: Field("text", Kind.TEXT), 3: Field("", Kind.ANY), 4: Field("of", Kind.MESSAGE)}
+    assert read_request(framed(b"\x0a\x02ab\x1d1234\x18\x01\x1a\x01x"), known) == {"text": "ab"}
+    unknown = (b"\x10\x01", b"\x22\x02\x08\x01", b"\x22\x03\x0a\x01")
+    for body in (*map(framed, unknown), framed(b"", 1), framed(b"") * 2, b""):
+        assert read_request(body, known) is None
+
+
+def test_when_a_first_message_is_whole():
+    body = framed(b"abc")
+    assert [has_first_message(body[:length]) for length in range(9)] == [*[False] * 8, True]
+    endless = b"\0\xff\xff\xff\xff" + bytes(MESSAGE_BYTES_MAX)
+    assert has_first_message(endless)
+    assert not has_first_message(endless[:-1])

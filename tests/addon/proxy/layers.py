@@ -15,6 +15,7 @@ from mitmproxy.connection import ConnectionState
 from mitmproxy.proxy import commands, context, events
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.mode_specs import ProxyMode
+from mitmproxy.proxy.utils import ReceiveBuffer
 
 from addon.attach import attached
 from addon.proxy import wrapped as wrapping
@@ -51,6 +52,11 @@ class Nobody(StreamEvents):
 
     def leaves_broken(self, flow: http.HTTPFlow) -> bool:
         assert flow.websocket
+        return False
+
+    def is_asked(self, flow: http.HTTPFlow, held: ReceiveBuffer) -> bool:
+        assert flow.request
+        assert held
         return False
 
     def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:

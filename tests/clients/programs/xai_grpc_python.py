@@ -1,5 +1,5 @@
 """xai-sdk over gRPC: `serve PEM` answers as xAI does, `ask HOST:PORT` plays its client, and
-`refused HOST:PORT` one that prints the errors of its calls."""
+`refused` and `bounded HOST:PORT` ones that print the errors of their calls."""
 
 import queue
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 from xai_sdk import Client
-from xai_sdk.chat import user
+from xai_sdk.chat import assistant, system, tool, user
 from xai_sdk.proto import chat_pb2, chat_pb2_grpc, usage_pb2
 
 USAGE = usage_pb2.SamplingUsage(
@@ -82,6 +82,20 @@ def ask(where: str) -> None:
     print(list(call), call.code().name)
 
 
+def bounded(where: str) -> None:
+    """A tenth of a dollar at most, and then too much."""
+    client = Client(api_key="xai-test-key-0123456789", api_host=where)
+    for most in (16, 2_000_000_000):
+        function = tool("look", "Looks.", {"type": "object", "properties": {}})
+        said = [system("Be short."), user("Hi"), assistant("Hello"), user("Again")]
+        chat = client.chat.create(model="grok-4", messages=said, max_tokens=most, tools=[function])
+        try:
+            print(chat.sample().content)
+            print("".join(chunk.content for _, chunk in chat.stream()))
+        except grpc.RpcError as error:
+            print(error.code().name, error.details())
+
+
 def refused(where: str) -> None:
     """The last call keeps its side open: it waits for an answer."""
     client = Client(api_key="xai-test-key-0123456789", api_host=where)
@@ -102,5 +116,7 @@ if sys.argv[1] == "serve":
     serve(Path(sys.argv[2]).read_bytes())
 elif sys.argv[1] == "refused":
     refused(sys.argv[2])
+elif sys.argv[1] == "bounded":
+    bounded(sys.argv[2])
 else:
     ask(sys.argv[2])

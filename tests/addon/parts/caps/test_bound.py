@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from addon.dialects import routes
+from addon.dialects.grpc import XAI_ANSWER
 from addon.dialects.request import read_request
 from addon.framing.long_json import without_pauses
 from addon.metering.segments import read_in_steps
@@ -199,6 +200,17 @@ def test_what_the_provider_may_add_is_bounded_by_the_request_or_not_at_all(
 def test_what_is_not_read_has_no_bound():
     assert read_limits(CHAT, {}, b"").unbounded == "the request could not be read"
     assert read_limits(CHAT, {"model": "x"}, b"--form").unbounded
+
+
+def test_a_call_over_grpc_is_bounded_by_its_message():
+    asked = {"model": "grok-4", "max_tokens": 16, "n": 2, "messages": [{}, {}], "tools": [{}]}
+    found = read_limits(XAI_ANSWER, asked, bytes(100))
+    assert (found.input_bytes, found.output_tokens, found.answers) == (148, 16, 2)
+    assert found.is_whole
+    assert not found.unbounded
+    assert read_limits(XAI_ANSWER, {"model": "grok-4"}, b"").output_tokens is None
+    for unread in ({}, {"max_tokens": (1 << 64) - 1}, {"n": 1 << 31}):
+        assert read_limits(XAI_ANSWER, unread, b"").unbounded
 
 
 def test_tokens_in_and_out():
