@@ -113,7 +113,7 @@ def price_list(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_each_difference_has_a_known_reason(price_list):
-    known = [(where, row["why"]) for row in TABLES["known"] for where in row["where"]]
+    known = [(where, row) for row in TABLES["known"] for where in row["where"]]
     book, differences, unused = PriceBook(), [], {where for where, _ in known}
     seen: Counter[str] = Counter()
     for key, entry in price_list.items():
@@ -127,7 +127,11 @@ def test_each_difference_has_a_known_reason(price_list):
             if abs(unit - expected) * 1000 <= expected:
                 continue
             name = f"{key}: {shape.name}"
-            reasons = [row for row in known if fnmatchcase(name, row[0])]
+            reasons = [
+                (where, row["why"])
+                for where, row in known
+                if fnmatchcase(name, where) and explains(row, expected, unit)
+            ]
             unused -= {where for where, _ in reasons}
             why = reasons[0][1] if reasons else "NOT KNOWN"
             differences.append((why, f"{name}: {shape.usd * 10**6:f}, ours {unit / 10**6}"))
@@ -138,6 +142,12 @@ def test_each_difference_has_a_known_reason(price_list):
     assert unused == set(), "no difference has these reasons any more"
 
 
+def explains(row: dict[str, Any], expected: Decimal, unit: Decimal) -> bool:
+    """Whether the difference is of the size that a reason is for."""
+    least, greatest = row.get("factor", (0, 10**6))
+    return least <= round(float(expected / unit), 3) <= greatest
+
+
 def shapes(key: str, entry: dict[str, Any]) -> Iterator[Shape]:
     """The prices of an entry, but those of sellers whose lists we lack."""
     host = HOSTS.get(re.sub("^vertex_ai-.*", "vertex_ai", str(entry.get("litellm_provider"))))
@@ -145,12 +155,13 @@ def shapes(key: str, entry: dict[str, Any]) -> Iterator[Shape]:
         return
     if region := re.search(rf"/({REGION})/", key.replace("us-gov.", "/us-gov-west-1/")):
         host = host.replace("us-east-1", region[1])
+    has_output = any(price for each, price in entry.items() if each.startswith("output_cost"))
     for each, price in entry.items():
         found = KEY.fullmatch(each)
         if found is None or not isinstance(price, int | Decimal):
             continue
         line, counts = KEYS[found[1]]
-        usage = usage_of(counts.split(), COUNT + 1000 * int(found[2] or 0))
+        usage = usage_of(counts.split(), COUNT + 1000 * int(found[2] or 0), has_output=has_output)
         tier = TIERS.get(found[3] or "")
         name = " ".join(filter(None, (tier, line, found[2] and f"above {found[2]}k")))
         yield Shape(name, host, tier, line, usage, Decimal(price))
@@ -168,20 +179,22 @@ def shapes(key: str, entry: dict[str, Any]) -> Iterator[Shape]:
             yield Shape(each, host, tier, "uncached_input", usage, usd, fields)
 
 
-def usage_of(counts: list[str], size: int) -> Usage:
+def usage_of(counts: list[str], size: int, *, has_output: bool = True) -> Usage:
     """A request of so many input tokens with these counts; what is no token comes without any."""
     units = {name: COUNT for name in counts if name not in TOKENS}
     if any(not name.endswith("_tokens") for name in units):
         return Usage(tool_units=units)
     tokens = {name: COUNT for name in counts if name in TOKENS}
-    whole = {"input_tokens": size, "output_tokens": COUNT, "tool_units": units}
+    whole = {"input_tokens": size, "output_tokens": COUNT * has_output, "tool_units": units}
     return msgspec.convert(whole | tokens, Usage)
 
 
 def model_of(key: str) -> str:
     """The name on the wire: without LiteLLM's seller, a region and Azure's kind of deployment."""
     seller, _, rest = key.partition("/")
-    return re.sub(f"^{REGION}/", "", rest if seller in HOSTS else key)
+    return re.sub(
+        f"^({REGION}|us|eu|global|global-standard)/", "", rest if seller in HOSTS else key
+    )
 
 
 def priced(book: PriceBook, model: str, shape: Shape) -> tuple[Decimal | None, bool]:
