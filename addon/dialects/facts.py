@@ -39,6 +39,13 @@ _TOKENS_ALONE = re.compile(rf'[^"]*+(?:"(?:{_KEY.pattern})"[^"]*+)*+', re.ASCII)
 _USAGE_DEPTH_MAX = 8
 """Twice the depth at which figures are read."""
 _LEFT_OUT_MAX = 16
+KEY_FORM = re.compile(
+    r"\bsk[-_][\w*-]{6}|\b(?:AKIA|ASIA)[A-Z0-9]{12}"
+    r"|\b(?:AIza|eyJ|ya29\.|glpat-|nvapi-|whsec_|tgp_|[prc]k[-_]|xai-|gsk_|hf_|pplx-|fw_|vck_|jina_|r8_"
+    r"|gh[ops]_)[\w-]{0,40}[A-Za-z0-9]{16}",
+    re.ASCII,
+)
+"""A key that has a beginning of its own. Models have some of them, too: `pplx-70b-chat`."""
 LEFT_OUT = "{} is not kept: free text, or the credential of the request"
 """The remark on a field."""
 UNREAD = "unread"
@@ -132,6 +139,8 @@ class AnswerContext(Struct, frozen=True, kw_only=True):
     """The model in the request's path; Bedrock names it only there."""
     secrets: tuple[str, ...] = ()
     """The credentials of the request: no recorded text may contain one."""
+    is_key_unknown: bool = False
+    """A recording does not have them: no recorded text may contain what has the form of a key."""
     prompts: int = 1
     """How many prompts the request has, each of which is answered."""
     choices: int = 1
@@ -141,6 +150,13 @@ class AnswerContext(Struct, frozen=True, kw_only=True):
     (router-for-me/CLIProxyAPI#4355)."""
     keeps_error_text: bool = False
     """Whether the operator wants the messages of errors (`tee_error_text=on`)."""
+
+    def is_secret(self, text: str) -> bool:
+        """Whether a text has a credential of the request in it, as far as that is known."""
+        for secret in self.secrets:
+            if secret in text:
+                return True
+        return self.is_key_unknown and KEY_FORM.search(text) is not None
 
 
 NO_CONTEXT = AnswerContext()
@@ -224,12 +240,8 @@ class Facts(Struct, kw_only=True):
 
     def token(self, field: str, value: object, form: re.Pattern[str] = _TOKEN) -> str | None:
         """The value if it is a text of this form without a credential; any other is remarked."""
-        if isinstance(value, str) and form.fullmatch(value):
-            for secret in self.of.secrets:
-                if secret in value:
-                    break
-            else:
-                return value
+        if isinstance(value, str) and form.fullmatch(value) and not self.of.is_secret(value):
+            return value
         if value is not None and value != "" and len(self.rare.left_out) < _LEFT_OUT_MAX:
             self.rare.left_out[field] = None
         return None
@@ -351,10 +363,7 @@ class Facts(Struct, kw_only=True):
 
     def is_plain(self, text: str) -> bool:
         """Whether the keys and texts of some JSON are tokens without a credential."""
-        for secret in self.of.secrets:
-            if secret in text:
-                return False
-        return _TOKENS_ALONE.fullmatch(text) is not None
+        return not self.of.is_secret(text) and _TOKENS_ALONE.fullmatch(text) is not None
 
     def plain_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
         """A usage object without texts that are no tokens or contain a credential; nearly all have

@@ -119,11 +119,11 @@ class MeteredExchange:
     """One exchange. Only its opener holds it."""
 
     __slots__ = (
+        "_response",
         "asked",
         "is_confirmed",
         "is_recorded",
         "opened",
-        "response",
         "routes",
         "stage",
         "tap",
@@ -143,8 +143,7 @@ class MeteredExchange:
         self.is_confirmed = False
         """Whether it is an LLM call, by what is known now (`confirm`). Until then it has no row,
         and the proxy edits none of it."""
-        self.response: Response | None = None
-        """Status and headers of the answer; None until they arrive."""
+        self._response: Response | None = None
         self.tap: Tap | None = None
         self.troubles = Troubles()
         self.confirm()
@@ -205,6 +204,21 @@ class MeteredExchange:
         return self.routes.route
 
     @property
+    def response(self) -> Response | None:
+        """Status and headers of the answer; None until they arrive."""
+        return self._response
+
+    @response.setter
+    def response(self, response: Response | None) -> None:
+        """Leave out the headers that repeat a credential of the request."""
+        is_secret = self.asked.context.is_secret
+        # One search in all of them: nearly always there is none.
+        if response is not None and is_secret("\n".join(response.headers.values())):
+            kept = {name: each for name, each in response.headers.items() if not is_secret(each)}
+            response = Response(status=response.status, headers=kept)
+        self._response = response
+
+    @property
     def status(self) -> int | None:
         """Of the answer; None until its headers arrive."""
         return self.response.status if self.response is not None else None
@@ -254,7 +268,7 @@ class MeteredExchange:
         """
         self.moves(Event.ANSWERED)
         self.response = response
-        headers = response.headers
+        headers = self.response.headers
         content_type = headers.get("content-type", "")
         is_labelled = is_stream(response)
         if is_labelled and not self.opened.streamed:

@@ -304,6 +304,7 @@ def read(
         context=replace(
             nothing_asked(routes).context,
             secrets=secrets,
+            is_key_unknown=not secrets and exchange.source is Source.REPLAY,
             prompts=facts.prompts,
             choices=facts.choices,
         ),

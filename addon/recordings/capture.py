@@ -36,6 +36,7 @@ import orjson
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.metering.messages import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
+from addon.recordings.echoes import Echoes
 from addon.recordings.formats.recorded import Message, RequestEdit
 from ledger.store.processes.supervision import (
     SupervisedThread,
@@ -175,34 +176,51 @@ class CapturedExchange:
 
 
 def line_of(exchange: CapturedExchange) -> bytes:
-    """The exchange as one JSON line: the request as it went upstream, the answer as it came."""
+    """The exchange as one JSON line: the request as it went upstream, the answer as it came, but
+    for credentials in it. Raises OSError if it is too large to mask them."""
     capture = exchange.capture
     edit = exchange.client_edit
+    echoes = Echoes(exchange.request_headers, exchange.url)
     request: dict[str, object] = {
         "method": exchange.method,
-        "url": redacted_url(exchange.url),
-        "headers": redacted_headers(exchange.request_headers),
+        "url": echoes.masked_text(redacted_url(exchange.url)),
+        "headers": redacted_headers(echoes.masked_fields(exchange.request_headers)),
         "body_b64": _base64(exchange.request_body),
     }
     if edit is not None:
         request["client"] = [edit.start, edit.end, _base64(edit.between)]
+    echoes.found = False  # up to here in the request
+    headers = echoes.masked_fields(exchange.response_headers)
+    body: bytes | bytearray = capture.body
+    decoded = None
+    if echoes.secrets:
+        encoding = ", ".join(one for name, one in headers if name.lower() == "content-encoding")
+        if encoding:
+            decoded = echoes.decoded(capture.body, encoding, bytes_max=EXCHANGE_BYTES_MAX)
+        body = echoes.masked(body if decoded is None else decoded)
+    messages = [
+        (one, one.content if one.from_client else echoes.masked(one.content))
+        for one in capture.messages or ()
+    ]
     value: dict[str, object] = {
         "name": exchange.id,
         "id": exchange.id,
         "started_at": exchange.started_at.isoformat(),
         "ended_at": exchange.ended_at.isoformat(),
         "end": exchange.end.value,
-        "cause": exchange.cause,
+        "cause": exchange.cause and echoes.masked_text(exchange.cause),
         "usage_injected": exchange.usage_injected,
         "request": request,
         "response": {
             "status": exchange.status,
-            "headers": redacted_headers(exchange.response_headers),
-            "body_b64": _base64(capture.body),
-            "encoded": True,
+            "headers": redacted_headers(headers),
+            "body_b64": _base64(body),
+            "encoded": decoded is None,
             "chunks": capture.cuts,
         },
     }
+    if echoes.found:
+        value["masked"] = True
     if capture.messages is not None:
         microsecond = timedelta(microseconds=1)
         value["websocket"] = {
@@ -212,9 +230,9 @@ def line_of(exchange: CapturedExchange) -> bytes:
                     "client" if one.from_client else "server",
                     "text" if one.is_text else "binary",
                     max(0, (one.at - exchange.started_at) // microsecond),
-                    _base64(one.content),
+                    _base64(content),
                 ]
-                for one in capture.messages
+                for one, content in messages
             ],
         }
     try:

@@ -1,6 +1,6 @@
 """Edge (files). One exchange a line: our captures, and test corpora.
 
-    {"name", "id", "started_at", "ended_at", "end", "cause", "usage_injected",
+    {"name", "id", "started_at", "ended_at", "end", "cause", "usage_injected", "masked",
      "request":   {"method", "url", "headers": {}, "body" or "body_b64", "client"},
      "response":  {"status", "headers": {}, "body_b64", "encoded", "chunks": [[bytes, µs], ...]},
      "websocket": {"closed_by_client", "messages": [[side, kind, µs since the start, base64], ...]}}
@@ -8,7 +8,8 @@
 `request.client` is what makes the client's own body of the sent one, if we asked for usage: the
 bytes to keep at its start and at its end, and those between. Only `request` and `response` are
 required. Corpora have no `id`, and `encoded` is false where the body was decoded when it was
-recorded.
+recorded. `masked`: the answer repeated a credential, which is overwritten, so its bytes are not
+those of upstream.
 
 msgspec parses only the fields of these types: other content of a line takes no memory.
 """
@@ -103,6 +104,7 @@ class _Line(msgspec.Struct):
     end: str | None = None
     cause: str | None = None
     usage_injected: bool | None = None
+    masked: bool | None = None
     websocket: _WebSocket | None = None
 
 
@@ -174,6 +176,7 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
     origin, path = split_url(_unredacted(request.url))
     headers = _fields(response.headers)
     is_exact = bool(response.encoded) or not header(headers, b"content-encoding")
+    is_exact = is_exact and not line.masked
     if not response.encoded:
         # The body was decoded before it was recorded, but the header still names the encoding.
         headers = without(headers, b"content-encoding")
@@ -234,7 +237,9 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         cause=line.cause,
         usage_injected=bool(line.usage_injected),
         # We wrote it: a line with our id, the answer as it came, and its chunks.
-        is_llm=line.id is not None and bool(response.encoded) and response.chunks is not None,
+        is_llm=line.id is not None
+        and bool(response.encoded or line.masked)
+        and response.chunks is not None,
         messages=messages,
         cuts=cuts,
     )

@@ -46,6 +46,14 @@ def test_a_long_id_is_one_id() -> None:
         assert facts.rare.id_unstable
 
 
+@for_each("text", ["sk-abcdef", "m/gsk_abcdefghijklmnop", "AKIAIOSFODNN7EXAMPLE"])
+def test_what_has_the_form_of_a_key_is_no_name_where_the_key_is_not_known(text: str) -> None:
+    facts = Facts(of=AnswerContext(is_key_unknown=True))
+    facts.record_model(text)
+    assert (facts.response_model, list(facts.rare.left_out)) == (None, ["response_model"])
+    assert not AnswerContext().is_secret(text)
+
+
 @for_each("text", ["a long text " * 30, "x" * 300 + "sk-secret-1234"])
 def test_a_long_text_is_no_id(text: str) -> None:
     facts = Facts(of=AnswerContext(secrets=("sk-secret-1234",)))
