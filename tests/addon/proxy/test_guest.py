@@ -31,11 +31,14 @@ from tests.addon.proxy.snapshots import changes, snapshot
 pytestmark = pytest.mark.large
 WRAPPED = {
     f"mitmproxy.proxy.layers.http:HttpStream.{name}"
-    for name in ("handle_protocol_error", "send_response", "start_response_stream")
-} | {
-    "mitmproxy.proxy.layers.http:HttpStream.check_body_size",
-    "mitmproxy.proxy.layers.websocket:WebsocketLayer.relay_messages",
-}
+    for name in (
+        "check_body_size",
+        "handle_protocol_error",
+        "send_response",
+        "start_request_stream",
+        "start_response_stream",
+    )
+} | {"mitmproxy.proxy.layers.websocket:WebsocketLayer.relay_messages"}
 
 
 def play(ledger: Path, **options: Any) -> tuple[set[str], set[str]]:

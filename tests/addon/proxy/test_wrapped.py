@@ -17,6 +17,7 @@ from tests.named import for_each
 WRAPPED = (
     "handle_protocol_error",
     "send_response",
+    "start_request_stream",
     "start_response_stream",
     "check_body_size",
 )
