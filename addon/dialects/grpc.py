@@ -18,7 +18,7 @@ from addon.dialects.dialect import Asking, Dialect
 from addon.dialects.facts import AnswerError
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import gemini
-from addon.framing.grpc import Field, Kind, Message
+from addon.framing.grpc import Field, FieldKind, Message
 
 CONTENT_TYPE = "application/grpc"
 """What the content types of gRPC and gRPC-Web begin with."""
@@ -34,7 +34,7 @@ _STATUSES = (
 )
 _PLAIN = "".join(chr(each) for each in range(0x20, 0x7F) if chr(each) != "%")
 """What stands in `grpc-message` as it is."""
-_TEXT, _NUMBER, _WORD = Kind.TEXT, Kind.NUMBER, Kind.WORD
+_TEXT, _NUMBER, _WORD = FieldKind.TEXT, FieldKind.NUMBER, FieldKind.WORD
 _XAI_USAGE: Message = {
     1: Field("completion_tokens"),
     2: Field("prompt_tokens"),
@@ -44,42 +44,42 @@ _XAI_USAGE: Message = {
     6: Field("completion_tokens_details.reasoning_tokens"),
     7: Field("prompt_tokens_details.cached_tokens"),
     8: Field("num_sources_used", _NUMBER),
-    9: Field("num_server_side_tools_used", Kind.ITEMS),
+    9: Field("num_server_side_tools_used", FieldKind.ITEMS),
     11: Field("cost_in_usd_ticks", _NUMBER),
 }
 _REASONS = {1: "length", 2: "length", 3: "stop", 4: "tool_calls", 5: "time_limit"}
 _TIERS = {1: "default", 2: "priority"}
 _XAI_ANSWER: Message = {
     1: Field("id", _TEXT),
-    2: Field("choices", Kind.MESSAGES, {1: Field("finish_reason", _WORD, _REASONS)}),
+    2: Field("choices", FieldKind.MESSAGES, {1: Field("finish_reason", _WORD, _REASONS)}),
     6: Field("model", _TEXT),
-    9: Field("usage", Kind.MESSAGE, _XAI_USAGE),
+    9: Field("usage", FieldKind.MESSAGE, _XAI_USAGE),
     15: Field("service_tier", _WORD, _TIERS),
 }
 _XAI_CHUNK: Message = {
     1: Field("id", _TEXT),
-    2: Field("choices", Kind.MESSAGES, {3: Field("finish_reason", _WORD, _REASONS)}),
+    2: Field("choices", FieldKind.MESSAGES, {3: Field("finish_reason", _WORD, _REASONS)}),
     4: Field("model", _TEXT),
-    6: Field("usage", Kind.MESSAGE, _XAI_USAGE),
+    6: Field("usage", FieldKind.MESSAGE, _XAI_USAGE),
     12: Field("service_tier", _WORD, _TIERS),
 }
-_ANY = Field("", Kind.ANY)
+_ANY = Field("", FieldKind.ANY)
 _ANSWER_LIMITS: Message = {
     7: Field("max_tokens", _NUMBER),
     8: Field("n", _NUMBER),
     # logprobs, penalties, seed, stop, temperature, top_p
     **dict.fromkeys((5, 6, 9, 11, 12, 14, 15), _ANY),
 }
-_FUNCTION = Field("tools", Kind.MESSAGES, {1: _ANY})
+_FUNCTION = Field("tools", FieldKind.MESSAGES, {1: _ANY})
 _XAI_MESSAGE: Message = {
-    1: Field("content", Kind.MESSAGES, {1: _ANY}),  # text
+    1: Field("content", FieldKind.MESSAGES, {1: _ANY}),  # text
     # reasoning as text, role, name, id of a tool's call
     **dict.fromkeys((2, 3, 5, 7), _ANY),
-    4: Field("tool_calls", Kind.MESSAGES, dict.fromkeys((1, 2, 3, 4, 10), _ANY)),
+    4: Field("tool_calls", FieldKind.MESSAGES, dict.fromkeys((1, 2, 3, 4, 10), _ANY)),
 }
 _XAI_ASKED: Message = {
     **_ANSWER_LIMITS,
-    1: Field("messages", Kind.MESSAGES, _XAI_MESSAGE),
+    1: Field("messages", FieldKind.MESSAGES, _XAI_MESSAGE),
     2: Field("model", _TEXT),
     17: _FUNCTION,
     # penalty, format, user, choice of tools, effort, parallel calls, what is stored
@@ -105,28 +105,28 @@ _VERTEX_USAGE: Message = {
     3: Field("totalTokenCount", _NUMBER),
     5: Field("cachedContentTokenCount", _NUMBER),
     8: Field("trafficType", _WORD, _TRAFFIC),
-    9: Field("promptTokensDetails", Kind.MESSAGES, _BY_MODALITY),
-    10: Field("cacheTokensDetails", Kind.MESSAGES, _BY_MODALITY),
-    11: Field("candidatesTokensDetails", Kind.MESSAGES, _BY_MODALITY),
-    12: Field("toolUsePromptTokensDetails", Kind.MESSAGES, _BY_MODALITY),
+    9: Field("promptTokensDetails", FieldKind.MESSAGES, _BY_MODALITY),
+    10: Field("cacheTokensDetails", FieldKind.MESSAGES, _BY_MODALITY),
+    11: Field("candidatesTokensDetails", FieldKind.MESSAGES, _BY_MODALITY),
+    12: Field("toolUsePromptTokensDetails", FieldKind.MESSAGES, _BY_MODALITY),
     14: Field("thoughtsTokenCount", _NUMBER),
 }
 _VERTEX: Message = {
-    2: Field("candidates", Kind.MESSAGES, {3: Field("finishReason", _WORD, _FINISHES)}),
-    4: Field("usageMetadata", Kind.MESSAGE, _VERTEX_USAGE),
+    2: Field("candidates", FieldKind.MESSAGES, {3: Field("finishReason", _WORD, _FINISHES)}),
+    4: Field("usageMetadata", FieldKind.MESSAGE, _VERTEX_USAGE),
     11: Field("modelVersion", _TEXT),
     13: Field("responseId", _TEXT),
 }
 _YANDEX: Message = {
     2: Field(
         "usage",
-        Kind.MESSAGE,
+        FieldKind.MESSAGE,
         {
             1: Field("inputTextTokens"),
             2: Field("completionTokens"),
             3: Field("totalTokens", _NUMBER),
             4: Field(
-                "completionTokensDetails", Kind.MESSAGE, {1: Field("reasoningTokens", _NUMBER)}
+                "completionTokensDetails", FieldKind.MESSAGE, {1: Field("reasoningTokens", _NUMBER)}
             ),
         },
     ),

@@ -37,7 +37,7 @@ def is_grpc(content_type: str) -> bool:
     return content_type.lower().startswith("application/grpc") and "-text" not in content_type
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """What a field holds."""
 
     COUNT = "count"
@@ -60,7 +60,7 @@ class Field(NamedTuple):
     """Where a field stands in the JSON that the same provider writes; dots lead into objects."""
 
     name: str
-    kind: Kind = Kind.COUNT
+    kind: FieldKind = FieldKind.COUNT
     of: Mapping[int, Any] = {}  # never changed
     """Number -> field of a message, or number -> name of a word."""
 
@@ -196,27 +196,27 @@ def _keep(
     for key in into:
         found = found.setdefault(key, {})
     if isinstance(value, int):
-        if field.kind in {Kind.COUNT, Kind.NUMBER}:
+        if field.kind in {FieldKind.COUNT, FieldKind.NUMBER}:
             found[name] = value
-        elif field.kind is Kind.WORD:
+        elif field.kind is FieldKind.WORD:
             found[name] = field.of.get(value, str(value))
-        elif field.kind is Kind.ITEMS:
+        elif field.kind is FieldKind.ITEMS:
             found[name] = found.get(name, 0) + 1
-    elif field.kind is Kind.ITEMS:
+    elif field.kind is FieldKind.ITEMS:
         items = sum(byte < 0x80 for byte in value[:FIELDS_MAX])
         found[name] = found.get(name, 0) + items
-    elif field.kind is Kind.TEXT:
+    elif field.kind is FieldKind.TEXT:
         found[name] = bytes(value[:FIELDS_MAX]).decode("utf-8", "replace")
-    elif field.kind in {Kind.MESSAGE, Kind.MESSAGES}:
+    elif field.kind in {FieldKind.MESSAGE, FieldKind.MESSAGES}:
         said = _read(value, field.of, left, is_strict=is_strict)
         for its in field.of.values():
-            if its.kind is Kind.COUNT:
+            if its.kind is FieldKind.COUNT:
                 holder = said
                 *path, key = its.name.split(".")
                 for step in path:
                     holder = holder.setdefault(step, {})
                 holder.setdefault(key, 0)
-        if field.kind is Kind.MESSAGE:
+        if field.kind is FieldKind.MESSAGE:
             found[name] = said
         else:
             found.setdefault(name, []).append(said)

@@ -16,7 +16,16 @@ import orjson
 from addon.dialects.agents import Shape, shape_of
 from addon.dialects.request import PARSED_BYTES_MAX
 from addon.framing import json_values
-from ledger.model.segments import DAY_ASKED, HASH_BYTES, NAME_MAX, Kind, Part, Row, Segment, pack
+from ledger.model.segments import (
+    DAY_ASKED,
+    HASH_BYTES,
+    NAME_MAX,
+    Kind,
+    Row,
+    Segment,
+    SegmentType,
+    pack,
+)
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 VALUES_MAX = 250_000
@@ -36,30 +45,30 @@ _TEXTS = ("text", "input_text", "output_text")
 _TYPES = {
     **dict.fromkeys(
         ("tool_use", "function_call", "custom_tool_call", "server_tool_use", "mcp_call"),
-        Part.TOOL_CALL,
+        SegmentType.TOOL_CALL,
     ),
-    "tool_result": Part.TOOL_RESULT,
-    "function_call_output": Part.TOOL_RESULT,
-    "custom_tool_call_output": Part.TOOL_RESULT,
-    "web_search_tool_result": Part.TOOL_RESULT,
+    "tool_result": SegmentType.TOOL_RESULT,
+    "function_call_output": SegmentType.TOOL_RESULT,
+    "custom_tool_call_output": SegmentType.TOOL_RESULT,
+    "web_search_tool_result": SegmentType.TOOL_RESULT,
     **dict.fromkeys(
         ("image", "image_url", "input_image", "document", "input_file", "file", "input_audio"),
-        Part.IMAGE,
+        SegmentType.IMAGE,
     ),
 }
 """What a part with a `type` is; any other is text."""
-_CALLS = (Part.TOOL_CALL, Part.TOOL_RESULT)
+_CALLS = (SegmentType.TOOL_CALL, SegmentType.TOOL_RESULT)
 """May stand among the messages, without one."""
 _KEYS = {  # Bedrock's Converse and Gemini name a part by its only key
-    "toolUse": Part.TOOL_CALL,
-    "functionCall": Part.TOOL_CALL,
-    "toolResult": Part.TOOL_RESULT,
-    "functionResponse": Part.TOOL_RESULT,
-    "image": Part.IMAGE,
-    "inlineData": Part.IMAGE,
-    "inline_data": Part.IMAGE,
-    "fileData": Part.IMAGE,
-    "document": Part.IMAGE,
+    "toolUse": SegmentType.TOOL_CALL,
+    "functionCall": SegmentType.TOOL_CALL,
+    "toolResult": SegmentType.TOOL_RESULT,
+    "functionResponse": SegmentType.TOOL_RESULT,
+    "image": SegmentType.IMAGE,
+    "inlineData": SegmentType.IMAGE,
+    "inline_data": SegmentType.IMAGE,
+    "fileData": SegmentType.IMAGE,
+    "document": SegmentType.IMAGE,
 }
 _CACHE_POINT = "cachePoint"
 """The key of Bedrock's breakpoints, which are parts of their own."""
@@ -77,7 +86,7 @@ _UNREAD = object()
 _TEXT, _JSON = b"\0t", b"\0j"
 """Behind the role, before the content, in what is hashed."""
 
-type _Piece = tuple[Kind, Part, str, str, Any, int]
+type _Piece = tuple[Kind, SegmentType, str, str, Any, int]
 """Kind, part, name, role (empty where there is none), content without breakpoints, and the lifetime
 that a breakpoint asks for."""
 
@@ -180,12 +189,12 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
         if isinstance(given, dict):
             given = given.get("parts")
         for each in _parts(given):
-            yield _piece(Kind.SYSTEM, Part.TEXT, "system", each)
+            yield _piece(Kind.SYSTEM, SegmentType.TEXT, "system", each)
     is_head = True
     for message in _parts(_messages_of(values)):
         if not isinstance(message, dict):
             is_head = False
-            yield Kind.MESSAGES, Part.TEXT, "user", "user", message, 0
+            yield Kind.MESSAGES, SegmentType.TEXT, "user", "user", message, 0
             continue
         role = _name(message.get("role"))
         is_head = is_head and role in ("system", "developer")
@@ -194,7 +203,7 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
             continue
         kind = Kind.SYSTEM if is_head else Kind.MESSAGES
         if isinstance(content := message.get("content"), str) and message.keys() <= _TEXT_ALONE:
-            part = Part.TOOL_RESULT if role in _RESULT_ROLES else Part.TEXT
+            part = SegmentType.TOOL_RESULT if role in _RESULT_ROLES else SegmentType.TEXT
             yield kind, part, role, role, content, 0
         else:
             yield from _of_message(message, role, kind)
@@ -207,9 +216,9 @@ def _of_tools(tools: list[Any]) -> Iterator[_Piece]:
         if held.get("type") == "namespace" and isinstance(held.get("tools"), list):
             declared = held["tools"]
             named = {key: each for key, each in held.items() if key != "tools"}
-            yield _piece(Kind.SYSTEM, Part.TEXT, "system", named)
+            yield _piece(Kind.SYSTEM, SegmentType.TEXT, "system", named)
         for each in declared if isinstance(declared, list) else (tool,):
-            yield _piece(Kind.TOOLS, Part.TEXT, _tool_name(each), each)
+            yield _piece(Kind.TOOLS, SegmentType.TEXT, _tool_name(each), each)
 
 
 def _messages_of(values: dict[str, Any]) -> Any:
@@ -227,18 +236,18 @@ def _of_message(message: dict[str, Any], role: str, kind: Kind) -> Iterator[_Pie
         or (content and not isinstance(content, list | str))
         or (calls and not isinstance(calls, list))
     ):
-        yield kind, Part.TEXT, "", role, _UNREAD, 0
+        yield kind, SegmentType.TEXT, "", role, _UNREAD, 0
     is_result = role in _RESULT_ROLES
-    text_part = Part.TOOL_RESULT if is_result else Part.TEXT
+    text_part = SegmentType.TOOL_RESULT if is_result else SegmentType.TEXT
     for each in _parts(content):
         bare = _text_of(each)
         if isinstance(bare, str):
             yield kind, text_part, role, role, bare, 0
             continue
         part, name = _part_of(each, role)
-        yield _piece(kind, Part.TOOL_RESULT if is_result else part, name, each, role)
+        yield _piece(kind, SegmentType.TOOL_RESULT if is_result else part, name, each, role)
     for call in _list(calls):
-        yield _piece(kind, Part.TOOL_CALL, _tool_name(call), call, role)
+        yield _piece(kind, SegmentType.TOOL_CALL, _tool_name(call), call, role)
 
 
 def _text_of(value: Any) -> Any:
@@ -250,7 +259,7 @@ def _text_of(value: Any) -> Any:
     return value
 
 
-def _piece(kind: Kind, part: Part, name: str, value: Any, role: str = "") -> _Piece:
+def _piece(kind: Kind, part: SegmentType, name: str, value: Any, role: str = "") -> _Piece:
     """A part as it is hashed. `role`: of the message that has it, which breaks a cache, too."""
     if not isinstance(value, dict):
         return kind, part, name, role, value, 0
@@ -259,23 +268,23 @@ def _piece(kind: Kind, part: Part, name: str, value: Any, role: str = "") -> _Pi
     return kind, part, name, role, *_without_breakpoints(value)
 
 
-def _part_of(value: Any, role: str) -> tuple[Part, str]:
+def _part_of(value: Any, role: str) -> tuple[SegmentType, str]:
     """What a part is, and its role or, of a call, the name of the tool."""
     if not isinstance(value, dict):
-        return Part.TEXT, role
+        return SegmentType.TEXT, role
     shape = value.get("type")
     if shape is None:
         key = next((key for key in value if key in _KEYS), "")
-        part, called = _KEYS.get(key, Part.TEXT), value.get(key)
+        part, called = _KEYS.get(key, SegmentType.TEXT), value.get(key)
     else:
         part, called = _typed(shape), value
-    if part is Part.TOOL_CALL and isinstance(called, dict):
+    if part is SegmentType.TOOL_CALL and isinstance(called, dict):
         return part, _name(called.get("name")) or role
     return part, role
 
 
-def _typed(shape: Any) -> Part:
-    return _TYPES.get(shape, Part.TEXT) if isinstance(shape, str) else Part.TEXT
+def _typed(shape: Any) -> SegmentType:
+    return _TYPES.get(shape, SegmentType.TEXT) if isinstance(shape, str) else SegmentType.TEXT
 
 
 def _without_breakpoints(value: dict[str, Any]) -> tuple[Any, int]:

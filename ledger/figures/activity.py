@@ -84,7 +84,7 @@ def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class StatusLine:
     """What a status line shows. None: not known."""
 
     now: datetime
@@ -99,7 +99,7 @@ class Status:
     """What its next request sends at least: the input and the output of that answer."""
 
 
-def status(engine: Engine, scope: Scope, session: str | None, now: datetime) -> Status:
+def status(engine: Engine, scope: Scope, session: str | None, now: datetime) -> StatusLine:
     """The status of a session, and of today in the scope's zone."""
     today = day_of(now.astimezone(scope.zone or UTC))
     of_today = replace(scope, since=today.start.astimezone(UTC), until=today.end.astimezone(UTC))
@@ -116,7 +116,7 @@ def status(engine: Engine, scope: Scope, session: str | None, now: datetime) -> 
                 .order_by(r.opened_at.desc(), r.id.desc())
                 .limit(1)
             ).first()
-    return Status(
+    return StatusLine(
         now=now,
         today=totals(engine, of_today),
         session=whole if whole and whole.requests else None,

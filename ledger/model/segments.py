@@ -51,7 +51,7 @@ class Kind(IntEnum):
     MESSAGES = 2
 
 
-class Part(IntEnum):
+class SegmentType(IntEnum):
     """What a segment is."""
 
     TEXT = 0
@@ -66,7 +66,7 @@ class Segment(NamedTuple):
     """One part of a request."""
 
     kind: Kind
-    part: Part
+    type: SegmentType
     name: str
     """The tool's name, of a definition or a call; else the role."""
     size: int
@@ -96,7 +96,7 @@ class Segments:
         return _prefixes(self.parts)
 
 
-type Row = tuple[Kind, Part, str, int, int, bytes]
+type Row = tuple[Kind, SegmentType, str, int, int, bytes]
 """The fields of a `Segment`, which takes eight times as long to make."""
 
 
@@ -110,7 +110,7 @@ def pack(parts: Sequence[Row], *, automatic: int = 0) -> str:
         tail = len(parts) - (SEGMENTS_MAX - head - 1)
         kinds, _, _, sizes, marks, _ = zip(*parts[head:tail], strict=True)
         prefix = _prefixes(parts[:tail])[-1]
-        joined = (kinds[-1], Part.JOINED, "", sum(sizes), max(marks), prefix)
+        joined = (kinds[-1], SegmentType.JOINED, "", sum(sizes), max(marks), prefix)
         parts = [*parts[:head], joined, *parts[tail:]]
     rows = [each[:-1] for each in parts]
     hashes = b"".join([each[-1] for each in parts])
@@ -131,7 +131,7 @@ def unpack(text: str) -> Segments | None:
         if version != VERSION:
             return None
         parts = tuple(
-            Segment(Kind(kind), Part(part), name, size, mark, hashes[at * 8 : at * 8 + 8])
+            Segment(Kind(kind), SegmentType(part), name, size, mark, hashes[at * 8 : at * 8 + 8])
             for at, (kind, part, name, size, mark) in enumerate(rows[:SEGMENTS_MAX])
         )
     except (ValueError, zlib.error, binascii.Error, msgspec.MsgspecError):
@@ -146,7 +146,7 @@ def _prefixes(parts: Sequence[Row]) -> list[bytes]:
     found: list[bytes] = []
     prefix = bytes(HASH_BYTES)
     for _, part, _, _, _, digest in parts:
-        is_joined = part is Part.JOINED
+        is_joined = part is SegmentType.JOINED
         prefix = digest if is_joined else blake2b(prefix + digest, digest_size=HASH_BYTES).digest()
         found.append(prefix)
     return found

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ledger.figures.activity import SPEED_SECONDS, Activity, Status
+from ledger.figures.activity import SPEED_SECONDS, Activity, StatusLine
 from ledger.figures.figures import Figures, Key, by_cost
 from ledger.reports.layout import Table, TableColumn, wrapped
 from ledger.reports.render import table_lines
@@ -86,7 +86,9 @@ def one_line(activity: Activity) -> str:
     return " · ".join(filter(None, parts))
 
 
-def status_line(status: Status, context_size: int | None = None, words: Sequence[str] = ()) -> str:
+def status_line(
+    status: StatusLine, context_size: int | None = None, words: Sequence[str] = ()
+) -> str:
     """For an agent's status line, the most urgent first, as narrow terminals cut its end:
     `$1.20/h · 5h 42% (1 h 10 min left) · ctx 31% · session $0.42 · today $3.10 · claude-opus-5`.
 

@@ -31,7 +31,7 @@ from mitmproxy.proxy.layers.http import (
     ResponseData,
 )
 
-from addon.parts.fast.mechanisms import Place
+from addon.parts.fast.mechanisms import InstallContext
 from addon.proxy.answers import ChunkRun
 from addon.proxy.sources import UnknownSourceError, replace_methods
 
@@ -82,7 +82,7 @@ def take_chunks(reader: ChunkedReader, buffer: ReceiveBuffer) -> list[bytes]:
     return chunks
 
 
-def install(place: Place) -> Callable[[], None]:
+def install(place: InstallContext) -> Callable[[], None]:
     """Put the wrappers on; returns what takes them off."""
     if "read_body" in vars(Http1Client):
         raise UnknownSourceError("Http1Client.read_body is not inherited")

@@ -19,7 +19,7 @@ from typing import Any
 
 from mitmproxy import addonmanager, exceptions, hooks
 
-from addon.parts.fast.mechanisms import Place
+from addon.parts.fast.mechanisms import InstallContext
 from addon.proxy.sources import UnknownSourceError
 
 RELIES_ON = {
@@ -100,7 +100,7 @@ class HookLists(addonmanager.AddonManager):
         return [functions for functions in found if functions]
 
 
-def install(place: Place) -> Callable[[], None]:
+def install(place: InstallContext) -> Callable[[], None]:
     """Take the manager of a running master over; returns what gives it back."""
     manager = place.master.addons
     if type(manager) is not addonmanager.AddonManager:

@@ -16,7 +16,7 @@ NAMES = ("hook_lists", "message_types", "chunk_runs", "read_sizes", "websocket_p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class InstallContext:
     """What the mechanisms are given."""
 
     master: Master
@@ -30,7 +30,7 @@ def install(
     """Put in what was written for this mitmproxy; words for the start line, and what puts
     everything back. One that it was not written for is left out, as is one whose import or check
     fails: recording goes on, slower."""
-    place = Place(master=master, takes_runs=takes_runs)
+    place = InstallContext(master=master, takes_runs=takes_runs)
     undo: list[Callable[[], None]] = []
     left_out = []
     for name in NAMES:

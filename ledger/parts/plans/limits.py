@@ -266,7 +266,7 @@ def windows_of(rows: Sequence[Any]) -> list[list[QuotaFigure]]:
 
 def percents_of(
     windows: Sequence[Sequence[QuotaFigure]], minutes: int | None
-) -> list[percent_value.Figure]:
+) -> list[percent_value.StatedPercent]:
     """The figures as `percent_value` takes them."""
     found = []
     for window in windows:
@@ -274,7 +274,7 @@ def percents_of(
         if reset is not None and minutes is not None:
             begin = min(begin, reset - timedelta(minutes=minutes))
         found += [
-            percent_value.Figure(
+            percent_value.StatedPercent(
                 each.observed_at.timestamp(), (each.used_ppm or 0) / PERCENT, begin.timestamp()
             )
             for each in window

@@ -43,7 +43,7 @@ FALLS_MAX = 0.1
 DAY = 86_400.0
 
 
-class Figure(NamedTuple):
+class StatedPercent(NamedTuple):
     """A figure that an answer stated and that differs from the one before. Times are seconds."""
 
     at: float
@@ -76,7 +76,7 @@ class Value(NamedTuple):
     high: float | None
 
 
-class Change(NamedTuple):
+class ValueChange(NamedTuple):
     """Of what a percent buys, in USD."""
 
     at: float
@@ -99,7 +99,7 @@ class Estimate(NamedTuple):
     """Percent points that recorded requests used; None: not known, as the value is not."""
     unrecorded: float | None
     """Percent points that were used beside them."""
-    changes: tuple[Change, ...]
+    changes: tuple[ValueChange, ...]
     levels: tuple[tuple[float, Value], ...]
     """From when, and the value until the next change."""
     why: str
@@ -124,7 +124,7 @@ class _Stretch(NamedTuple):
         return self.usd / self.percent
 
 
-def estimate(figures: Sequence[Figure], uses: Sequence[Use]) -> Estimate:
+def estimate(figures: Sequence[StatedPercent], uses: Sequence[Use]) -> Estimate:
     """What is known of one limit: its figures, the earliest first, and its account's requests."""
     uses = sorted(uses, key=lambda use: use.arrived_at)
     figures = [figure for figure in figures if figure.percent < FULL]
@@ -161,7 +161,7 @@ def estimate(figures: Sequence[Figure], uses: Sequence[Use]) -> Estimate:
         recorded=recorded,
         unrecorded=unrecorded,
         changes=tuple(
-            Change(at, before.usd, after.usd)
+            ValueChange(at, before.usd, after.usd)
             for (_, before), (at, after) in pairwise(levels)
             if before.usd is not None and after.usd is not None
         ),
@@ -174,7 +174,9 @@ def _unknown(why: str) -> Estimate:
     return Estimate(UNKNOWN, {}, {}, 0, None, None, (), (), why)
 
 
-def _stretches(windows: Sequence[Sequence[Figure]], uses: Sequence[Use]) -> Iterator[_Stretch]:
+def _stretches(
+    windows: Sequence[Sequence[StatedPercent]], uses: Sequence[Use]
+) -> Iterator[_Stretch]:
     """The longest stretch of each window whose requests all have a price, from rise to rise. A
     window that is longer than a day has one for each day."""
     times = [use.arrived_at for use in uses]
@@ -184,7 +186,7 @@ def _stretches(windows: Sequence[Sequence[Figure]], uses: Sequence[Use]) -> Iter
         top = window[0].percent
         by_day = groupby(window[1:], key=lambda figure: (figure.at - figure.window_from) // DAY)
         for _, figures in by_day:
-            runs: list[list[Figure]] = [[]]
+            runs: list[list[StatedPercent]] = [[]]
             for figure in figures:
                 if figure.percent < top - STEP:  # it was corrected
                     top = figure.percent
@@ -254,7 +256,7 @@ def _periods(stretches: Sequence[_Stretch]) -> list[Sequence[_Stretch]]:
 
 
 def _shares(
-    windows: Sequence[Sequence[Figure]],
+    windows: Sequence[Sequence[StatedPercent]],
     uses: Sequence[Use],
     levels: Sequence[tuple[float, Value]],
 ) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Pure. Models of a cloud's bill, found among those of the ledger.
 
 A cloud spells models in words of its own: `Claude4.6Opus`, `gpt 4o 0806 Inp glbl Tokens`. A row of
-`SPELLINGS` takes out of a name what is not the model. What is left is compared as words in any
+`NAME_PATTERNS` takes out of a name what is not the model. What is left is compared as words in any
 order, and numbers in their order. A name that no model of the ledger has stays a row of its own.
 Meters name less than a model (`5.4 inp Gl`, for `gpt-5.4`), so those that are not certain are one
 row, with the models of the ledger that no meter names.
@@ -21,7 +21,7 @@ type Words = tuple[tuple[str, ...], tuple[str, ...]]
 """The words of a name, sorted, and its numbers in their order: gpt-4.5 is not gpt-5.4."""
 
 
-class Spelling(NamedTuple):
+class NamePattern(NamedTuple):
     """What is no part of a model, in the ledger's names and in those of a bill."""
 
     provider: str
@@ -34,27 +34,27 @@ _AWS, _AZURE = "aws.bedrock", "azure.ai.openai"
 _CUR = "https://docs.aws.amazon.com/bedrock/latest/userguide/cost-mgmt-understanding-cur-data.html"
 _IDS = "https://docs.aws.amazon.com/bedrock/latest/userguide/models-supported.html"
 _METERS = "https://prices.azure.com/api/retail/prices, meters of Foundry Models"
-SPELLINGS = (
+NAME_PATTERNS = (
     # arn:…/us.anthropic.claude-opus-4-6-v1:0
-    Spelling(_AWS, re.compile(r"^.*/"), "", _IDS),
-    Spelling(_AWS, re.compile(r"^(?:us|eu|apac|jp|au|ca|global|us-gov)\.(?=[a-z])"), "", _IDS),
-    Spelling(
+    NamePattern(_AWS, re.compile(r"^.*/"), "", _IDS),
+    NamePattern(_AWS, re.compile(r"^(?:us|eu|apac|jp|au|ca|global|us-gov)\.(?=[a-z])"), "", _IDS),
+    NamePattern(
         _AWS,
         re.compile(r"^(?:ai21|amazon|anthropic|cohere|meta|mistral|openai|qwen|writer)\.(?=[a-z])"),
         "",
         _IDS,
     ),
-    Spelling(_AWS, re.compile(r"[-:]v1(?::\d+)?$|-1:\d+$|(?<=-v\d):\d+$"), "", _IDS),
-    Spelling(_AWS, re.compile(r"-20\d{6}(?=$|-)"), "", _IDS),
+    NamePattern(_AWS, re.compile(r"[-:]v1(?::\d+)?$|-1:\d+$|(?<=-v\d):\d+$"), "", _IDS),
+    NamePattern(_AWS, re.compile(r"-20\d{6}(?=$|-)"), "", _IDS),
     # Claude3.5Sonnetv2, NovaPro, Nova2.0Lite, Llama3-3-70B
-    Spelling(_AWS, re.compile(r"v(?=\d+$)"), " v", _CUR),
-    Spelling(_AWS, re.compile(r"nova(?=[a-z])"), "nova ", _CUR),
-    Spelling(_AWS, re.compile(r"(?<=nova\d)\.0"), "", _CUR),
-    Spelling(_AWS, re.compile(r"-instruct$"), "", _CUR),
+    NamePattern(_AWS, re.compile(r"v(?=\d+$)"), " v", _CUR),
+    NamePattern(_AWS, re.compile(r"nova(?=[a-z])"), "nova ", _CUR),
+    NamePattern(_AWS, re.compile(r"(?<=nova\d)\.0"), "", _CUR),
+    NamePattern(_AWS, re.compile(r"-instruct$"), "", _CUR),
     # gpt-4o-2024-08-06, gpt 4o 0806 cached Inp glbl 1M Tokens
-    Spelling(_AZURE, re.compile(r"-20\d\d-\d\d-\d\d$"), "", _METERS),
-    Spelling(_AZURE, re.compile(r"(?<=[ -])(?:0[1-9]|1[0-2])[0-3]\d(?=[ -])"), "", _METERS),
-    Spelling(
+    NamePattern(_AZURE, re.compile(r"-20\d\d-\d\d-\d\d$"), "", _METERS),
+    NamePattern(_AZURE, re.compile(r"(?<=[ -])(?:0[1-9]|1[0-2])[0-3]\d(?=[ -])"), "", _METERS),
+    NamePattern(
         _AZURE,
         re.compile(
             r"(?<![a-z0-9])(?:inpt?|input|outp?t?|output|opt|c*ched|c*chd|cached|cd|wr|batch|pp"
@@ -74,7 +74,7 @@ _IS_METER = re.compile(r"\b(?:in|inpt?|input|out|outpt?|output|opt|tokens?)\b", 
 def words_of(provider: str, name: str) -> Words:
     """What a name says about the model."""
     text = name.lower().strip()
-    for spelling in SPELLINGS:
+    for spelling in NAME_PATTERNS:
         if spelling.provider == provider:
             text = spelling.pattern.sub(spelling.by, text)
     found = _WORD.findall(text)
@@ -87,7 +87,7 @@ def matched(
 ) -> tuple[list[Line], Mapping[str, str]]:
     """The lines of a bill under the ledger's names of their models, and the name that each of
     these models (`ours`) gets."""
-    if provider is None or provider not in {spelling.provider for spelling in SPELLINGS}:
+    if provider is None or provider not in {spelling.provider for spelling in NAME_PATTERNS}:
         return [*stated], {}
     of_ours = {name: words_of(provider, name) for name in sorted(ours)}
     names = {words: name for name, words in reversed(of_ours.items()) if words != _NONE}

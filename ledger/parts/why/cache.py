@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from ledger.model.segments import DAY_ASKED, Kind, Part, Segment, Segments
+from ledger.model.segments import DAY_ASKED, Kind, Segment, Segments, SegmentType
 from ledger.parts.why.caches import Cache, cache_of
 
 REQUESTS_MAX = 2_000
@@ -294,7 +294,7 @@ def _is_another_question(now: _Before, before: _Before, new_at: int, old_at: int
 
 
 def _is_answer(one: Segment) -> bool:
-    return one.part not in (Part.TEXT, Part.IMAGE) or one.name in _ANSWERS
+    return one.type not in (SegmentType.TEXT, SegmentType.IMAGE) or one.name in _ANSWERS
 
 
 def _of_another_question(now: _Before, before: _Before, shared: int) -> Verdict:
@@ -362,5 +362,5 @@ def _named(how: str, parts: Sequence[Segment], at: int) -> tuple[str, str, str, 
     one = parts[at]
     kind = _KIND_WORDS[one.kind]
     number = sum(each.kind == one.kind for each in parts[:at])
-    name = "older messages" if one.part is Part.JOINED else one.name
+    name = "older messages" if one.type is SegmentType.JOINED else one.name
     return how, kind, name, f"{kind}[{number}] {name}".rstrip()

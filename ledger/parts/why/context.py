@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.model.segments import Kind, Part, Segments
+from ledger.model.segments import Kind, Segments, SegmentType
 
 type _Key = tuple[str | None, str | None, str, str]
 
@@ -50,19 +50,19 @@ class Context:
         for each in segments.parts:
             if each.kind is Kind.TOOLS:
                 place = "tools", each.name
-            elif each.part is Part.TOOL_RESULT:
+            elif each.type is SegmentType.TOOL_RESULT:
                 place = "tool_results", each.name
-            elif each.part is Part.IMAGE:
+            elif each.type is SegmentType.IMAGE:
                 place = "images", each.name
             elif each.kind is Kind.SYSTEM:
                 place = "system", "system"
-            elif each.part is Part.TOOL_CALL:
+            elif each.type is SegmentType.TOOL_CALL:
                 place = "messages", "assistant"
             else:
-                name = "older messages" if each.part is Part.JOINED else each.name
+                name = "older messages" if each.type is SegmentType.JOINED else each.name
                 place = "messages", name
             sizes[place] += each.size
-            if each.part is Part.TOOL_CALL:
+            if each.type is SegmentType.TOOL_CALL:
                 group.calls[each.name].add(each.digest)
         places = list(sizes)
         tokens = _shares(input_tokens, [sizes[place] for place in places])

@@ -73,7 +73,7 @@ def answered(ledger: Path, nodes: Iterable[str]) -> set[str]:
     return found
 
 
-class Recorder(NamedTuple):
+class LiveRecorder(NamedTuple):
     """A live process that records into a ledger."""
 
     file: Path
@@ -83,7 +83,7 @@ class Recorder(NamedTuple):
     node: str
 
 
-def recorders(ledger: Path) -> list[Recorder]:
+def recorders(ledger: Path) -> list[LiveRecorder]:
     """The live processes that record into a SQLite ledger."""
     found = []
     for path in sorted(_folder(ledger).glob("*")):
@@ -91,11 +91,11 @@ def recorders(ledger: Path) -> list[Recorder]:
             if not _try_lock(file.fileno()):
                 first = file.readline(LINE_BYTES_MAX).decode("utf-8", "replace").rstrip("\n")
                 schema, _, node = first.partition(" ")
-                found.append(Recorder(path, schema if node else "", node))
+                found.append(LiveRecorder(path, schema if node else "", node))
     return found
 
 
-def has_lock_file(recorder: Recorder, ledger: Path, node: str) -> bool:
+def has_lock_file(recorder: LiveRecorder, ledger: Path, node: str) -> bool:
     """Whether a node of this name would hold the lock of this recorder."""
     return recorder.file == _lock_path(ledger, node)
 

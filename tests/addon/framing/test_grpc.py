@@ -14,18 +14,22 @@ from addon.framing.grpc import (
     MESSAGE_BYTES_MAX,
     TRAILERS,
     Field,
+    FieldKind,
     Grpc,
-    Kind,
     has_first_message,
     read_message,
     read_request,
 )
 
-USAGE = {1: Field("a.count"), 2: Field("number", Kind.NUMBER), 3: Field("tools", Kind.ITEMS)}
+USAGE = {
+    1: Field("a.count"),
+    2: Field("number", FieldKind.NUMBER),
+    3: Field("tools", FieldKind.ITEMS),
+}
 TABLE = {
-    1: Field("id", Kind.TEXT),
-    2: Field("usage", Kind.MESSAGE, USAGE),
-    3: Field("outputs", Kind.MESSAGES, {1: Field("why", Kind.WORD, {3: "stop"})}),
+    1: Field("id", FieldKind.TEXT),
+    2: Field("usage", FieldKind.MESSAGE, USAGE),
+    3: Field("outputs", FieldKind.MESSAGES, {1: Field("why", FieldKind.WORD, {3: "stop"})}),
 }
 
 
@@ -138,7 +142,11 @@ def test_what_is_no_protobuf_is_none(data: bytes):
 
 
 def test_a_request_is_read_if_all_of_it_is_known():
-    known = {1: Field("text", Kind.TEXT), 3: Field("", Kind.ANY), 4: Field("of", Kind.MESSAGE)}
+    known = {
+        1: Field("text", FieldKind.TEXT),
+        3: Field("", FieldKind.ANY),
+        4: Field("of", FieldKind.MESSAGE),
+    }
     assert read_request(framed(b"\x0a\x02ab\x1d1234\x18\x01\x1a\x01x"), known) == {"text": "ab"}
     unknown = (b"\x10\x01", b"\x22\x02\x08\x01", b"\x22\x03\x0a\x01")
     for body in (*map(framed, unknown), framed(b"", 1), framed(b"") * 2, b""):

@@ -24,9 +24,9 @@ from ledger.model.segments import (
     OPERATIONS,
     SEGMENTS_MAX,
     Kind,
-    Part,
     Segment,
     Segments,
+    SegmentType,
     pack,
     unpack,
 )
@@ -119,14 +119,14 @@ NAMES = ["anthropic", "chat", "responses", "gemini", "converse"]
 @for_each("body", SHAPES, ids=NAMES)
 def test_the_parts_of_each_wire_format(body):
     parts = read(body).parts
-    assert [(each.kind, each.part) for each in parts] == [
-        (Kind.TOOLS, Part.TEXT),
-        (Kind.TOOLS, Part.TEXT),
-        (Kind.SYSTEM, Part.TEXT),
-        (Kind.MESSAGES, Part.TEXT),
-        (Kind.MESSAGES, Part.TOOL_CALL),
-        (Kind.MESSAGES, Part.TOOL_RESULT),
-        (Kind.MESSAGES, Part.IMAGE),
+    assert [(each.kind, each.type) for each in parts] == [
+        (Kind.TOOLS, SegmentType.TEXT),
+        (Kind.TOOLS, SegmentType.TEXT),
+        (Kind.SYSTEM, SegmentType.TEXT),
+        (Kind.MESSAGES, SegmentType.TEXT),
+        (Kind.MESSAGES, SegmentType.TOOL_CALL),
+        (Kind.MESSAGES, SegmentType.TOOL_RESULT),
+        (Kind.MESSAGES, SegmentType.IMAGE),
     ]
     assert [parts[at].name for at in (0, 1, 3, 4)] == ["grep", "bash", "user", "grep"]
 
@@ -269,7 +269,7 @@ def test_older_messages_are_joined_and_a_prefix_stays_the_same():
     messages = [{"role": "user", "content": f"message {at}"} for at in range(900)]
     before, after = (read({**CHAT, "messages": messages[:end]}) for end in (890, 900))
     assert len(after.parts) == SEGMENTS_MAX
-    assert sum(each.part is Part.JOINED for each in after.parts) == 1
+    assert sum(each.type is SegmentType.JOINED for each in after.parts) == 1
     assert before.prefixes()[-1] in after.prefixes()
     assert sum(each.size for each in after.parts) >= 900 * len("message 0")
 
@@ -321,7 +321,7 @@ def test_odd_values_are_read_without_an_error():
 @for_each("count", range(1, 12))
 def test_few_and_many_come_back_alike(count):
     parts = [
-        Segment(Kind.MESSAGES, Part.TEXT, "user", 900 + at, at % 3, bytes([at]) * 8)
+        Segment(Kind.MESSAGES, SegmentType.TEXT, "user", 900 + at, at % 3, bytes([at]) * 8)
         for at in range(count)
     ]
     text = pack(parts, automatic=1)

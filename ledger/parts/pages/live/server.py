@@ -352,10 +352,10 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-class Connection(H11Protocol):
+class PageConnection(H11Protocol):
     """A connection that must send a whole request soon, so that half-sent ones keep nobody away."""
 
-    _silent: ClassVar[OrderedDict["Connection", None]] = OrderedDict()
+    _silent: ClassVar[OrderedDict["PageConnection", None]] = OrderedDict()
     """Connections without a request, the oldest first."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -391,7 +391,7 @@ def serve(app: Guard, on: socket.socket) -> None:
         server_header=False,
         limit_concurrency=PAGE_CONNECTIONS_MAX,
         timeout_graceful_shutdown=PAGE_STOP_SECONDS_MAX,
-        http=Connection,
+        http=PageConnection,
         h11_max_incomplete_event_size=PAGE_HEAD_BYTES_MAX,
         ws="none",
         lifespan="off",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ledger.model.exchange import Exchange, Quota, QuotaKind, Reading, UsageSource
 from ledger.model.usage import Usage
-from ledger.parts.plans.percent_value import Figure, Use
+from ledger.parts.plans.percent_value import StatedPercent, Use
 from tests.ledger.written import NOON, charge, reading, settled
 
 HOUR = 3_600.0
@@ -136,10 +136,10 @@ class Account:
             each.usd / (value * self.weights[each.model]) for each in calls
         )
 
-    def figures(self) -> list[Figure]:
-        found: list[Figure] = []
+    def figures(self) -> list[StatedPercent]:
+        found: list[StatedPercent] = []
         for each in self.calls:
-            figure = Figure(each.at, float(each.percent), each.resets_at - WINDOW)
+            figure = StatedPercent(each.at, float(each.percent), each.resets_at - WINDOW)
             if not found or found[-1][1:] != figure[1:]:
                 found.append(figure)
         return found

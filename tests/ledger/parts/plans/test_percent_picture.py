@@ -9,7 +9,7 @@ import pytest
 from ledger.parts.pages import rendering
 from ledger.parts.plans import limits_text, percent_picture, shown
 from ledger.parts.plans.limit_values import LimitValue
-from ledger.parts.plans.percent_value import Figure, estimate
+from ledger.parts.plans.percent_value import StatedPercent, estimate
 from ledger.store import db
 from tests.ledger.parts.pages.serving import pages
 from tests.ledger.parts.plans.plan_accounts import Account
@@ -22,7 +22,7 @@ def limit_value(windows: int, factor: float = 1.0) -> LimitValue:
     figures, uses = steady(windows=windows)
     middle = figures[len(figures) // 2].window_from
     stated = [
-        Figure(
+        StatedPercent(
             each.at,
             each.percent * (factor if each.window_from >= middle else 1.0),
             each.window_from,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ledger.parts.plans import limit_values, limits, limits_text, percent_value
-from ledger.parts.plans.percent_value import Figure, Use, estimate
+from ledger.parts.plans.percent_value import StatedPercent, Use, estimate
 from ledger.store import db
 from tests.app import APP
 from tests.ledger.parts.plans.plan_accounts import HOUR, WINDOW, Account, at_prices
@@ -109,14 +109,14 @@ def test_the_command_and_its_exact_rows(few):
 
 def steady(windows=6, calls=40, step=1.0, usd=1.0, per_percent=2.0):
     """An account of one session without any chance: (figures, uses)."""
-    figures: list[Figure] = []
+    figures: list[StatedPercent] = []
     uses: list[Use] = []
     for window in range(windows):
         for call in range(calls):
             at = window * 6 * HOUR + call * 60.0
             used = (call + 1) * usd / per_percent // step * step
             if not figures or figures[-1][1:] != (used, window * 6 * HOUR):
-                figures.append(Figure(at, used, window * 6 * HOUR))
+                figures.append(StatedPercent(at, used, window * 6 * HOUR))
             uses.append(Use(at, "m", usd, is_answered=True))
     return figures, uses
 
@@ -164,7 +164,9 @@ def test_a_model_has_a_value_where_it_was_used_alone():
 def test_three_windows_are_too_few_and_days_of_a_long_one_are_not():
     figures, uses = steady(windows=3)
     assert estimate(figures, uses).value == percent_value.UNKNOWN
-    week = [Figure(day * 86_400.0 + n, day * 10.0 + n, 0.0) for day in range(6) for n in range(9)]
+    week = [
+        StatedPercent(day * 86_400.0 + n, day * 10.0 + n, 0.0) for day in range(6) for n in range(9)
+    ]
     asked = [Use(each.at, "m", 3.0, is_answered=True) for each in week]
     found = estimate(week, asked)
     assert (found.value.usd, found.intervals) == (3.0, 6)
@@ -248,7 +250,7 @@ def test_what_was_stated_once_has_not_risen():
 )
 def test_no_figures_are_an_error(stated, asked):
     """Clocks that jump, figures that fall, above 100, equal times, requests of any value."""
-    figures = [Figure(at, percent, window * WINDOW) for at, percent, window in stated]
+    figures = [StatedPercent(at, percent, window * WINDOW) for at, percent, window in stated]
     uses = [Use(at, "m", usd, is_answered=True) for at, usd in asked]
     found = estimate(figures, uses).value
     assert found.usd is None or inside(found.low, found.usd, found.high)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from ledger.model.segments import SEGMENTS_MAX, Kind, Part, Segment, Segments, pack, unpack
+from ledger.model.segments import SEGMENTS_MAX, Kind, Segment, Segments, SegmentType, pack, unpack
 from ledger.parts.why.cache import AskedRequest, Reason
 from tests.ledger.written import NOON
 
@@ -62,7 +62,9 @@ class Session:
 
     def part(self, kind: Kind, name: str, size: int = 0) -> Segment:
         digest = self.chance.randbytes(8)
-        return Segment(kind, Part.TEXT, name, size or self.chance.randint(2_000, 9_000), 0, digest)
+        return Segment(
+            kind, SegmentType.TEXT, name, size or self.chance.randint(2_000, 9_000), 0, digest
+        )
 
     def ask(self) -> AskedRequest:
         one = self.provider

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledger.model.segments import DAY_ASKED, HOUR_ASKED, Kind, Part, Segment, Segments
+from ledger.model.segments import DAY_ASKED, HOUR_ASKED, Kind, Segment, Segments, SegmentType
 from ledger.parts.why import cache
 from ledger.parts.why.cache import Judge, Reason, Verdict
 from ledger.parts.why.caches import CACHES_FILE, cache_of, table
@@ -379,22 +379,22 @@ def test_a_day_is_no_breakpoint():
 CHANCE = random.Random(29)
 
 
-def segment(kind: Kind, part: Part, name: str, size: int = 100) -> Segment:
+def segment(kind: Kind, part: SegmentType, name: str, size: int = 100) -> Segment:
     return Segment(kind, part, name, size, 0, CHANCE.randbytes(8))
 
 
-CALL = segment(Kind.MESSAGES, Part.TOOL_CALL, "grep")
+CALL = segment(Kind.MESSAGES, SegmentType.TOOL_CALL, "grep")
 SEGMENTS = Segments(
     (
-        segment(Kind.TOOLS, Part.TEXT, "grep", 300),
-        segment(Kind.TOOLS, Part.TEXT, "bash", 500),
-        segment(Kind.SYSTEM, Part.TEXT, "system", 1_000),
-        segment(Kind.SYSTEM, Part.TEXT, "developer", 1_000),
-        segment(Kind.MESSAGES, Part.JOINED, "", 7_777),
-        segment(Kind.MESSAGES, Part.TEXT, "user"),
+        segment(Kind.TOOLS, SegmentType.TEXT, "grep", 300),
+        segment(Kind.TOOLS, SegmentType.TEXT, "bash", 500),
+        segment(Kind.SYSTEM, SegmentType.TEXT, "system", 1_000),
+        segment(Kind.SYSTEM, SegmentType.TEXT, "developer", 1_000),
+        segment(Kind.MESSAGES, SegmentType.JOINED, "", 7_777),
+        segment(Kind.MESSAGES, SegmentType.TEXT, "user"),
         CALL,
-        segment(Kind.MESSAGES, Part.TOOL_RESULT, "user"),
-        segment(Kind.MESSAGES, Part.IMAGE, "user"),
+        segment(Kind.MESSAGES, SegmentType.TOOL_RESULT, "user"),
+        segment(Kind.MESSAGES, SegmentType.IMAGE, "user"),
     )
 )
 
@@ -431,8 +431,8 @@ def test_rows_add_up_and_unused_tools_are_named():
 
 def test_a_call_is_of_its_session_and_counts_once():
     context = Context()
-    other = Segment(Kind.MESSAGES, Part.TOOL_CALL, "grep", 10, 0, b"another!")
-    tool = segment(Kind.TOOLS, Part.TEXT, "grep")
+    other = Segment(Kind.MESSAGES, SegmentType.TOOL_CALL, "grep", 10, 0, b"another!")
+    tool = segment(Kind.TOOLS, SegmentType.TEXT, "grep")
     for session, calls in (("s", (CALL,)), ("s", (CALL, other)), ("t", ())):
         context.add(session, None, Segments((tool, *calls)), input_tokens=100, picousd=None)
     found = {row["session"]: row["calls"] for row in context.rows() if row["part"] == "tools"}
@@ -442,6 +442,6 @@ def test_a_call_is_of_its_session_and_counts_once():
 
 def test_sizes_of_nothing_are_shared_too():
     context = Context()
-    empty = Segments((segment(Kind.MESSAGES, Part.TEXT, "user", 0),))
+    empty = Segments((segment(Kind.MESSAGES, SegmentType.TEXT, "user", 0),))
     context.add(None, None, empty, input_tokens=3, picousd=9)
     assert [row["tokens"] for row in context.rows()] == [3]
