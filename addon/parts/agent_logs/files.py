@@ -40,7 +40,8 @@ STEPS_FREE = 1_000_000
 STEPS_COUNTED = 1_000
 """At a time."""
 _TABLE = re.compile(r"FROM (\w+)")
-SUFFIXES = {".json", ".jsonl", ".db"}
+DATABASES = {".db", ".sqlite"}
+SUFFIXES = {".json", ".jsonl", *DATABASES}
 
 type Log = tuple[LoggedAgent, Path]
 
@@ -98,11 +99,11 @@ def agent_of(path: Path) -> LoggedAgent | None:
     """Which agent's log a file is, by its path or its first lines."""
     name = path.absolute().as_posix()
     for agent in AGENTS.values():
-        places = [f"*/{home}/" for home in agent.homes] if path.suffix != ".db" else ["*/"]
+        places = [f"*/{home}/" for home in agent.homes] if path.suffix not in DATABASES else ["*/"]
         patterns = [each.replace("**/", "*") for each in agent.patterns]
         if any(fnmatchcase(name, place + each) for place in places for each in patterns):
             return agent
-    if path.suffix == ".db":
+    if path.suffix in DATABASES:
         return None
     any_agent = replace(AGENTS["claude-code"], marks=())
     first = list(islice(read(any_agent, path, SkippedCounts()), SIGNED_WITHIN))
@@ -147,7 +148,7 @@ def read(
         skipped.files[path] = "a pipe or a device"  # it may have no end
         return
     try:
-        if path.suffix == ".db":
+        if path.suffix in DATABASES:
             yield from _rows(agent, path, skipped)
             return
         with path.open("rb", READ_BYTES) as file:

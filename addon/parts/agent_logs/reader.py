@@ -361,6 +361,7 @@ class _Sums:
                     usage=Usage(**figures),  # type: ignore[arg-type]  # counts alone
                     usage_object=figures,
                     is_sum=True,
+                    is_alone=not agent.usage,
                     server=server_of(agent, word=None, response_id=None, model=model),
                     path=agent.path,
                     dialect=agent.dialect,

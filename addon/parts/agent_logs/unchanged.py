@@ -28,6 +28,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from addon.parts.agent_logs.call import LOG_METER_VERSION
+from addon.parts.agent_logs.files import DATABASES
 from ledger.maintenance.known import KnownExchanges
 from ledger.store.scope import Scope
 
@@ -201,7 +202,7 @@ def _state_of(path: Path) -> LogState | None:
     except OSError:
         return None
     wal = (0, 0)
-    if path.suffix == ".db":
+    if path.suffix in DATABASES:
         with suppress(OSError):
             beside = path.with_name(f"{path.name}-wal").stat()
             wal = (beside.st_size, beside.st_mtime_ns) if beside.st_size else wal

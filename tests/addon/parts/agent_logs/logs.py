@@ -132,6 +132,9 @@ PATHS = {
     "goose": ".local/share/goose/sessions/sessions.db",
     "hermes": ".hermes/state.db",
     "pi": f".pi/agent/sessions/--home-ada--/2026-11-02_{SESSION}.jsonl",
+    "openclaw": ".openclaw/agents/main/agent/openclaw-agent.sqlite",
+    "zcode": ".zcode/cli/db/db.sqlite",
+    "grok-build": f".grok/sessions/%2Fhome%2Fada/{SESSION}/updates.jsonl",
 }
 OPENCODE = {
     "role": "assistant",
@@ -143,6 +146,30 @@ OPENCODE = {
     "parts": "PRIVATE",
     "tokens": {"input": 4, "output": 30, "reasoning": 10, "cache": {"read": 2_000, "write": 100}},
 }
+OPENCLAW = {
+    "type": "message",
+    "id": "evt_1",
+    "message": {
+        "role": "assistant",
+        "provider": "anthropic",
+        "model": "claude-haiku-4-5-20251001",
+        "content": [{"type": "text", "text": "PRIVATE"}, {"type": "toolCall", "id": "t1"}],
+        "stopReason": "toolUse",
+        "usage": {"input": 4, "output": 7, "cacheRead": 2_000, "cacheWrite": 100},
+        "timestamp": MS,
+    },
+}
+
+
+def grok_turn(inputs, output, *, at=MS, **more):
+    counts = {"inputTokens": inputs, "outputTokens": output, "totalTokens": inputs + output}
+    counts |= {"cachedReadTokens": 500, "cacheCreationTokens": 0, "reasoningTokens": 5}
+    usage = {**counts, "modelUsage": {"grok-4.5": {**counts, "modelCalls": 2}}}
+    update = {"sessionUpdate": "turn_completed", "usage": usage}
+    params = {"sessionId": SESSION, "update": update, "_meta": {"agentTimestampMs": at}}
+    return {"timestamp": at // 1_000, "params": params, **more}
+
+
 LINES = {
     "claude-code": [claude()],
     "codex": codex_lines(),
@@ -289,7 +316,29 @@ LINES = {
         },
     ],
 }
+LINES["grok-build"] = [
+    {"timestamp": MS // 1_000, "params": {"update": {"sessionUpdate": "user_message_chunk"}}},
+    grok_turn(900, 40),
+    grok_turn(1_200, 30, at=MS + 60_000),
+]
 TABLES = {
+    "openclaw": [
+        "CREATE TABLE transcript_events (session_id, seq, event_json, created_at)",
+        f"""INSERT INTO transcript_events VALUES ('{SESSION}', 0, '{{"type":"session"}}', {MS})""",
+        "INSERT INTO transcript_events "
+        f"VALUES ('{SESSION}', 1, '{json.dumps(OPENCLAW)}', {MS + 9_000})",
+    ],
+    "zcode": [
+        "CREATE TABLE session (id, directory)",
+        f"INSERT INTO session VALUES ('{SESSION}', '/home/ada/work/search')",
+        "CREATE TABLE model_usage (id, session_id, started_at, model_id, status, input_tokens, "
+        "output_tokens, reasoning_tokens, cache_creation_input_tokens, cache_read_input_tokens, "
+        "computed_total_tokens)",
+        f"INSERT INTO model_usage VALUES ('u1', '{SESSION}', {MS}, 'GLM-5.3', 'completed', 900, "
+        "40, 10, 0, 500, 940)",
+        f"INSERT INTO model_usage VALUES ('u2', '{SESSION}', {MS}, 'GLM-5.3', 'error', 0, 0, 0, 0, "
+        "0, 0)",
+    ],
     "opencode": [
         "CREATE TABLE session (id, parent_id, directory)",
         f"INSERT INTO session VALUES ('{SESSION}', 'ses_0', '/elsewhere')",

@@ -56,6 +56,9 @@ EXAMPLES = {
     "kilo": (HAIKU, "anthropic", "search", None, None, 2_104, 2_000, 100, 40, 10),
     "goose": (HAIKU, "anthropic", "search", None, None, 5_900, 5_400, 310, 200, None),
     "hermes": (HAIKU, "anthropic", None, None, None, 1_270, 50, 20, 310, 10),
+    "openclaw": (HAIKU, "anthropic", None, None, 1, 2_104, 2_000, 100, 7, None),
+    "zcode": ("GLM-5.3", "unknown", "search", None, None, 900, 500, 0, 40, 10),
+    "grok-build": ("grok-4.5", "x_ai", None, None, None, 2_100, 1_000, 0, 70, None),
     "pi": (
         *("anthropic/claude-haiku-4.5", "openrouter", "search", None, 1),
         *(2_104, 2_000, 100, 7, None),

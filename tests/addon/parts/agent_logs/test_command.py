@@ -27,7 +27,7 @@ def test_all_agents_and_a_second_time(home, engine):
     assert "opencode: not read: 1 line (opencode.db)" in text
     assert rows(engine, "SELECT count(DISTINCT agent) FROM requests") == [(len(AGENTS),)]
     assert "codex: 1 log, 1 session: 0 booked, 2 known" in run()
-    assert rows(engine, "SELECT count(*), count(DISTINCT agent) FROM requests") == [(17, 16)]
+    assert rows(engine, "SELECT count(*), count(DISTINCT agent) FROM requests") == [(20, 19)]
     states = dict(rows(engine, "SELECT agent, cost_state FROM requests"))
     assert states["claude-code"] == states["codex"] == states["gemini-cli"] == "priced"
     # A session's sum does not tell the size of a request; Copilot states its bill.

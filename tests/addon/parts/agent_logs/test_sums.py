@@ -6,7 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.addon.parts.agent_logs.importing import run
-from tests.addon.parts.agent_logs.logs import PATHS, SESSION, claude, write_home
+from tests.addon.parts.agent_logs.logs import (
+    MS,
+    OPENCLAW,
+    PATHS,
+    SESSION,
+    claude,
+    grok_turn,
+    write_home,
+)
 from tests.addon.parts.agent_logs.test_command import live
 from tests.ledger.written import put, rows
 
@@ -160,6 +168,48 @@ def test_what_is_not_all_of_a_sum_of_droid_is_of_somebody_else(home, engine):
     write_home(home, "droid")
     assert ": 1 booked" in run()
     assert sums(engine) == [(HAIKU, 301_000, 1_000, 50)]
+
+
+@pytest.mark.parametrize(
+    ("agent", "session"), [(None, SESSION), ("grok-build", None), (None, None)]
+)
+def test_turns_of_grok_build_are_added_less_what_was_recorded(home, engine, agent, session):
+    exchange, read, _ = live("live-1", "resp_1", input_tokens=2_100, output_tokens=70)
+    exchange = replace(exchange, agent=agent, session_id=session)
+    exchange = replace(exchange, request_model="grok-4.5", response_model="grok-4.5")
+    usage = replace(read.usage, cache_read_tokens=1_000, cache_write_tokens=0)
+    put(engine, (exchange, replace(read, usage=usage), ()))
+    write_home(home, "grok-build")
+    assert ": 0 booked" in run()
+    with (home / PATHS["grok-build"]).open("a") as file:
+        file.write(json.dumps(grok_turn(5_000, 9, at=MS + 120_000)) + "\n")
+    assert ": 1 booked" in run()
+    if agent or session:
+        assert sums(engine) == [("grok-4.5", 5_000, 500, 9)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [-1, True, "9", 1e400, 10**400, None, {"a": 1}, [1], float("nan")]
+)
+def test_a_turn_of_grok_build_with_what_is_no_count(home, engine, wrong):
+    lines = [grok_turn(900, 40), grok_turn(900, 40)]
+    of_model = lines[0]["params"]["update"]["usage"]["modelUsage"]["grok-4.5"]
+    of_model |= dict.fromkeys(of_model, wrong)
+    path = home / PATHS["grok-build"]
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert ": 1 booked" in run()
+    assert sums(engine) == [("grok-4.5", 900, 500, 40)]
+
+
+def test_an_entry_of_openclaw_that_was_copied_into_its_database(home, engine):
+    write_home(home, "openclaw")
+    log = home / f".openclaw/agents/main/sessions/{SESSION}.jsonl.deleted.2026-11-03T00-00-00.000Z"
+    log.parent.mkdir(parents=True)
+    without_id = {key: value for key, value in OPENCLAW.items() if key != "id"}
+    log.write_text(f"{json.dumps(without_id)}\n{json.dumps({**OPENCLAW, 'type': 'custom'})}\n")
+    assert "2 logs, 1 session: 1 booked" in run()
+    assert rows(engine, "SELECT count(*) FROM requests") == [(1,)]
 
 
 @pytest.mark.parametrize(("detail", "source"), [(True, "reported"), (False, "partial")])
