@@ -18,7 +18,7 @@ its conditions must hold; a condition that is left out always holds:
                                      # it; "" is absent
     from = 2026-02-05                # and until: moments
     days = ["sat", "sun", 2026-10-01]
-    hours = ["01:00-04:00"]          # UTC
+    hours = ["22:00-04:00"]          # UTC; `days` are those of each moment
 
     factor = 1.1                     # multiplies the prices of `lines`, by default all tokens
     lines = ["uncached_input"]
@@ -127,6 +127,8 @@ class RuleTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"
         for span in self.hours:
             if not _HOURS.fullmatch(span):
                 raise FaultError("hours", f"{span!r} is not like 01:00-04:00")
+            if span[:5] == span[6:]:
+                raise FaultError("hours", f"{span!r} has no time in it; a whole day needs no hours")
         for day in self.days:
             if day not in _DAYS and type(day) is not date:
                 raise FaultError("days", f"{str(day)[:60]!r} is not a date, or mon ... sun")
@@ -195,7 +197,11 @@ class Rule:
         days, hours = self.table.days, self.table.hours
         if days and _DAYS[at.weekday()] not in days and at.date() not in days:
             return False
-        return not hours or any(span[:5] <= at.strftime("%H:%M") < span[6:] for span in hours)
+        now = at.strftime("%H:%M")
+        return not hours or any(
+            begin <= now < end if begin < end else now >= begin or now < end
+            for begin, end in (span.split("-") for span in hours)
+        )
 
     def moments(self, at: datetime) -> Iterator[datetime]:
         """Moments around one in UTC at which the rule begins or ends."""

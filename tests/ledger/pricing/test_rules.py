@@ -228,6 +228,10 @@ DOUBLED = '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\n'
         ('[[rule]]\nname = "x"\npage = "p"\nfactor = inf', "line 4: rule 1: factor: Infinity"),
         ('[[rule]]\nname = "x"\npage = "p"\nfactr = 2', "line 4: rule 1: factr: unknown"),
         (DOUBLED + 'hours = ["1-4"]', "line 5: rule 1: hours: '1-4' is not like"),
+        (
+            DOUBLED + 'hours = ["04:00-04:00"]',
+            "line 5: rule 1: hours: '04:00-04:00' has no time in it",
+        ),
         (DOUBLED + 'days = ["sunday"]', "line 5: rule 1: days: 'sunday' is not"),
         (
             DOUBLED + 'lines = ["web_searches"]',
@@ -266,6 +270,18 @@ def test_a_price_of_the_operators_own_is_not_multiplied(book_of):
     assert amount(charged(row, own)) == (1000 * 2 + 300 * 3) * 10**6
 
 
+def test_hours_may_go_over_midnight(tmp_path):
+    """Each moment is of its own day: on Sundays from ten in the evening, and till two at night."""
+    path = tmp_path / "prices.toml"
+    path.write_text(DOUBLED + 'hours = ["22:00-02:00"]\ndays = ["sun"]')
+    own = PriceBook.load(str(path))
+    row = next(row for row in ROWS if row["name"] == "opus-5.5")
+    once = amount(charged(row, PriceBook()))
+    times = ["01T01:59", "01T02:00", "01T21:59", "01T22:00", "01T23:59", "02T00:00"]
+    paid = [amount(charged({**row, "at": f"2026-11-{at}"}, own)) for at in times]
+    assert [amount // once for amount in paid] == [2, 1, 1, 2, 2, 1]
+
+
 def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
     """DeepSeek's hours: the remembered price of 03:59 is not that of 04:00."""
     monkeypatch.setattr(prices, "SHEETS_MAX", 10)
@@ -298,6 +314,7 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
             {"speed": "slow"},
         ),
         ('{"speed": "' + "x" * 100 + '"}', {"speed": "x" * BILLING_VALUE_LENGTH_MAX}),
+        ('"speed"', {}),
     ],
 )
 def test_billing_fields_and_their_values(text, fields):
