@@ -61,3 +61,4 @@ def test_nulls_and_the_order_of_keys_do_not_count_at_any_depth():
     assert digests[0] == digests[1] != digests[2]
     assert content_digest(**{**FACTS, "usage_json": "[null,3]"}) is not None
     assert content_digest(**{**FACTS, "usage_json": "3"}) is not None
+    assert content_digest(**{**FACTS, "usage_json": '"null"'}) is not None
