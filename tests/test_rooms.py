@@ -159,17 +159,11 @@ IMPORT_SQLALCHEMY = {
     "ledger.store.processes",
     "ledger.store.schema",
     "ledger.store.writing",
-    "ledger.parts.sync",
     "ledger.maintenance",
     "ledger.figures",
-    "ledger.parts.why",
     "ledger.reports",
-    "ledger.parts.exports",
-    "ledger.parts.pages",
+    *(package for package in ROWS if package.startswith("ledger.")),
     "ledger.parts.pages.live",
-    "ledger.parts.plans",
-    "ledger.parts.reconcile",
-    "ledger.parts.budgets",
 }
 """Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3."""
 SQLITE_OF_OTHERS = {"addon.parts.agent_logs"}
@@ -467,7 +461,7 @@ def test_what_a_part_attaches_is_there_and_its_point_is_asked_for():
     sources = "".join(path.read_text() for path in MODULES)
     for point in {*LEDGER_POINTS, *ADDON_POINTS}:
         about = point.partition(" ")[0]
-        is_asked_for = re.search(rf'(attached|_first_of)\(\s*"{point}"', sources)
+        is_asked_for = re.search(rf'(attached|_made)\(\s*"{point}"', sources)
         assert is_asked_for or about == "option", point
     for part in PARTS:
         points = LEDGER_POINTS if part.package.startswith("ledger.") else {}

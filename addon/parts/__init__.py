@@ -20,6 +20,8 @@ POINTS: dict[str, str] = {
     "returns words for the start line, and what puts everything back",
     "telemetry": "(options of parts, metric files) -> what watches a recording "
     "(`proxy/health.py`), or None",
+    "commits": "(options of parts) -> called on the writer's thread with the receipts of each "
+    "commit, and returns at once; or None",
     "endpoint of workers": "(options of parts, folder, health, dropped) -> serves all workers "
     "until `stop`, or None",
     "logs to import": "() -> `97 logs of Claude Code: tokentee import`, or an empty text: what "

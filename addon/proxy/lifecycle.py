@@ -24,7 +24,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,7 +48,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.recording import open_ledger
 from ledger.settings import names_file
-from ledger.store.writing.incoming import OnCommit
+from ledger.store.writing.incoming import OnCommit, Receipt
 from ledger.text.figures import seconds_text
 
 logger = logging.getLogger(__name__)
@@ -132,22 +132,25 @@ def start(
     if isinstance(leaving, Leaving) and (recording := leaving.give_up()):  # left for a reload
         ctx.master.addons.remove(leaving)
         recording.ledger.on_commit = _commit_callback(
-            on_commit, recording.comments, recording.watching
+            on_commit, recording.comments, recording.watching, recording.receivers
         )
         recording.rules = dataclasses.replace(recording.rules, node=node)
         apply(settings, recording)
         return recording
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     comments = comments_if_viewed(ctx.master, loop)
-    formatter = _first_of("log format", settings.of_parts)
-    watching: Telemetry | None = _first_of("telemetry", settings.of_parts, metric_files)
+    formatter = next(iter(_made("log format", settings.of_parts)), None)
+    watching: Telemetry | None = next(
+        iter(_made("telemetry", settings.of_parts, metric_files)), None
+    )
+    receivers: list[OnCommit] = _made("commits", settings.of_parts)
     price = comments.pricing(book.price) if comments else book.price
     try:
         ledger = open_ledger(
             settings.ledger_url,
             node=node,
             price=watching.pricing(price) if watching else price,
-            on_commit=_commit_callback(on_commit, comments, watching),
+            on_commit=_commit_callback(on_commit, comments, watching, receivers),
             log=_log,
         )
     except LedgerError:
@@ -173,6 +176,7 @@ def start(
         )
     )
     recording.comments, recording.watching = comments, watching
+    recording.receivers = receivers
     if watching is not None:
         watching.start(
             ledger,
@@ -212,18 +216,34 @@ async def _tell_what_is_answered(recording: Recording) -> None:
             told = answered
 
 
-def _first_of(point: str, *given: object) -> Any:
-    """What the first part makes that makes something of these options; None: none does."""
-    made = (make(*given) for make in attached(point))
-    return next((each for each in made if each is not None), None)
+def _made(point: str, *given: object) -> list[Any]:
+    """What the parts make that make something of these options."""
+    return [made for make in attached(point) if (made := make(*given)) is not None]
 
 
 def _commit_callback(
-    on_commit: OnCommit, comments: FlowComments | None, watching: Telemetry | None
+    on_commit: OnCommit,
+    comments: FlowComments | None,
+    watching: Telemetry | None,
+    receivers: Sequence[OnCommit],
 ) -> OnCommit:
-    """The callback of the writer: first the waiting hooks, then comments, then telemetry."""
+    """The callback of the writer: first the waiting hooks, then comments, telemetry, others."""
     told = comments.on_commit(on_commit) if comments else on_commit
-    return watching.on_commit(told) if watching else told
+    told = watching.on_commit(told) if watching else told
+    if not receivers:
+        return told
+
+    def committed(receipts: Sequence[Receipt]) -> None:
+        try:
+            told(receipts)
+        finally:
+            for receiver in receivers:
+                try:
+                    receiver(receipts)
+                except Exception:
+                    logger.exception("tokentee: a part failed at a commit, which stands")
+
+    return committed
 
 
 def apply(settings: Settings, recording: Recording) -> None:

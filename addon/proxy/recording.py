@@ -40,7 +40,7 @@ from addon.recordings.capture import CaptureFiles
 from addon.recordings.metered import without_upstream_bytes
 from ledger.model.exchange import Exchange, UsageSource
 from ledger.store.writing.batches import Price
-from ledger.store.writing.incoming import Receipt
+from ledger.store.writing.incoming import OnCommit, Receipt
 from ledger.store.writing.writer import Ledger
 
 logger = logging.getLogger(__name__)
@@ -111,6 +111,8 @@ class Recording:
         """For mitmweb and mitmproxy, which show flows."""
         self.watching: Telemetry | None = None
         """Health, metrics and spans, where the options ask for them."""
+        self.receivers: list[OnCommit] = []
+        """Of parts that are told of each commit."""
         self.process = Process()
         self.bodies = Bodies()
         """Whether other addons want plain answers whole."""

@@ -503,3 +503,30 @@ def test_others_run_between_the_steps():
 
     asyncio.run(scenario())
     assert seen == list(range(10))
+
+
+async def test_parts_are_told_of_each_commit_and_one_that_fails_stops_nobody(
+    tmp_path, monkeypatch, caplog
+):
+    told: list[list[str]] = [[], []]
+
+    def fails(receipts: list[Receipt]) -> None:
+        raise ValueError(receipts)
+
+    def keeps(number):
+        return lambda _: lambda receipts: told[number].extend(r.exchange_id for r in receipts)
+
+    def attached(point):
+        return [keeps(0), lambda _: None, lambda _: fails, keeps(1)] if point == "commits" else []
+
+    monkeypatch.setattr(lifecycle, "attached", attached)
+    async with recording(tmp_path / "l") as (recorder, _):
+        flow = flow_of()
+        recorder.request(flow)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        recorder.responseheaders(flow)
+        await recorder.response(flow)
+        (row,) = exchanges(tmp_path / "l", "id, state")
+    assert told == [[row[0]], [row[0]]]
+    assert row[1] == "settled"
+    assert "a part failed at a commit" in caplog.text
