@@ -5,12 +5,9 @@
     settings      the operator's files: reading and checking them; names of keys and teams
     pricing       price sources, price lines, overrides, charges
     store         tables, engines, migrations at first use, the writer, current readings
-    sync          bundles, merging, the spool, the shipper
     maintenance   roll-ups, retention, corrections, repricing, audit
     figures       sums of requests
     reports       figures and requests as tables and text
-    reconcile     vendors' statements and their comparison
-    budgets       limits of spending, and alerts
     commands      one file per command
     parts         what a user can do without: a folder and a row each; nothing else imports them
 

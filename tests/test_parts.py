@@ -93,10 +93,13 @@ def test_all_else_imports_and_the_overview_is_shorter(copy: Path, part: Part) ->
 
 @pytest.mark.process
 def test_the_part_that_the_guide_shows(copy: Path, tmp_path: Path) -> None:
-    module, row = re.findall(r"```python\n(.*?)```", GUIDE.split("## A part\n")[1], re.DOTALL)
+    about, module, row = re.findall(
+        r"```python\n(.*?)```", GUIDE.split("## A part\n")[1], re.DOTALL
+    )
+    row = row.partition("# those that are there\n")[2].removesuffix(")\n")
     folder = copy / "ledger" / "parts" / "dearest"
     folder.mkdir()
-    (folder / "__init__.py").write_text('"""Dearest: the request that cost most."""\n')
+    (folder / "__init__.py").write_text(about)
     (folder / "command.py").write_text(module)
     table = copy / "ledger" / "parts" / "__init__.py"
     before = table.read_text()
@@ -107,7 +110,7 @@ def test_the_part_that_the_guide_shows(copy: Path, tmp_path: Path) -> None:
     main = "from addon.cli import main; main()"
     page = tmp_path / "page.html"
     try:
-        table.write_text(before.replace(begin, f"{begin}\n*{row.strip()},"))
+        table.write_text(before.replace(begin, f"{begin}\n{row}"))
         assert "\n  dearest " in run(copy, main, "--help").stdout
         named = run(copy, main, "dearest", "--ledger", url)
         assert (named.returncode, named.stdout) == (0, ""), named.stderr
