@@ -104,7 +104,11 @@ def value_at(row: Mapping[str, Any], path: str) -> Any:
     """A value of a row; a path `a.b` is key b of the object at a. None: it is not there."""
     value: Any = row
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise UnreadableValue(f"{path}: {str(value)[:40]!r} is not an object")
+        value = value.get(key)
     return value
 
 
@@ -148,6 +152,8 @@ def epoch_day(value: object) -> date:
 
 def iso_day(value: object) -> date:
     """The UTC day of an ISO date or time; without an offset it is UTC."""
+    if value is None:
+        raise UnreadableValue("a row without a day; ask for the report by day")
     text = str(value).strip()
     try:
         moment = datetime.fromisoformat(text.removesuffix(" UTC"))
@@ -157,4 +163,6 @@ def iso_day(value: object) -> date:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+    if value is not None and not isinstance(value, str):
+        raise UnreadableValue(f"{str(value)[:40]!r} is not a text")
+    return value or None

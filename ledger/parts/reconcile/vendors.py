@@ -110,21 +110,32 @@ def _anthropic(read: Reader) -> Reader:
     """
 
     def line(bucket: ExportRow, row: ExportRow) -> Line:
-        if value_at(row, "group.rbac_group_id"):
-            # "named-group rows overlap and their sum can exceed the org total"
-            raise UnreadableValue("rows by rbac_group_id overlap; ask without that group_by[]")
         starts, ends = str(row.get("starting_at")), str(row.get("ending_at"))
-        first, end = iso_day(starts), iso_day(ends)
+        first, end = iso_day(row.get("starting_at")), iso_day(row.get("ending_at"))
         last = end - timedelta(days=1) if _MIDNIGHT in ends else end
         if last > first and not (_MIDNIGHT in starts and _MIDNIGHT in ends):
             text = f"a row from {starts[:30]} to {ends[:30]} has parts of days"
             raise UnreadableValue(f"{text}; ask with time_bucket_width=1d, or for whole days")
+        if end < first:
+            raise UnreadableValue(f"a row from {starts[:30]} to {ends[:30]} ends before it starts")
         if (last - first).days >= SPAN_DAYS_MAX:
             raise UnreadableValue(f"the row from {starts[:30]} to {ends[:30]} is too long")
         found = read(bucket, row)
         assert found is not None
         item = found.item if found.item != "tokens" else None
         return replace(found, item=item, through=last if last > first else None)
+
+    return _disjoint("group.rbac_group_id", line)
+
+
+def _disjoint(group: str, read: Reader) -> Reader:
+    """A reader that refuses Anthropic's rows by group of users: "named-group rows overlap and their
+    sum can exceed the org total"."""
+
+    def line(bucket: ExportRow, row: ExportRow) -> Line | None:
+        if value_at(row, group):
+            raise UnreadableValue("rows by rbac_group_id overlap; ask without that group_by[]")
+        return read(bucket, row)
 
     return line
 
@@ -245,29 +256,35 @@ JSON_EXPORTS = (
         kind="Anthropic usage",
         provider="anthropic",
         known_by=frozenset({"uncached_input_tokens"}),
-        line=_columns(
-            day="starting_at",
-            project="workspace_id",
-            key="api_key_id",
-            requests=("requests",),
-            input_tokens=_ANTHROPIC_INPUT,
-            cache_read_tokens=("cache_read_input_tokens",),
-            cache_write_tokens=_ANTHROPIC_WRITES,
-            output_tokens=("output_tokens",),
+        line=_disjoint(
+            "rbac_group_id",
+            _columns(
+                day="starting_at",
+                project="workspace_id",
+                key="api_key_id",
+                requests=("requests",),
+                input_tokens=_ANTHROPIC_INPUT,
+                cache_read_tokens=("cache_read_input_tokens",),
+                cache_write_tokens=_ANTHROPIC_WRITES,
+                output_tokens=("output_tokens",),
+            ),
         ),
     ),
     Export(
         kind="Anthropic cost",
         provider="anthropic",
         known_by=frozenset({"amount", "currency"}),
-        line=_columns(
-            day="starting_at",
-            items=("description", "cost_type"),
-            project="workspace_id",
-            # "Cost amount in lowest currency units (e.g. cents)": 123.45 is $1.23.
-            cost=("amount",),
-            list_cost="list_amount",
-            per_usd=100,
+        line=_disjoint(
+            "rbac_group_id",
+            _columns(
+                day="starting_at",
+                items=("description", "cost_type"),
+                project="workspace_id",
+                # "Cost amount in lowest currency units (e.g. cents)": 123.45 is $1.23.
+                cost=("amount",),
+                list_cost="list_amount",
+                per_usd=100,
+            ),
         ),
     ),
     Export(

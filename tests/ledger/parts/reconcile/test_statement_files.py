@@ -228,7 +228,25 @@ def test_a_row_of_a_range_or_of_a_bucket(starts, ends, through):
             "rows by rbac_group_id overl",
         ),
         (analytics(cost={"amount": "1", "currency": "EUR"}), "an amount that is not in USD: EUR"),
-        (analytics(ends=None, usage={}), "'None' is not a day"),
+        (analytics(ends=None, usage={}), "a row without a day; ask for the report by day"),
+        (
+            analytics("2026-01-01T00:00:00Z", usage={}),
+            "a row from 2026-11-02T00:00:00Z to 2026-01-01T00:00:00Z ends before it starts",
+        ),
+        (analytics(group="m", usage={}), "group.rbac_group_id: 'm' is not an object"),
+        (analytics(usage=[3]), "usage.requests: '[3]' is not an object"),
+        (
+            analytics(usage={**ANALYTICS_USAGE, "cache_creation": 9}),
+            "usage.cache_creation.ephemeral_5m_input_tokens: '9' is not an object",
+        ),
+        (analytics(group={"model": 5}, usage={}), "'5' is not a text"),
+        *(
+            ({"starting_at": "2026-11-02T00:00:00Z", "results": [result]}, "rows by rbac_group_id")
+            for result in (
+                {"amount": "1", "currency": "USD", "rbac_group_id": "rbac_group_1"},
+                {**ANTHROPIC_USAGE, "rbac_group_id": "rbac_group_1"},
+            )
+        ),
     ],
 )
 def test_rows_of_analytics_that_are_refused(row, problem):
