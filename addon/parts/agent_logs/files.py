@@ -3,6 +3,7 @@
 import os
 import re
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -26,6 +27,8 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 """A line with a pasted picture has megabytes; a longer one is skipped, and counted."""
 READ_BYTES = 1024 * 1024
 """Of one read of a file: each read gives the interpreter to the writer."""
+SKIPPED_BYTES_MAX = 1024 * 1024 * 1024
+"""Of one line: a file with holes may have any number of bytes and takes no room on the disk."""
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """A whole session as one JSON document."""
 SIGNED_WITHIN = 5
@@ -39,6 +42,21 @@ bytes than that; a view, or pages that name each other in a circle, may have row
 STEPS_FREE = 1_000_000
 STEPS_COUNTED = 1_000
 """At a time."""
+SECONDS_PER_BYTE = 1e-7
+"""For the rows of one statement, by the size of the database: a view, or a generated column, may
+have much more text than the file."""
+SECONDS_FREE = 10.0
+SUPERLINEAR = {
+    **dict.fromkeys(("instr", "glob", "trim", "ltrim", "rtrim", "like"), 2),
+    **dict.fromkeys(("replace",), 3),
+    **dict.fromkeys(("hex", "zeroblob", "randomblob"), 1),
+    **dict.fromkeys(("printf", "format", "group_concat"), -1),
+}
+"""Functions of SQLite, and their arguments, that make or search any length in one step, which
+nothing can interrupt. No statement of ours calls one, so a view or a column that does has no rows.
+"""
+BESIDE = ("-wal", "-journal", "-shm")
+"""What SQLite opens with a database."""
 _TABLE = re.compile(r"FROM (\w+)")
 DATABASES = {".db", ".sqlite"}
 SUFFIXES = {".json", ".jsonl", *DATABASES}
@@ -144,7 +162,8 @@ def read(
 ) -> Iterator[dict[str, Any]]:
     """The JSON objects of a log, in order. A partial last line, as in a running session, is left
     out. `start`: the bytes before it are passed over, of a log of lines."""
-    if path.exists() and not path.is_file():
+    beside = [path.with_name(path.name + each) for each in BESIDE if path.suffix == ".db"]
+    if any(each.exists() and not each.is_file() for each in (path, *beside)):
         skipped.files[path] = "a pipe or a device"  # it may have no end
         return
     try:
@@ -164,8 +183,11 @@ def read(
             while line := file.readline(LINE_BYTES_MAX):
                 if not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX:
                     skipped.lines[path] += 1
+                    begins_at = file.tell()
                     while (part := file.readline(LINE_BYTES_MAX)) and not part.endswith(b"\n"):
-                        pass
+                        if file.tell() - begins_at > SKIPPED_BYTES_MAX:
+                            skipped.files[path] = f"a line beyond {SKIPPED_BYTES_MAX >> 30} GiB"
+                            return
                     continue
                 # A prompt or a result of a tool is half of a log. A whole object, at least by its
                 # ends, without the mark has no answer: a fifth of the reading (measured).
@@ -184,13 +206,7 @@ def read(
 
 def _rows(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[dict[str, Any]]:
     """The rows of a database, which the agent may be writing, by all statements that it answers."""
-    steps_left = 0
-
-    def is_beyond() -> bool:
-        nonlocal steps_left
-        steps_left -= STEPS_COUNTED
-        return steps_left < 0
-
+    limits = _Limits()
     is_answered = False
     try:
         wal = path.with_name(f"{path.name}-wal")
@@ -199,17 +215,19 @@ def _rows(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[di
         with closing(sqlite3.connect(url, uri=True, timeout=BUSY_SECONDS)) as database:
             database.text_factory = lambda text: text.decode("utf-8", "replace")
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, DOCUMENT_BYTES_MAX)
-            database.set_progress_handler(is_beyond, STEPS_COUNTED)
-            database.execute("PRAGMA trusted_schema = OFF")  # its views call nothing
+            database.set_progress_handler(limits.are_passed, STEPS_COUNTED)
+            for name, arguments in SUPERLINEAR.items():
+                database.create_function(name, arguments, _no_function)
+            database.execute("PRAGMA trusted_schema = OFF")  # its views call nothing of these
             for statement in agent.statements:
-                steps_left = STEPS_FREE + STEPS_PER_BYTE * size
+                limits.begin(size)
                 answer = None
                 try:
                     answer = database.execute(statement)
-                    yield from _records(answer, path, skipped)
+                    yield from _records(answer, path, skipped, limits)
                     is_answered = True
                 except sqlite3.OperationalError:
-                    if steps_left < 0:
+                    if limits.are_passed():
                         (table,) = _TABLE.findall(statement)[:1]
                         skipped.files[path] = f"table {table} has more than the file can hold"
                     elif answer is not None:
@@ -221,14 +239,44 @@ def _rows(agent: LoggedAgent, path: Path, skipped: SkippedCounts) -> Iterator[di
         skipped.files.setdefault(path, "")
 
 
+class _Limits:
+    """How many steps and how much time a statement may take from now on, without its reader's."""
+
+    def begin(self, size: int) -> None:
+        self._steps_left = STEPS_FREE + STEPS_PER_BYTE * size
+        self._seconds_left = SECONDS_FREE + SECONDS_PER_BYTE * size
+        self._since: float | None = time.monotonic()
+
+    def pause(self) -> None:
+        """A row is read."""
+        assert self._since is not None
+        self._seconds_left -= time.monotonic() - self._since
+        self._since = None
+
+    def go_on(self) -> None:
+        self._since = time.monotonic()
+
+    def are_passed(self) -> bool:
+        """Called every `STEPS_COUNTED` steps."""
+        self._steps_left -= STEPS_COUNTED
+        spent = time.monotonic() - self._since if self._since is not None else 0.0
+        return self._steps_left < 0 or spent > self._seconds_left
+
+
+def _no_function(*_: object) -> None:
+    raise sqlite3.NotSupportedError
+
+
 def _records(
-    answer: sqlite3.Cursor, path: Path, skipped: SkippedCounts
+    answer: sqlite3.Cursor, path: Path, skipped: SkippedCounts, limits: _Limits
 ) -> Iterator[dict[str, Any]]:
     names = [column for column, *_ in answer.description]
     for values in answer:
+        limits.pause()
         row = dict(zip(names, values, strict=True))
         data = row.get("data")
         if isinstance(data, str):
             row["data"] = json_values.loads(data.encode("utf-8", "replace"))
             skipped.lines[path] += row["data"] is None
         yield row
+        limits.go_on()

@@ -28,10 +28,12 @@ STATEMENT_END = ";\n--\n"
 _IS_FOREIGN = (
     "SELECT count(*) > 0 AND (sum(type = 'table' AND name IN "
     "('alembic_version', 'exchanges', 'readings', 'meta')) < 4 "
-    "OR sum(type = 'view' AND name IN ('pricings', 'quotas', 'segments')) > 0) FROM sqlite_master"
+    "OR sum(type = 'view' AND name IN ('pricings', 'quotas', 'segments')) > 0 "
+    "OR (SELECT count(*) FROM sqlite_master AS one, pragma_table_xinfo(one.name) "
+    "WHERE one.type = 'table' AND hidden = 2) > 0) FROM sqlite_master"
 )
 """Other programs have migrations by Alembic, or exchanges (of currencies), too. A view in place of
-a table may have rows without end."""
+a table may have rows without end, and a column that is generated (2) texts without end."""
 MIGRATIONS = Path(__file__).parents[3] / "migrations"
 """The migrations lie beside this package, in a checkout and in a wheel."""
 REVISION = max(file.name[:4] for file in (MIGRATIONS / "versions").glob("[0-9]*.py"))

@@ -178,6 +178,69 @@ def test_a_table_without_an_end_is_named_and_the_others_are_read(tmp_path, view)
     assert skipped.files == {path: "table message has more than the file can hold"}
 
 
+def write_generated(path, expression):
+    """A database whose answers are made as they are read: its writer would never be done with it."""
+    others = [each for each in TABLES["opencode"] if "message" not in each]
+    message = "CREATE TABLE message (id, session_id, data AS (17))"
+    write_database(
+        path,
+        [*others, message, f"INSERT INTO message {NUMBERS} SELECT n, 'ses_1' FROM c LIMIT 4000",
+         "PRAGMA writable_schema = ON",
+         f"""UPDATE sqlite_master SET sql = replace(sql, '17', "{expression}") WHERE name = 'message'"""],
+    )  # fmt: skip
+
+
+LONG = "printf('%.*c', 30000000, '0')"
+ONE_STEP = {
+    "instr": f"instr({LONG}, substr({LONG}, 1, 9999999) || '1')",
+    "hex": "instr(hex(zeroblob(15000000)), hex(zeroblob(7000000)) || '1')",
+    "like": "CAST(zeroblob(40) AS TEXT) LIKE '%a%a%a%a%a%a%a%a%b'",
+    "trim": "trim(id || '0', id || '1')",
+}
+
+
+@for_each("expression", ONE_STEP)
+@pytest.mark.timeout(20)
+def test_a_function_that_nothing_can_interrupt_is_not_called(tmp_path, expression):
+    path = tmp_path / "opencode.db"
+    write_generated(path, ONE_STEP[expression])
+    skipped = SkippedCounts()
+    assert list(read(OPENCODE, path, skipped)) == []
+    assert skipped.files == {path: ""}
+
+
+@pytest.mark.timeout(20)
+def test_a_column_that_takes_long_to_make_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SECONDS_FREE", 0.1)
+    path = tmp_path / "opencode.db"
+    text = "'" + "a" * 50_000 + "'"
+    write_generated(path, "length(" + "||".join([text, *["id"] * 300]) + ")")
+    skipped = SkippedCounts()
+    assert len(list(read(OPENCODE, path, skipped))) < 4000
+    assert skipped.files == {path: "table message has more than the file can hold"}
+
+
+def test_a_line_without_an_end_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SKIPPED_BYTES_MAX", 2 * files.LINE_BYTES_MAX)
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    os.truncate(path, 1 << 44)
+    skipped = SkippedCounts()
+    assert list(read(AGENTS["codex"], path, skipped)) == []
+    assert skipped.files == {path: "a line beyond 0 GiB"}
+
+
+@for_each("name", ["-journal", "-wal", "-shm"])
+@pytest.mark.timeout(20)
+def test_a_pipe_beside_a_database_is_not_opened(tmp_path, name):
+    path = tmp_path / "opencode.db"
+    write_database(path, TABLES["opencode"])
+    os.mkfifo(f"{path}{name}")
+    skipped = SkippedCounts()
+    assert list(read(OPENCODE, path, skipped)) == []
+    assert skipped.files == {path: "a pipe or a device"}
+
+
 def test_a_view_that_ends_is_read(tmp_path):
     path = tmp_path / "opencode.db"
     tables = [each.replace("message ", "kept ") for each in TABLES["opencode"]]

@@ -513,6 +513,14 @@ def test_a_view_without_an_end_in_place_of_a_table_is_no_ledger(new_sqlite, tabl
         merging.sync(source, target)
 
 
+def test_a_column_that_is_made_as_it_is_read_is_of_no_ledger(new_sqlite):
+    source, target = new_sqlite("source"), new_sqlite("target")
+    with sqlite3.connect(source.removeprefix("sqlite:///")) as connection:
+        connection.execute("ALTER TABLE quotas ADD COLUMN x AS (hex(zeroblob(400000000)))")
+    with pytest.raises(LedgerError, match=r"source.* is not a ledger"):
+        merging.sync(source, target)
+
+
 def test_what_is_no_ledger_is_refused_as_by_every_command(tmp_path, path) -> None:
     missing, empty, text = (tmp_path / name for name in ("missing.db", "empty.db", "text.db"))
     sqlite3.connect(empty).close()
