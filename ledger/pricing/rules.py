@@ -57,7 +57,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.model.usage import REFUSED, billing_fields
+from ledger.model.usage import REFUSED, SERVICE_TIER, billing_fields
 from ledger.pricing.override_tables import FiguresTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
 from ledger.settings import toml_tables
@@ -66,6 +66,7 @@ from ledger.settings.toml_tables import FaultError, TomlProblem
 RULES_FILE = Path(__file__).with_name("billing_rules.toml")
 REPORTED_BILL = "reported"
 """`bill` of a rule: the cost that the provider reports is what it bills."""
+_TIER_KEY = f'"{SERVICE_TIER}"'
 _ENDINGS = tuple(
     f'{each}"'
     for each in (
@@ -230,7 +231,8 @@ class Rules:
         """The billing fields of a usage object and their values; what is no text is as JSON."""
         if not usage_json:
             return {}
-        searched = usage_json.lower()
+        # The tier is a fact of the exchange; few usage objects have another field that counts.
+        searched = usage_json.lower().replace(_TIER_KEY, "")
         if not [ending for ending in _ENDINGS if ending in searched]:
             return {}
         try:

@@ -379,11 +379,12 @@ def _together(one: Mapping[str, int], other: Mapping[str, int | None]) -> dict[s
 
 
 def _holds(condition: Condition, scope: dict[str, Any]) -> bool:
-    if not condition:
-        return True
-    found = {path: lookup(scope, path) for path in condition}
-    words = {path: "an object" if isinstance(v, dict) else v or "" for path, v in found.items()}
-    return all(isinstance(words[p], str) and words[p] in v for p, v in condition.items())
+    for path, words in condition.items():
+        value = lookup(scope, path)
+        word = "an object" if isinstance(value, dict) else value or ""
+        if not isinstance(word, str) or word not in words:
+            return False
+    return True
 
 
 def _call(

@@ -302,6 +302,8 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
         ('{"speed": null, "inference_geo": ["us"]}', {"inference_geo": '["us"]'}),
         ('{"speed": ', {}),
         ('["speed"]', {}),
+        ('{"service_tier": "priority", "SERVICE_TIER": "flex"}', {}),  # the exchange's own
+        ('{"service_tier": "fast", "inference_geo": "us"}', {"inference_geo": "us"}),
         ('{"cache_speed": 12, "of": {"speed": 3}}', {}),  # tokens a second
         (
             '{"speed": "", "of": [{"regionMode": "moon"}]}',
@@ -321,7 +323,18 @@ def test_billing_fields_and_their_values(text, fields):
     assert PUBLISHED.fields_of(text) == fields
 
 
-ENDINGS = ("tier", "Geo", "REGION", "zone", "speed", "mode", "latency", "priority", "resolution")
+ENDINGS = (
+    "service_tier",
+    "tier",
+    "Geo",
+    "REGION",
+    "zone",
+    "speed",
+    "mode",
+    "latency",
+    "priority",
+    "resolution",
+)
 
 
 @given(
