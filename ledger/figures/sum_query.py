@@ -173,7 +173,7 @@ def grouped(connection: Connection, query: SumQuery) -> Sequence[Row[Any]]:
     selects: list[sa.Select[Any]] = []
     for span in covered:
         within_span = replace(scope, since=span.since, until=span.until)
-        of = sums if span.has_sums else charged_requests(within_span, dialect)
+        of = sums if span.has_sums else charged_requests(within_span, dialect, query.figures)
         labels = [column.label(f"by_{place}") for place, column in enumerate(query.by(of))]
         if span.has_sums:
             stored = sa.select(*labels, *(sums.c[name] for name in query.figures))

@@ -199,7 +199,8 @@ def _sums_of(connection: Connection, day: date) -> list[tuple[sa.Table, list[Val
     """The rows of a day's sums, those of one grouping together."""
     # The groups of each hour by everything; sums are whole numbers of any size.
     dialect = connection.dialect.name
-    e = charged_requests(Scope(since=midnight(day), until=midnight(day + timedelta(1))), dialect)
+    scope = Scope(since=midnight(day), until=midnight(day + timedelta(1)))
+    e = charged_requests(scope, dialect, SUMS_COLUMNS)
     # PostgreSQL has no order of JSON.
     tags = sa.cast(e.c.tags, sa.Text).label("tags")
     kept = [e.c[name] for name in (*SUMMED, "key_hint") if name != "tags"]
