@@ -48,7 +48,8 @@ statements."""
 SHIPPER_IDLE_SECONDS = 30.0
 WATCH_SECONDS = 0.25
 """How often it looks for commits of other processes."""
-SHIPPER_TURN_SECONDS = 5.0
+SHIPPER_TURN_SECONDS = 0.25
+"""How often a process that does not ship tries whether the one that did has ended."""
 TURN_BUNDLES_MAX = 20
 """Bundles of one turn, which then takes a few seconds."""
 MEETING_SECONDS = 1.0
@@ -107,8 +108,7 @@ class Shipper(Companion):
     def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            self._turn = self._turn or nodes.take_turn(self._path.with_suffix(".shipper"))
-            if self._turn is None:
+            if not self._take_turn():
                 self._stopping.wait(SHIPPER_TURN_SECONDS)
                 continue
             version = self._spool_version()
@@ -139,13 +139,35 @@ class Shipper(Companion):
                     self._changed.clear()
                     self._stopping.wait(SHIP_AFTER_SECONDS)
         with contextlib.suppress(*_SHIPPING_ERRORS):
-            while self._turn is not None and not self._ship():
-                pass
+            self._ship_rest()
         self._disconnect()
         if self._watching is not None:
             self._watching.close()
+        self._give_turn_back()
+
+    def _ship_rest(self) -> None:
+        """Ship the outbox, unless another process does. The one that ships looks again after it
+        gave its turn back: others may have ended meanwhile."""
+        while self._turn is not None or (self._is_waiting() and self._take_turn()):
+            while not self._ship():
+                pass
+            self._give_turn_back()
+
+    def _is_waiting(self) -> bool:
+        """Whether the outbox has rows."""
+        with self._spool.connect() as connection:
+            return pending(connection, 1)[1] is not None
+
+    def _take_turn(self) -> bool:
+        """Take the turn to ship, unless another process has it; whether this one has it."""
+        if self._turn is None:
+            self._turn = nodes.take_turn(self._path.with_suffix(".shipper"))
+        return self._turn is not None
+
+    def _give_turn_back(self) -> None:
         if self._turn is not None:
             os.close(self._turn)
+            self._turn = None
 
     def _spool_version(self) -> int | None:
         """A number that changes when any process commits to the spool; SQLite reads it from shared

@@ -296,6 +296,31 @@ def test_of_those_that_share_a_spool_one_ships_and_the_next_takes_over(target, s
     assert totals(shared)[0] == 6
 
 
+def test_rows_of_the_last_moment_are_shipped_by_whoever_ends_last(target, shared, run, monkeypatch):
+    """By one that never had the turn, and by one that gives it back just before."""
+    monkeypatch.setattr(shipper, "SHIPPER_TURN_SECONDS", 60.0)
+    first, second = run(target), run(target)
+    first.ship(whole(settled("a")))
+    holder, other = (first, second) if first.shipper._turn else (second, first)
+    holder.close()
+    other.put(whole(settled("b")))
+    other.close()
+    assert totals(shared)[0] == 2
+
+    last = run(target)
+    last.ship(whole(settled("c")))
+    give_back = Shipper._give_turn_back
+
+    def put_and_give_back(self):
+        monkeypatch.setattr(Shipper, "_give_turn_back", give_back)
+        last.put(whole(settled("d")))
+        give_back(self)
+
+    monkeypatch.setattr(Shipper, "_give_turn_back", put_and_give_back)
+    last.close()
+    assert totals(shared)[0] == 4
+
+
 def test_a_proxy_starts_without_its_database(own_data_directory):
     url = "postgresql+psycopg://u:secret@127.0.0.1:1/ledger"
     with writing(url) as written:
