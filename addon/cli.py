@@ -89,7 +89,10 @@ COMPLETION_WORDS = ("--install-completion", "--show-completion")
 
 def main() -> None:
     """The entry point: `tokentee ...`."""
-    words = sys.argv[1:]
+    ledger_cli.run(lambda: _call(sys.argv[1:]), logs_there)
+
+
+def _call(words: list[str]) -> None:
     ours = words[1 : words.index("--") if "--" in words else None]
     for word in ours if words[:1] != ["run"] else ():
         if (option := word.partition("=")[0]) in GONE_OPTIONS:
@@ -105,12 +108,9 @@ def main() -> None:
         case "--version" | "-V":
             sys.stdout.write(f"tokentee {version()} ({runs_on()})\n")
         case "run":
-            running = _loaded(BY_NAME["run"])
-            ledger_cli.run(lambda: sys.exit(running(words[1:])))
+            sys.exit(_loaded(BY_NAME["run"])(words[1:]))
         case name if name in BY_NAME:
-            ledger_cli.run(
-                lambda: application([BY_NAME[name]])(words, prog_name="tokentee"), logs_there
-            )
+            application([BY_NAME[name]])(words, prog_name="tokentee")
         case name if name in MISSING:
             ledger_cli.fail(f"{name} belongs to a part that is missing here: {MISSING[name]}", 2)
         case name if name in GONE:

@@ -65,6 +65,11 @@ def run(app: Callable[[], None], beside: Callable[[], str] = str) -> None:
         _run(app, beside)
     finally:
         sys.stdout, sys.stderr = stdout, stderr
+        if stderr is not None:
+            try:
+                stderr.flush()
+            except (OSError, ValueError):
+                _leave(stderr)
 
 
 def _run(app: Callable[[], None], beside: Callable[[], str]) -> None:
@@ -90,7 +95,7 @@ def _run(app: Callable[[], None], beside: Callable[[], str]) -> None:
         if error.filename is None and isinstance(error, FileNotFoundError):
             fail("the current folder was removed: go to another one", 1)  # what getcwd raises
         if error.filename is None and error.errno in UNWRITABLE:
-            _leave_stdout()
+            _leave(sys.stdout)
             fail(f"the result could not be written: {error.strerror}", 1)
         if error.filename is None or error.strerror is None:
             raise
@@ -148,10 +153,10 @@ class _Stream(io.TextIOBase):
         return self._stream.buffer
 
 
-def _leave_stdout() -> None:
+def _leave(stream: TextIO) -> None:
     """What is still buffered goes nowhere, or Python would fail over it once more at its end."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def fail(text: str, exit_code: int) -> None:

@@ -23,6 +23,8 @@ from hypothesis import is_hypothesis_test, settings
 # Some containers set this variable. The workers and the hundreds of processes that tests start would
 # then each compile every module they import: 5 s of CPU to start a mitmdump instead of 2.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Others set this one, with which no output waits for the end of a process and cannot fail there.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Hints name commands as they are typed: without `uv run`, in all tests alike.
 os.environ.pop("UV_RUN_RECURSION_DEPTH", None)
 sys.dont_write_bytecode = False

@@ -14,7 +14,7 @@ CODE = "from addon.cli import main; main()"
 NOTHING, FULL = "/dev/null", "/dev/full"
 COMMANDS = [
     ["verify"], ["db", "describe"], ["limits"], ["report", "--format", "json"], ["requests", "-f", "csv"],
-    ["prices", "show", "gpt-4o"], ["path"],
+    ["prices", "show", "gpt-4o"], ["path"], ["--help"], ["--version"], ["report", "--help"],
 ]  # fmt: skip
 
 
@@ -48,3 +48,11 @@ def test_a_result_that_goes_nowhere_is_an_error(words: list[str], url: str):
 def test_what_stands_beside_a_result_changes_no_exit_code(words: list[str], url: str):
     for redirected in ("2>&-", f"2> {FULL}"):
         assert played(words, url, f"> {NOTHING} {redirected}")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["reprot"], 2), (["report", "--by", "x"], 2), (["show", "x"], 1)]
+)
+def test_an_error_that_goes_nowhere_keeps_its_exit_code(words: list[str], code: int, url: str):
+    for redirected in ("2>&1", "2>&-", f"2> {FULL}", f"> {FULL} 2> {FULL}"):
+        assert played(words, url, redirected)[0] == code

@@ -394,7 +394,8 @@ def test_what_waits_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_an_existing_folder_is_left_as_it_is(tmp_path: Path):
     folder = tmp_path / "mine"
-    folder.mkdir(mode=0o750)
+    folder.mkdir()
+    folder.chmod(0o750)
     make_folder(folder)
     append(file_for(folder, node="n", now=NOW), b"{}\n")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o750
