@@ -136,7 +136,7 @@ class Gate(Authoriser):
         future: asyncio.Future[Held | Refusal] = loop.create_future()
         self._futures[one] = future
         bound = loop.call_later(one.wait_seconds or LATE_SECONDS, self._give_up, one)
-        self._free()
+        self._ask_table()  # one more that waits lets no other go
         try:
             return self._noted(await future)
         finally:
@@ -153,12 +153,15 @@ class Gate(Authoriser):
 
     def _free(self) -> None:
         """Something changed: answer whom it concerns."""
-        self._is_stirred = True
         for one, found in self.book.freed():
             self._resolve(one, found)
+        self._ask_table()
+        self._tell()
+
+    def _ask_table(self) -> None:
+        self._is_stirred = True
         if self._turn is None and (self.book.waiting or self.book.changes):
             self._turn = asyncio.get_running_loop().create_task(self._turns())
-        self._tell()
 
     def _resolve(self, one: Waiting, found: Held | Refusal | None) -> None:
         future = self._futures.get(one)
