@@ -187,7 +187,6 @@ class ProxiedCommand:
         )
         self._task: asyncio.Task[None] | None = None
         self._watch: child.Watch | None = None
-        self._watching: asyncio.Task[None] | None = None
         self.traffic = SeenTraffic()
         self.program = call.command[0]
         self.ran_before = daemons.of_program(self.program)
@@ -219,11 +218,14 @@ class ProxiedCommand:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        watching: asyncio.Task[None] | None = None
+
         def start_watch(pid: int) -> None:
+            nonlocal watching
             own_names = (each.name for each in self.policy.hosts.named)
             names = (*own_names, *hosts.default_hosts())
             self._watch = child.Watch(pid, own_port=self._port, names=names)
-            self._watching = asyncio.get_running_loop().create_task(self._watch.run())
+            watching = asyncio.get_running_loop().create_task(self._watch.run())
 
         command = self._call.command
         try:
@@ -255,10 +257,10 @@ class ProxiedCommand:
             )
             # Requests may have bypassed the recorder.
             assert self._watch is not None
-            assert self._watching is not None
-            self._watching.cancel()
+            assert watching is not None
+            watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
+                await watching
             self.warnings += child.warnings(self._watch.seen, await self._watch.names())
             self.warnings += first_minute.tunnelled(
                 {
