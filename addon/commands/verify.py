@@ -31,7 +31,7 @@ from ledger.maintenance import corrections
 from ledger.maintenance.checking import FAULTS_SHOWN_MAX, Finding
 from ledger.maintenance.checking import verify as promises_of
 from ledger.maintenance.corrections import Booked
-from ledger.model.exchange import Exchange
+from ledger.model.exchange import SESSION_REQUEST, Exchange
 from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.text.printable import printable
 
@@ -172,6 +172,8 @@ def compared(both: Iterable[tuple[Recorded, Booked]], found: MatchCounts) -> Ite
         differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}
         # The facts in which ledger and recording differ: none, if it was not read in full then.
         names = list(_REPRODUCIBLE) if exchange.degraded is None else []
+        if exchange.operation == SESSION_REQUEST:
+            names.remove("request_model")  # of the session, which another answer states
         left_out = set[str]()
         if not item.is_exact:
             left_out.update(_OF_BYTES)

@@ -162,8 +162,24 @@ class AnswerContext(Struct, frozen=True, kw_only=True):
 NO_CONTEXT = AnswerContext()
 
 
+class Stated(Struct, frozen=True, kw_only=True):
+    """What an answer states of a session of a hosted agent (`hosted.py`)."""
+
+    usage: dict[str, Any]
+    session_id: str | None = None
+    """None: the request's path names it."""
+    request_id: str | None = None
+    """Of one model request; None: the usage is the session's running total."""
+    model: str | None = None
+    at: object = None
+    """When the provider states it: RFC 3339, or seconds since the epoch; None: with the answer."""
+
+
 class RareFacts(Struct, kw_only=True):
     """What few answers report."""
+
+    stated: list[Stated] = field(default_factory=list)
+    """At most `hosted.STATED_MAX`."""
 
     id_unstable: bool = False
     cache_diagnosis: str | None = None

@@ -28,7 +28,7 @@ from posixpath import normpath
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from addon.dialects import fetched, grpc, local
+from addon.dialects import fetched, grpc, hosted, local
 from addon.dialects.clouds import dashscope, flat, vercel, wrapped
 from addon.dialects.dialect import Dialect
 from addon.dialects.openai import chat as openai_chat
@@ -141,6 +141,7 @@ class RouteRow(NamedTuple):
 
 
 _GET = ("GET",)
+_GET_POST = ("GET", "POST")
 ROWS = (
     # Ollama, before OpenAI's shorter `/embeddings`.
     RouteRow("/api/chat", local.OLLAMA_CHAT),
@@ -198,6 +199,15 @@ ROWS = (
     RouteRow("/files/{}/content", fetched.OPENAI_FILE, methods=_GET),
     RouteRow("/batch/jobs/{}", fetched.MISTRAL_JOB, methods=_GET),
     RouteRow("/batches/{}/results", fetched.XAI_PAGE, methods=_GET, providers=("x_ai",)),
+    # Sessions of hosted agents: whatever answers with a session states what it used.
+    *(
+        RouteRow(path, hosted.ANTHROPIC_SESSIONS, methods=_GET_POST, providers=("anthropic",))
+        for path in hosted.ANTHROPIC_PATHS
+    ),
+    *(
+        RouteRow(path, hosted.OPENAI_SESSIONS, methods=_GET_POST, providers=("openai",))
+        for path in hosted.OPENAI_PATHS
+    ),
     # Anthropic.
     RouteRow("/threads/{}/messages", None),
     RouteRow("/v1/messages", anthropic.MESSAGES),
@@ -389,36 +399,39 @@ class RouteTable:
         self._any_word = tuple(any_word)
         self._remembered = lru_cache(maxsize=MATCHES_MAX)(self._match)
 
-    def match(self, method: str, host: str, path: str, *, is_named: bool = False) -> Route | None:
+    def match(
+        self, method: str, host: str, path: str, *, is_named: bool = False, named: str | None = None
+    ) -> Route | None:
         """The route of a request; None for what has none. `path` has no query. `is_named`: the
-        operator says that the host serves LLMs."""
+        operator says that the host serves LLMs; `named`: of which provider."""
         if len(path) > PATH_LENGTH_MAX:
             path = path[-PATH_LENGTH_MAX:]
             is_exact = False
         else:
             is_exact = True
+        seller = (named or "") if is_named else None
         if len(method) + len(host) > PATH_LENGTH_MAX:
-            return self._match(method, host, path, is_exact, is_named)
-        return self._remembered(method, host, path, is_exact, is_named)
+            return self._match(method, host, path, is_exact, seller)
+        return self._remembered(method, host, path, is_exact, seller)
 
     def _match(
-        self, method: str, host: str, path: str, is_exact: bool, is_named: bool
+        self, method: str, host: str, path: str, is_exact: bool, named: str | None
     ) -> Route | None:
         """The route of the path, or at a host that serves LLMs of what it means there: servers
         ignore repeated slashes, parameters of segments, fragments and escapes, and many the case.
         """
         plain = _SLASHES.sub("/", _PARAMETERS.sub("", path.partition("#")[0]))
-        exact = self._fitting(method, host, path) if is_exact else None
+        exact = self._fitting(method, host, path, named) if is_exact else None
         if exact is not None and plain == path:
             return exact
         decoded = normpath(_SLASHES.sub("/", unquote(plain).strip()))
         for spelling in (plain, decoded, decoded.lower()):
-            found = self._fitting(method, host, spelling)
-            if found is not None and (found.host_is_known or is_named):
+            found = self._fitting(method, host, spelling, named)
+            if found is not None and (found.host_is_known or named is not None):
                 return found
         return exact
 
-    def _fitting(self, method: str, host: str, path: str) -> Route | None:
+    def _fitting(self, method: str, host: str, path: str, named: str | None) -> Route | None:
         path = path.removesuffix("/") or path
         name, separator, port = host.rpartition(":")
         for template, row in self._by_word.get(last_word(path), self._any_word):
@@ -428,7 +441,8 @@ class RouteTable:
             if model is None:
                 continue
             provider = providers.TABLE.at(name if separator and port.isdigit() else host, path)
-            if row.providers and (provider is None or provider.name not in row.providers):
+            listed = provider.name if provider is not None else None
+            if row.providers and listed not in row.providers and named not in row.providers:
                 continue
             if row.models and not model.startswith(row.models):
                 continue

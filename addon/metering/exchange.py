@@ -30,7 +30,7 @@ from addon.dialects.routes import Route
 from addon.framing.choice import is_stream_type
 from addon.framing.grpc import Grpc
 from addon.framing.sse import SSE
-from addon.metering import estimate, opening
+from addon.metering import estimate, hosted, opening
 from addon.metering.decoding import decoder_of
 from addon.metering.messages import TRANSPORT, End, RecordedTimes, Request, Response, is_within
 from addon.metering.meter import Meter
@@ -378,6 +378,13 @@ class MeteredExchange:
             settled = Settled(exchange, settled.reading)
         event = tap.meter.facts.rare.rate_limits if tap is not None else None
         return self.noted(self.beside(settled, event, began_at or now))
+
+    def stated(self, settled: Settled) -> list[Settled]:
+        """The rows of what the answer states of sessions of hosted agents."""
+        if self.tap is None or not self.tap.meter.facts.rare.stated:
+            return []
+        facts = self.tap.meter.facts
+        return [*hosted.rows_of(settled, facts, self.route.dialect.usage_of)]
 
     def noted(self, settled: Settled) -> Settled:
         """The result, with what went wrong up to now."""

@@ -149,14 +149,15 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
     path = request.path.partition("?")[0]
     upstream = rules.upstream_of(request)
     is_named = upstream is not None or is_llm
+    provider = upstream.provider if upstream is not None else None
     is_handshake = request.headers.get("upgrade", "").lower() == "websocket"
     session = None
     if is_handshake:
         session = table.match_websocket(request.host, path, is_named=is_named)
-    route = table.match(request.method, request.host, path, is_named=is_named)
+    route = table.match(request.method, request.host, path, is_named=is_named, named=provider)
     asks = request.method == "POST" or _has_body(request)
     if route is None and asks and request.method != "POST":
-        route = table.match("POST", request.host, path, is_named=is_named)
+        route = table.match("POST", request.host, path, is_named=is_named, named=provider)
     if route is None:
         route = session
     is_sure = True
@@ -171,7 +172,6 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
         is_sure = is_llm or is_socket or request.method == "POST"
         route = table.UNKNOWN if is_sure or asks else table.UNKNOWN_FETCH
     is_served = is_named or route.host_is_known or route.needs_stream
-    provider = upstream.provider if upstream is not None else None
     return Routes(
         rules=rules,
         route=route,

@@ -201,13 +201,14 @@ class Recording:
     def settle(self, live: Live, end: End, cause: str | None) -> Receipt | None:
         """Hand the row of an exchange that is over to the ledger; its receipt, None if it gets no
         row."""
-        has_row = live.is_confirmed
+        has_row, stated = live.is_confirmed, list[Settled]()
         try:
             times = flows.times_of(live.flow) if live.is_recorded else None
             settled = live.settle(end, cause=cause, now=live.clock.now(), times=times)
             # The request that ordered a result may have a row, or an earlier fetch.
             is_booked = live.route.is_fetch and self.seen.is_booked(settled.exchange)
             has_row = live.is_confirmed and not is_booked
+            stated = live.stated(settled)
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the row
             live.troubles.add_failure(failure, "its row is without figures")
             settled = result_unread(live.opened, end=end, status=live.status, now=live.clock.now())
@@ -216,7 +217,7 @@ class Recording:
                 reading = settled.reading if has_row else None
                 remarks = self.authoriser.settled(settled.exchange, reading, live.asked.limits)
                 settled = settled.remarked(remarks)
-            if not has_row:
+            if not has_row and not stated:
                 live.drop_capture()
                 return None
             opt_in.learn(
@@ -232,6 +233,9 @@ class Recording:
                 at = settled.exchange.settled_at or live.opened.opened_at
                 place = live.write_capture(self.captures, end=end, cause=cause, at=at)
                 settled = Settled(replace(settled.exchange, capture=place), settled.reading)
+                stated = [
+                    one._replace(exchange=replace(one.exchange, capture=place)) for one in stated
+                ]
             is_final = settled.reading.usage_source is not UsageSource.PARTIAL
             if is_final and settled.reading.usage_json is not None:
                 self.seen.remember_booked(settled.exchange)
@@ -241,6 +245,8 @@ class Recording:
                 logger.info("tokentee: %s", line_of(live.noted(settled), self.price))
         except Exception as failure:  # noqa: BLE001  # beside the figures, which are kept
             live.troubles.add_failure(failure, "the traffic goes on")
+        if stated:
+            return [self.ledger.settle(*live.noted(one)) for one in stated][-1]
         if not has_row:
             return None
         try:

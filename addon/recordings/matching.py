@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from addon.metering.opening import RunRules
 from addon.recordings.files import EntryCounts, entries
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
-from addon.recordings.metered import meter
+from addon.recordings.metered import meter, statements
 from ledger.maintenance.corrections import Booked
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import SESSION_REQUEST
 
 type Find = Callable[[Sequence[str]], dict[str, Booked]]
 """The booked exchanges with these ids."""
@@ -64,7 +65,10 @@ def pairs(
             elif since is None or item.opened_at >= since:
                 # The ids under which a ledger may have it; for a session, those of its responses.
                 ids = [item.id]
-                if item.is_session:
+                stated = statements(item)
+                if stated:
+                    ids = [one.id for one in stated]
+                elif item.is_session:
                     # If the ledger has them, they were confirmed.
                     responses = meter(replace(item, is_llm=True), RunRules(node="")) or ()
                     ids = [one.exchange.id for one in responses]
@@ -77,8 +81,21 @@ def pairs(
                     found.add_unread(Unreadable(item.where, str(error)))
                     continue
                 booked = [rows[one] for one in ids if one in rows]
-                found.unknown += len(ids) - len(booked)
+                if stated:
+                    # A total has the figures that were new when it came, and a request those of
+                    # the answer that was read first.
+                    found.matched += sum(not _is_read_again(one, item) for one in booked)
+                    booked = [one for one in booked if _is_read_again(one, item)]
+                else:
+                    found.unknown += len(ids) - len(booked)
                 yield from ((item, one) for one in booked)
+
+
+def _is_read_again(booked: Booked, item: Recorded) -> bool:
+    """Whether the row of a statement is from this recording, and has its figures."""
+    capture = booked.exchange.capture
+    is_from_it = capture is None or capture.endswith(f"#{item.name}")
+    return booked.exchange.operation == SESSION_REQUEST and is_from_it
 
 
 def is_other_answer(item: Recorded, booked: Booked) -> bool:

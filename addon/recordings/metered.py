@@ -36,7 +36,14 @@ from addon.metering.websocket import MeteredSession
 from addon.recordings.formats.recorded import Recorded
 from addon.usage_opt_in import asking
 from ledger.model.door import admitted
-from ledger.model.exchange import Billing, Exchange, Outcome, Source
+from ledger.model.exchange import (
+    SESSION_OPERATIONS,
+    SESSION_REQUEST,
+    Billing,
+    Exchange,
+    Outcome,
+    Source,
+)
 
 TAP_BYTES = 16 * 1024 * 1024
 """Of a recorded answer, passed through the tap at once; its backlog may hold twice as many."""
@@ -60,6 +67,8 @@ def meter(item: Recorded, rules: RunRules) -> list[Settled] | None:
         return _session(item, exchange)
     _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
     settled = _settled(item, exchange, item.end, item.cause)
+    if stated := exchange.stated(settled):
+        return stated
     return [settled] if exchange.is_confirmed else None
 
 
@@ -95,6 +104,9 @@ def reread(
         exchange.mark_injected()
         exchange.opened = replace(exchange.opened, usage_asked=booked.usage_asked)
     _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
+    if booked.operation == SESSION_REQUEST:
+        stated = exchange.stated(_settled(item, exchange, item.end, item.cause))
+        return next((_as_stored(one) for one in stated if one.exchange.id == booked.id), None)
     end = item.end
     if not item.is_end_certain:
         # A cut that neither side caused is visible in the answer itself, and the meter detects it.
@@ -102,6 +114,17 @@ def reread(
         if booked.outcome is Outcome.UPSTREAM_CUT and booked.error_type == TRANSPORT:
             end = End.UPSTREAM_BROKE
     return _as_stored(_settled(item, exchange, end, item.cause))
+
+
+def statements(item: Recorded) -> list[Exchange]:
+    """What an answer states of sessions of hosted agents. Its provider does not stand in a
+    recording, and may be the operator's word; but each id names one statement of one origin."""
+    if "/sessions" not in item.path or item.is_session:
+        return []
+    provider = "openai" if "/agents/sessions" in item.path else "anthropic"
+    upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=provider)
+    found = meter(item, RunRules(node="", upstreams=(upstream,))) or ()
+    return [one.exchange for one in found if one.exchange.operation in SESSION_OPERATIONS]
 
 
 def client_body(item: Recorded, *, is_injected: bool) -> bytes | None:

@@ -187,7 +187,7 @@ class Replay:
         if settled is None:
             self.tally.foreign += 1
             return
-        if item.is_session:
+        if item.is_session or [one.exchange.id for one in settled] != [item.id]:
             ids = [one.exchange.id for one in settled]
             known = self._known(ids)
             self.tally.known += sum(one in known for one in ids)

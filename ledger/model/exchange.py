@@ -105,6 +105,12 @@ ORDERED = ("in_progress", "processing", "queued", "starting")
 (OpenAI's background responses and runs, Replicate's predictions)."""
 REFUSED_STATUS = 402
 """Of the answer that a refused request gets: no SDK repeats it."""
+SESSION_TOTAL = "agent_session"
+"""The operation of a row with what the running total of a hosted agent's session states beyond what
+the ledger has of this session."""
+SESSION_REQUEST = "agent_request"
+"""The operation of a row with one model request of such a session."""
+SESSION_OPERATIONS = (SESSION_TOTAL, SESSION_REQUEST)
 CAP_HEADER = "x-tokentee-cap"
 """The header of that answer, with the cap's name."""
 CAP_ERROR = "tokentee_cap"

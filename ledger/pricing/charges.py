@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ledger.model.charge import DIFFERS, PROVIDER, Charge
-from ledger.model.exchange import COVERED, Exchange, Reading
+from ledger.model.exchange import COVERED, SESSION_TOTAL, Exchange, Reading
 from ledger.model.money import AMOUNT_MAX, usd_text
 from ledger.model.usage import REFUSAL, REFUSED, Usage
 from ledger.pricing.price_lines import (
@@ -97,6 +97,9 @@ def charge(
         lines = [
             replace(line, unit_picousd=None, amount_picousd=None, reason=BEYOND) for line in lines
         ]
+    if exchange.operation == SESSION_TOTAL:
+        # Its list cost is that of the session's other rows, too.
+        usage = replace(usage, reported_cost_picousd=None)
     if lines and not is_covered and (difference := _difference(lines, usage, own)):
         reason = "; ".join(filter(None, (difference, lines[0].reason)))
         lines[0] = replace(lines[0], reason=reason)

@@ -135,6 +135,21 @@ def test_what_has_no_route_is_not_bounded_and_what_is_no_call_asks_nothing(tmp_p
     assert [row["outcome"] for row in booked] == ["refused"] * 4
 
 
+def test_what_starts_a_hosted_agent_is_not_bounded(tmp_path):
+    with (
+        Upstream(lambda _: document(b"{}")) as upstream,
+        capped(upstream.url, tmp_path, cap(usd=1), provider="anthropic") as proxy,
+        httpx.Client(trust_env=False, base_url="http://{}:{}".format(*proxy.address())) as client,
+    ):
+        for path in ("/v1/sessions", "/v1/sessions/s/events"):
+            assert client.post(path, json={}).status_code == 402
+            assert client.get(path).status_code == 200
+    booked = rows.exchanges(tmp_path / "ledger.db")
+    assert [(row["operation"], row["outcome"]) for row in booked] == [
+        ("agent_session", "refused")
+    ] * 2
+
+
 BOTH_WAYS = {
     "/model/amazon.nova-sonic-v1:0/invoke-with-bidirectional-stream": (
         *("application/vnd.amazon.eventstream", 402, b"refused by the cap daily"),

@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import State
+from ledger.model.exchange import SESSION_OPERATIONS, State
 from ledger.parts.sync import bundles
 from ledger.parts.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver
 from ledger.store import db, retention, secret, spool
@@ -42,6 +42,8 @@ from ledger.store.tables import exchanges, outbox, set_aside
 from ledger.text.figures import seconds_text
 
 KEPT_DAYS = 7
+SESSIONS_KEPT_DAYS = 90
+"""Rows of hosted agents' sessions: a total that is read again is booked as what is beyond them."""
 SHIP_AFTER_SECONDS = 0.5
 """How long changes gather before they are shipped: longer means later rows, shorter means more
 statements."""
@@ -403,6 +405,13 @@ def drop_shipped(engine: Engine, *, now: datetime) -> int:
     refused = sa.exists().where(
         set_aside.c.opened_at == exchanges.c.opened_at, set_aside.c.exchange_id == exchanges.c.id
     )
-    old = exchanges.c.opened_at < now - timedelta(days=KEPT_DAYS)
+    opened_at = exchanges.c.opened_at
+    old = sa.and_(
+        opened_at < now - timedelta(days=KEPT_DAYS),
+        sa.or_(
+            opened_at < now - timedelta(days=SESSIONS_KEPT_DAYS),
+            exchanges.c.operation.not_in(SESSION_OPERATIONS),
+        ),
+    )
     ended = exchanges.c.state != State.OPEN
     return drop(engine, sa.and_(old, ended, ~waits, ~refused))

@@ -88,7 +88,9 @@ SUM_TERMS: Mapping[str, str] = {
     "reported_cost_picousd": REPORTED_COST,
     "saved_picousd": f"CASE WHEN {_IS_BILLED} THEN e.saved_picousd END",
     # own_cost_picousd: where every line has a price of ours
-    "difference_picousd": f"e.own_cost_picousd - ({REPORTED_COST})",
+    # The cost that a hosted agent's session states is that of its model requests, too.
+    "difference_picousd": "CASE WHEN e.operation <> 'agent_session' "
+    f"THEN e.own_cost_picousd - ({REPORTED_COST}) END",
     "generation_ms": f"CASE WHEN {IS_TIMED} THEN e.duration_ms - e.first_token_ms END",
     "generated_tokens": f"CASE WHEN {IS_TIMED} THEN e.output_tokens END",
 }

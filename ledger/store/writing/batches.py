@@ -29,6 +29,7 @@ from ledger.model.charge import Charge, remarked
 from ledger.model.exchange import (
     FETCHED,
     NO_METER,
+    SESSION_OPERATIONS,
     Exchange,
     Outcome,
     Reading,
@@ -39,7 +40,7 @@ from ledger.model.exchange import (
 from ledger.store.engines import sqlite_file
 from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import SetAside, shown
-from ledger.store.writing import batch_insert
+from ledger.store.writing import batch_insert, running_totals
 from ledger.store.writing.incoming import Job
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.unwritten import (
@@ -161,6 +162,17 @@ class Batches:
     def _write(self, batch: Sequence[Job]) -> None:
         new = [job for job in batch if job.row is None and not job.is_refused]
         self._each(new, _admit)
+        # A refused request to a session states nothing.
+        sessions = [
+            job
+            for job in new
+            if job.exchange.operation in SESSION_OPERATIONS
+            and job.exchange.outcome is Outcome.COMPLETE
+        ]
+        if sessions:
+            new = [job for job in new if job not in sessions]
+            with sqlite_file.writing(self._file.connection):
+                self._each(sessions, self._book)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
         for job in recorded:
             self._join_first_part(job, batch)
@@ -236,6 +248,22 @@ class Batches:
             revision=revision if is_again else max(revision, 1) + 1,
             reason=FETCHED,
         )
+
+    def _book(self, job: Job) -> None:
+        """Write a statement of a hosted agent's session, which depends on what is booked of it."""
+        assert job.reading is not None, "it has no open row"
+        connection, price = self._file.connection, self._price or _unpriced
+        connection.execute("SAVEPOINT statement")
+        try:
+            row = running_totals.booked(connection, job.exchange, job.reading, price)
+            if row is not None:
+                self._prepare(statement := Job(*row))
+                self._execute([statement.row] if statement.row else [])
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK TO statement")
+            raise
+        connection.execute("RELEASE statement")
 
     def _each(self, jobs: list[Job], step: Callable[[Job], None]) -> None:
         """Apply a step to each job; a job for which it fails is refused and leaves the list."""
@@ -316,6 +344,10 @@ class Batches:
             why = f"the ledger refuses it: {shown(error)}"
             self._resolve([job], why)
             self._trouble.count_dropped(1, f"exchange {job.exchange.id}: {why}")
+
+
+def _unpriced(_exchange: Exchange, _reading: Reading) -> tuple[Charge, ...]:
+    return ()
 
 
 def _admit(job: Job) -> None:

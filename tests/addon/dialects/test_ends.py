@@ -29,11 +29,13 @@ MARK = {
 """Streams of these end with a frame of their own, whatever else was said."""
 CLOSE = {
     "anthropic.batch_results",
+    "anthropic.sessions",
     "bedrock.agent",
     "bedrock.session",
     "gemini.batch",
     "mistral.batch_job",
     "xai.batch_results",
+    "openai.agent_sessions",
     "openai.batch_output",
     "replicate.predictions",
     "unknown",

@@ -18,7 +18,6 @@ NO_CALLS = {
         *("/batches", "/batches/x/cancel", "/chat/completions/x", "/responses/x/cancel"),
         *("/threads/x/runs/x", "/threads/x/runs/x/cancel"),
     ),
-    "a session of an agent, whose turns run later": ("/agents/sessions", "/agents/sessions/x"),
 }
 WITH_USAGE = re.compile(r"^class (\w+)\(.*\n(?:(?:    .*)?\n)*?    usage: ", re.M)
 POST = re.compile(r'self\._post\(\s*(?:path_template\()?\s*"([^"?]+)[^"]*".*?cast_to=(\w+)', re.S)

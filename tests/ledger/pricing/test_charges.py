@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.model.charge import remarked
-from ledger.model.exchange import Billing, UsageSource
+from ledger.model.exchange import SESSION_TOTAL, Billing, UsageSource
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.charges import charge, reported_picousd
@@ -45,6 +45,14 @@ class Book:
 
     def sheet(self, exchange, fields, *, model=None, is_covered=False):
         return self.by_model[model] if model else self.own
+
+
+def test_what_a_session_states_as_its_cost_is_not_that_of_one_row():
+    read = reading(input_tokens=10, output_tokens=0, reported_cost_picousd=7)
+    total = exchange(operation=SESSION_TOTAL)
+    assert reasons(charge(total, read, Book())) == {None}
+    (line,) = charge(total, read, Book(own=Sheet({}, "not in the list")))[:1]
+    assert line.amount_picousd is None
 
 
 def test_quantity_times_unit_is_the_amount():

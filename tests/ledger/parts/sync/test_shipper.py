@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import SESSION_TOTAL
 from ledger.parts.sync import bundles, merging, shipper
 from ledger.parts.sync.shipper import Shipper
 from ledger.store import db, retention, secret, spool
@@ -396,6 +397,7 @@ def test_what_is_shipped_is_dropped_in_time(engine):
         engine,
         *(whole(settled(name, at=old)) for name in ("shipped", "waits", "refused")),
         whole(settled("new", at=now)),
+        whole(settled("of a session", at=old, operation=SESSION_TOTAL)),
         (opened("open", at=old), None, ()),
     )
     with db.writing(engine) as connection:
@@ -405,7 +407,7 @@ def test_what_is_shipped_is_dropped_in_time(engine):
     assert shipper.drop_shipped(engine, now=now) == 1
     assert shipper.drop_shipped(engine, now=now) == 0
     kept = rows(engine, "SELECT id FROM exchanges ORDER BY id")
-    assert kept == [("new",), ("open",), ("refused",), ("waits",)]
+    assert kept == [("new",), ("of a session",), ("open",), ("refused",), ("waits",)]
 
 
 def test_coming_months_are_made_ahead(target, shared, run):

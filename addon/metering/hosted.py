@@ -1,0 +1,102 @@
+"""Pure. The rows of an answer that states what sessions of hosted agents used: one for each model
+request, and one for each running total.
+
+A row's id is a digest of what it is a row of, so that the same statement, read again, is the same
+row. The session of a row is the hosted one; the client's own is its parent.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from addon.dialects.facts import Facts, Stated, id_of
+from addon.framing import json_values
+from addon.metering.settlement import METER_VERSION, Settled
+from ledger.model.exchange import (
+    SESSION_REQUEST,
+    SESSION_TOTAL,
+    Outcome,
+    Reading,
+    State,
+    UsageSource,
+)
+from ledger.model.usage import Usage
+
+_SESSION = re.compile("/sessions/([^/?]+)")
+_AHEAD = timedelta(days=1)
+"""A provider's clock may be ahead by so much; a moment beyond is none."""
+_EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def rows_of(
+    settled: Settled, facts: Facts, usage_of: Callable[[Mapping[str, Any], Facts], Usage]
+) -> Iterator[Settled]:
+    """The rows of what an answer states, in its order. `settled`: the answer itself."""
+    wire = settled.exchange
+    found = _SESSION.search(wire.path)
+    ended_at = wire.settled_at or wire.opened_at
+    for one in facts.rare.stated:
+        session_id = one.session_id or (id_of(found[1]) if found else None)
+        if session_id is None:
+            continue
+        usage_json = json_values.dumps(one.usage)
+        is_total = one.request_id is None
+        at = _moment(one, ended_at)
+        key = "\0".join((wire.origin, session_id, one.request_id or usage_json))
+        digest = hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=16)
+        exchange = replace(
+            wire,
+            id=f"agent.{digest.hexdigest()}",
+            operation=SESSION_TOTAL if is_total else SESSION_REQUEST,
+            opened_at=at or (wire.opened_at if is_total else ended_at),
+            settled_at=at or ended_at,
+            state=State.SETTLED,
+            outcome=Outcome.COMPLETE,
+            session_id=session_id,
+            parent_session_id=wire.parent_session_id or wire.session_id,
+            response_id=one.request_id or session_id,
+            request_model=one.model,
+            response_model=None,
+            service_tier="fast" if one.usage.get("speed") == "fast" else None,
+            # Of the answer, and not of what it states.
+            **dict.fromkeys(
+                (
+                    *("request_bytes", "response_bytes", "client_bytes", "removed_bytes"),
+                    *("request_digest", "upstream_digest", "client_digest", "removed_digest"),
+                    *("content_digest", "first_byte_at", "first_token_at", "events"),
+                    *("error_type", "error_code", "error_message", "finish_reason"),
+                )
+            ),
+            quotas=(),
+        )
+        reading = Reading(
+            exchange_id=exchange.id,
+            opened_at=exchange.opened_at,
+            revision=1,
+            meter_version=METER_VERSION,
+            usage_source=UsageSource.REPORTED if one.usage else UsageSource.NONE,
+            usage=usage_of(one.usage, facts),
+            usage_json=usage_json if one.usage else None,
+            read_at=settled.reading.read_at,
+            billing=settled.reading.billing,
+        )
+        yield Settled(exchange, reading)
+
+
+def _moment(one: Stated, ended_at: datetime) -> datetime | None:
+    """When the provider states it; None: it does not, or no clock could say so."""
+    try:
+        if isinstance(one.at, str):
+            at = datetime.fromisoformat(one.at)
+        elif isinstance(one.at, int) and not isinstance(one.at, bool):
+            at = datetime.fromtimestamp(one.at, UTC)
+        else:
+            return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    at = at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return at if _EARLIEST <= at <= ended_at + _AHEAD else None
