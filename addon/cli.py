@@ -165,8 +165,8 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
 
 
 def logs_there() -> str:
-    """What could fill a ledger that is not there, for the end of the error: `; 97 logs of Claude
-    Code: tokentee import`."""
+    """What could fill a ledger that is not there or empty, for the end of the error: `; 97 logs of
+    Claude Code: tokentee import`."""
     found = (count() for count in attached("logs to import"))
     return "".join(f"; {text}" for text in found if text)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, TextIO, cast
 
-from ledger.model.errors import LedgerError, NoLedgerError, WrongCallError
+from ledger.model.errors import EmptyLedgerError, LedgerError, NoLedgerError, WrongCallError
 from ledger.part import commands_in
 from ledger.settings.extras import missing_extra
 from ledger.text.hints import as_typed, named_ledger
@@ -52,7 +52,7 @@ COMMANDS = (
 
 def run(app: Callable[[], None], beside: Callable[[], str] = str) -> None:
     """Run a command. An error that the operator can fix prints one line and exits with 1, or with 2
-    for a wrong call. `beside`: what could fill a ledger that is not there, for that line.
+    for a wrong call. `beside`: what could fill a ledger that is not there or empty, for that line.
 
     A result that cannot be written is such an error: the last of it is flushed here. What stands
     beside a result is best effort: a stderr that is closed or full changes no exit code.
@@ -82,6 +82,8 @@ def _run(app: Callable[[], None], beside: Callable[[], str]) -> None:
         fail(str(error), 2)
     except NoLedgerError as error:
         fail(f"{error}{beside()}", 1)
+    except EmptyLedgerError as error:
+        fail(f"{error}{beside()}", 0)
     except LedgerError as error:
         fail(str(error), 1)
     except KeyboardInterrupt:  # before a command handles Ctrl-C itself

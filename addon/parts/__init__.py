@@ -25,7 +25,7 @@ POINTS: dict[str, str] = {
     "endpoint of workers": "(options of parts, folder, health, dropped) -> serves all workers "
     "until `stop`, or None",
     "logs to import": "() -> `97 logs of Claude Code: tokentee import`, or an empty text: what "
-    "could fill a ledger that is not there",
+    "could fill a ledger that is not there or empty",
     "log format": "(options of parts) -> the formatter of the log, or None: text",
 }
 """Attach point -> what the core does with what is attached."""

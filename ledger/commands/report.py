@@ -81,6 +81,7 @@ def report(
         )
         write(format, table, report_tables.document(found), report_tables.title(found))
         if not found.total.figures.requests:
-            print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
+            line = f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}"
+            print_line(queries.nothing_found(engine, line))
         for note in report_tables.notes(found):
             print_line(note)

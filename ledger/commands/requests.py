@@ -73,7 +73,7 @@ def requests(
     --only takes the words of `report --by`, so also outcome, http_status (4*), error_type and
     usage_source. `tokentee show ID` explains one request line by line.
     """
-    from ledger.figures.queries import existing_ledger
+    from ledger.figures.queries import existing_ledger, nothing_found
     from ledger.figures.request_filter import filter_of
     from ledger.figures.request_list import latest
     from ledger.reports import requests_text
@@ -108,7 +108,7 @@ def requests(
                 f"add --before {page.older} for older ones"
             )
         elif not found:
-            print_line(f"no such requests in {urls.shown(engine.url)}")
+            print_line(nothing_found(engine, f"no such requests in {urls.shown(engine.url)}"))
         elif page.older:
             print_line(f"there are more: add --before {page.older}")
 

@@ -29,6 +29,7 @@ from ledger.figures.figures import (
 from ledger.figures.sum_query import SumQuery, extent, grouped, stale_count
 from ledger.model.aliases import is_another
 from ledger.model.charge import DIFFERS
+from ledger.model.errors import EmptyLedgerError
 from ledger.settings.names import WORDS
 from ledger.store import db
 from ledger.store.adding_up import histogram, rows_of
@@ -191,6 +192,14 @@ def existing_ledger(url: str | None) -> Iterator[Engine]:
 
             rollup.roll(engine, now=datetime.now(UTC))
         yield engine
+
+
+def nothing_found(engine: Engine, line: str) -> str:
+    """The line that nothing was found; EmptyLedgerError with it if the ledger has no request."""
+    with snapshot(engine) as connection:
+        if extent(connection, Scope()) == (None, None):
+            raise EmptyLedgerError(line)
+    return line
 
 
 def groups(

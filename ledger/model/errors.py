@@ -23,5 +23,10 @@ class NoLedgerError(LedgerError):
     """The file of the ledger is not there."""
 
 
+class EmptyLedgerError(LedgerError):
+    """Nothing was found, and the ledger has no request at all. The command has done what it was
+    asked for: exit code 0."""
+
+
 class WrongCallError(LedgerError):
     """An invalid word on the command line: exit code 2, as for an unknown option."""

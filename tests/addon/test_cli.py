@@ -95,6 +95,21 @@ def test_without_a_ledger_the_logs_of_agents_are_named(monkeypatch, capsys, tmp_
     assert err.endswith("; 3 logs of Claude Code: tokentee import --ledger none.db\n")
 
 
+@pytest.mark.parametrize("words", [["report"], ["report", "--by", "day"], ["requests"]])
+def test_an_empty_ledger_names_the_logs_of_agents(monkeypatch, capsys, tmp_path, words):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    url = f"sqlite:///{tmp_path}/empty.db"
+    monkeypatch.setenv("TOKENTEE_LEDGER", url)
+    with db.disposing(db.ensure(url)):
+        path = tmp_path / ".claude/projects/a/1.jsonl"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    code, out, err = called(monkeypatch, capsys, *words)
+    assert (code, out.strip(), err.count("\n")) == (0, "", 1)
+    assert err.endswith("; 1 log of Claude Code: tokentee import\n")
+
+
 @pytest.mark.parametrize("words", cli.GONE_WORDS)
 def test_a_word_that_went_names_what_is_there_instead(monkeypatch, capsys, words):
     code, out, err = called(monkeypatch, capsys, *words, "gpt-5")

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import EmptyLedgerError, LedgerError
 from ledger.model.exchange import UsageSource
 from ledger.store.engines import urls
 from tests.app import APP
@@ -74,10 +74,8 @@ def test_a_report_of_a_part(run):
 
 
 def test_a_report_of_nothing_says_so(run, new_sqlite):
-    result = run("report", url=new_sqlite())
-    assert result.stdout == ""
-    assert result.stderr.endswith(": all time UTC\n")
-    assert "no requests in sqlite:" in result.stderr
+    with pytest.raises(EmptyLedgerError, match=r"^no requests in sqlite:.*: all time UTC$"):
+        run("report", url=new_sqlite())
     result = run("report", "--until", "2020-01-01", "-f", "csv")
     assert result.stdout.count("\n") == 1
     assert result.stderr.endswith(": before 2020-01-01 UTC\n")
