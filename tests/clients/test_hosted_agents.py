@@ -161,12 +161,12 @@ def test_a_total_that_falls_or_is_broken_is_said(upstream: Upstream, tmp_path: P
     script = upstream.script = Session()
     with proxy_of(upstream, tmp_path) as proxy:
         play("anthropic", at(proxy), "stream", "fetch", "fetch")
-        script.later = session(total(50, 10, 1.5, 2, 30))
+        script.later = session(total(50, 10, 1.5, 1, 30))
         play("anthropic", at(proxy), "fetch")
         fallen = rows(proxy.ledger)[-1]
         assert fallen["input_tokens"] is None
         assert json.loads(fallen["remarks"]) == [FELL.format("input_tokens")]
-        script.later = session({**total(100, 10, 1.5, 2, 30), "output_tokens": -7})
+        script.later = session({**total(100, 10, 1.5, 1, 30), "output_tokens": -7})
         play("anthropic", at(proxy), "fetch")
         broken = rows(proxy.ledger)[-1]
         assert broken["output_tokens"] is None

@@ -19,8 +19,16 @@ from typing import Any, NamedTuple
 import orjson
 from msgspec.structs import replace
 
-from ledger.model.charge import Charge, remarked
-from ledger.model.exchange import SESSION_REQUEST, SESSION_TOTAL, Exchange, Reading, State
+from ledger.model.charge import DIFFERS, Charge, remarked
+from ledger.model.exchange import (
+    SESSION_OPERATIONS,
+    SESSION_REQUEST,
+    SESSION_TOTAL,
+    Exchange,
+    Reading,
+    State,
+)
+from ledger.model.money import usd_text
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.keys import exchange_of, instant_text, reading_of
 from ledger.store.writing import batch_insert
@@ -30,6 +38,8 @@ TAKEN = "requests of the session have rows of their own"
 FELL = "the session's total of {} fell"
 AMOUNT_LENGTH_MAX = 20
 """Digits of an amount that is stated as a text."""
+PICOUSD_PER_CENT = 10**10
+"""What a session states as its cost is in whole cents."""
 DEPTH_MAX = 4
 """Of the objects in a usage object that are compared."""
 
@@ -51,6 +61,8 @@ _MODEL = (
     f"SELECT e.request_model {_CURRENT} AND e.request_model IS NOT NULL "
     "ORDER BY e.settled_at DESC LIMIT 1"
 )
+_OURS = f"""SELECT COALESCE(SUM(r.amount_picousd), 0), COUNT(CASE WHEN r.cost_state <> 'priced'
+  THEN 1 END) {_CURRENT}"""
 _EXCHANGE = batch_insert.EXCHANGE_COLUMNS
 _READING = batch_insert.READING_COLUMNS
 # The oldest first: a later request cannot be in it.
@@ -107,7 +119,37 @@ def booked(
     counts = (*(getattr(usage, name) for name in TOKENS), *usage.tool_units.values())
     if last and not any(counts) and not getattr(usage, _COST) and not usage.remarks:
         return None
-    return exchange, replace(reading, usage=usage)
+    booked_reading = replace(reading, usage=usage)
+    theirs = reading.usage.reported_cost_picousd
+    ours = (
+        None if theirs is None else _our_cost(connection, session, exchange, booked_reading, price)
+    )
+    if theirs is not None and ours is not None and abs(theirs - ours) > PICOUSD_PER_CENT:
+        differ = f"{DIFFERS}: ${usd_text(theirs)} for the session, and the list value is "
+        remarks = (*usage.remarks, f"{differ}${usd_text(ours)}")
+        booked_reading = replace(reading, usage=replace(usage, remarks=remarks))
+    return exchange, booked_reading
+
+
+def _our_cost(
+    connection: sqlite3.Connection,
+    session: tuple[object, ...],
+    exchange: Exchange,
+    reading: Reading,
+    price: Price,
+) -> int | None:
+    """The list value of a session with this row; None: some of it has no price."""
+    ours = 0
+    for operation in SESSION_OPERATIONS:
+        amount, unpriced = connection.execute(_OURS, (*session, operation)).fetchone()
+        if unpriced:
+            return None
+        ours += amount
+    for line in price(exchange, reading):
+        if line.amount_picousd is None:
+            return None
+        ours += line.amount_picousd
+    return ours
 
 
 def _sums(connection: sqlite3.Connection, rows: tuple[object, ...]) -> dict[str, int]:

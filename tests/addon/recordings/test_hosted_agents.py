@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from addon.metering import hosted
+from ledger.model.charge import DIFFERS
 from ledger.model.usage import Usage
 from ledger.store.writing.running_totals import FELL
 from tests.addon.recordings.test_file_kinds import ledger, replay
@@ -65,12 +66,12 @@ SNAPSHOT = {
     "id": "sevt_3",
     "type": "session.usage",
     "processed_at": "2026-11-20T10:00:30Z",
-    "usage": total(100, 10, 1.5, 2, 30),
+    "usage": total(100, 10, 1.5, 1, 30),
 }
 NOISE = {"id": "sevt_0", "type": "agent.message", "content": [{"type": "text", "text": "hello"}]}
 PATH = f"/v1/sessions/{SESSION}"
-FETCH = ("GET", PATH, session(total(100, 10, 1.5, 2, 30)))
-EARLY = ("GET", PATH, session(total(60, 6, 0.5, 1)))
+FETCH = ("GET", PATH, session(total(100, 10, 1.5, 1, 30)))
+EARLY = ("GET", PATH, session(total(60, 6, 0.5)))
 LIST = ("GET", f"{PATH}/events?limit=100", {"data": [NOISE, *REQUESTS], "next_page": None})
 STREAM = ("GET", f"{PATH}/events/stream?beta=true", [NOISE, *REQUESTS, SNAPSHOT])
 BARE = ("GET", f"{PATH}/events/stream", [NOISE, *REQUESTS])
@@ -136,7 +137,7 @@ RIGHT = {
     "output": 10,
     "written": 30,
     "milliseconds": 1500,
-    "list_cost": 2 * 10**10,
+    "list_cost": 10**10,
 }
 ORDERS = {
     "fetched twice": (FETCH, FETCH),
@@ -181,7 +182,7 @@ def test_runtime_is_charged(ledger, tmp_path):
 
 def test_a_total_that_falls_is_unknown_and_said(ledger, tmp_path):
     read(ledger, tmp_path, FETCH)
-    read(ledger, tmp_path, ("GET", PATH, session(total(50, 20, 1.5, 2, 30))), begin=5)
+    read(ledger, tmp_path, ("GET", PATH, session(total(50, 20, 1.5, 1, 30))), begin=5)
     fallen = rows(ledger)[-1]
     assert fallen["input_tokens"] is None
     assert fallen["output_tokens"] == 10
@@ -189,8 +190,8 @@ def test_a_total_that_falls_is_unknown_and_said(ledger, tmp_path):
 
 
 def test_a_total_that_falls_below_its_requests_is_said_once(ledger, tmp_path):
-    fallen = ("GET", PATH, session(total(50, 10, 1.5, 2, 30)))
-    again = ("GET", PATH, session(total(60, 10, 1.5, 2, 30)))
+    fallen = ("GET", PATH, session(total(50, 10, 1.5, 1, 30)))
+    again = ("GET", PATH, session(total(60, 10, 1.5, 1, 30)))
     read(ledger, tmp_path, STREAM, FETCH, fallen, again)
     read(ledger, tmp_path, FETCH, fallen, again, begin=20)
     found = [row for row in rows(ledger) if row["remarks"] != "[]"]
@@ -201,7 +202,7 @@ def test_a_total_that_falls_below_its_requests_is_said_once(ledger, tmp_path):
 
 
 def test_a_total_that_lags_behind_its_requests_has_not_fallen(ledger, tmp_path):
-    read(ledger, tmp_path, LIST, ("GET", PATH, session(total(60, 6, 0.5, 1))), FETCH)
+    read(ledger, tmp_path, LIST, ("GET", PATH, session(total(60, 6, 0.5))), FETCH)
     assert all(row["remarks"] == "[]" for row in rows(ledger))
     assert sums(ledger) == RIGHT
 
@@ -214,11 +215,11 @@ ODD = [10**400, 10**30, -1, 1.5, "7", "x", None, [], {}, DEEP, True]
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 def test_a_total_that_is_broken_makes_no_figure(odd, ledger, tmp_path):
-    broken = {**total(100, 10, 1.5, 2, 30), "input_tokens": odd, "active_seconds": odd}
+    broken = {**total(100, 10, 1.5, 1, 30), "input_tokens": odd, "active_seconds": odd}
     read(ledger, tmp_path, ("GET", PATH, session(broken)), FETCH, ("GET", PATH, session(broken)))
     found = sums(ledger)
     assert found["output"] == 10
-    assert found["list_cost"] == 2 * 10**10
+    assert found["list_cost"] == 10**10
     counts = [row[name] for row in rows(ledger) for name in ("input_tokens", "output_tokens")]
     assert all(count is None or count >= 0 for count in counts)
 
@@ -251,6 +252,19 @@ def test_a_request_that_was_misread_is_rebuilt(ledger, tmp_path, monkeypatch):
 
 def misread(rows_of):
     return lambda settled, facts, _: rows_of(settled, facts, lambda *_: Usage(input_tokens=1))
+
+
+@pytest.mark.parametrize(
+    ("model", "cents", "differs"),
+    [(MODEL, 8, False), (MODEL, 9, False), (MODEL, 80, True), ("x", 80, False)],
+)
+def test_a_cost_of_the_session_that_differs_is_said(model, cents, differs, ledger, tmp_path):
+    stated = session(total(10 if model == "x" else 0, 0, 3700.0, cents))
+    stated["agent"]["model"]["id"] = model
+    read(ledger, tmp_path, ("GET", PATH, stated))
+    (row,) = rows(ledger)
+    begin = f"{DIFFERS}: $0.8 for the session, and the list value is $0.082"
+    assert [one.startswith(begin) for one in json.loads(row["remarks"])] == [True] * differs
 
 
 GPT = "gpt-5.4"
