@@ -4,7 +4,7 @@ Charges of the ledger are grouped by all that a cause can depend on (`Alike`); t
 an amount for each day and name (`Cells`). A cause multiplies some groups by a factor of the table
 (`single_causes.py`), moves all groups to other days, multiplies cells by one fitted factor, or
 fills cells that the ledger lacks. Each is tried alone. If none explains every cell, each is tried
-behind the twelve best ones and the three best ways to move the days. The answer is the complete set
+behind the sixteen best ones and the three best ways to move the days. The answer is the complete set
 with the fewest causes, those with fitted factors last. Where there is none, it is the best cause
 and the best one behind it, each if it explains a twentieth of what is left.
 """
@@ -21,7 +21,7 @@ from ledger.parts.reconcile.single_causes import VALUES_MAX, Alike, single_cause
 
 GROUPS_MAX = 100_000
 """Groups of charges that are searched, in some ten seconds."""
-FIRSTS_MAX = 12
+FIRSTS_MAX = 16
 """By the amount that they leave, and as many by the cells."""
 MOVES_MAX = 3
 """Time zones, or days of the end, by how the days of each name compare."""

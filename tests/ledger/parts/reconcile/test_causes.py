@@ -231,7 +231,7 @@ def test_pairs_of_differences_are_found():
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_nine_of_ten_pairs_of_differences_are_found():
-    """The others have no member among the twelve best single causes."""
+    """The others have no member among the sixteen best single causes."""
     pairs = list(itertools.combinations(NAMES, 2))
     wrong, exact = unexplained(pairs)
     assert len(wrong) <= 0.1 * len(pairs)
