@@ -138,6 +138,7 @@ def screen(report: Report, *, has_bars: bool = False) -> Table:
                 name="" if place == of_bars else headings[place],
                 heading=headings[place],
                 is_number=place >= words and place != of_bars,
+                wraps=headings[place] == "Subject",
                 drop=DROPPED.get(headings[place], 0) if place >= words else 0,
                 note=PAIRS if headings[place] in ("First token", "Duration") else "",
             )

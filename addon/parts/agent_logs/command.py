@@ -41,7 +41,7 @@ from ledger.settings import names_file
 from ledger.store.engines.urls import default_url, shown
 from ledger.store.scope import Scope
 from ledger.store.writing.incoming import Commits
-from ledger.text.figures import counted
+from ledger.text.figures import counted, money
 from ledger.text.hints import suggestion
 from ledger.text.printable import printable
 
@@ -233,17 +233,24 @@ def import_command(
 
 
 def _show_costs(url: str, scope: Scope) -> None:
-    """What the period cost by model, or all time if nothing is in the period; and what next."""
+    """What the period cost by model, or all time if nothing is in the period; what all time cost;
+    and what next."""
     with existing_ledger(url) as engine:
         found = queries.report(engine, ["model"], scope)
-        if not found.total.figures.requests:
-            found = queries.report(engine, ["model"], Scope(zone=scope.zone))
+        everything = queries.report(engine, ["model"], Scope(zone=scope.zone))
+    whole = everything.total.figures
+    if not found.total.figures.requests:
+        found = everything
     if found.total.figures.requests:
         sys.stderr.write("\n")
         table = report_tables.screen(found)
         output.print_table(table, report_tables.title(found), is_error=True)
         for note in report_tables.notes(found):
             output.print_line(note)
+        if whole.requests > found.total.figures.requests:
+            cost = money(whole.cost_picousd, is_lower_bound=bool(whole.without_price))
+            requests = counted(whole.requests, "request")
+            output.print_line(f"all time: {requests}, {cost}: tokentee report")
         for line in NEXT:
             output.print_line(line)
 

@@ -42,6 +42,10 @@ def test_the_month_and_what_is_next_stand_at_the_end(home, engine):
     assert re.search(r"^Total +3 .*\$0\.\d+", text, re.MULTILINE)
     following = ("tokentee report --by day", "tokentee serve --open", "tokentee run -- claude")
     assert text.splitlines()[-4:] == ["Next:", *(f"  {each}" for each in following)]
+    assert "all time" not in text
+    # Else the total of a few days would stand alone below thousands of booked answers.
+    text = run("--since", "2026-11-02T12:00:15", "--until", "2026-12-01")
+    assert re.search(r"^all time: 3 requests, \$0\.\d+: tokentee report$", text, re.MULTILINE)
     # Nothing of this period: all time.
     assert "by model, all time (2026-11-02" in run("--since", "2026-12-01")
 

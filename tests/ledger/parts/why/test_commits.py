@@ -100,6 +100,9 @@ def test_on_the_screen_and_in_files(tmp_path, shop, monkeypatch):
     asked = ["report", "--by", "commit", "--ledger", url]
     shown = CliRunner().invoke(APP, asked, env={"COLUMNS": "200"}).output
     assert "(no commit)" in shown
+    narrow = CliRunner().invoke(APP, asked, env={"COLUMNS": "90"}).output
+    for word in ("another", "project,", "none", "committed", "yet"):
+        assert word in narrow
     assert "without a commit: 6 of 10 requests, 60% of the" in shown
     assert "\x1b[2J" not in shown
     rows = json.loads(CliRunner().invoke(APP, [*asked, "--format", "json"]).stdout)["rows"]
