@@ -24,7 +24,7 @@ from ledger.model.usage import NO_USAGE
 
 NO_CALLS: Mapping[str, tuple[str, ...]] = {
     "models, and counting of tokens": (
-        *("/models", "/models/{}", "/models/session", "/models/load", "/models/unload"),
+        *("/models", "/models/session", "/models/load", "/models/unload"),
         *("/models/download", "/messages/count_tokens", "/responses/input_tokens"),
         *(":countTokens", ":computeTokens", "/count-tokens", "/tokenize", "/detokenize"),
         *("/tokenize-text", "/apply-template", "/tokenizers/{}/{}", "/slots/{}", "/lora-adapters"),
@@ -101,7 +101,7 @@ def is_no_call(host: str, path: str, *, is_listed: bool) -> bool:
     host, not the operator."""
     if is_listed and host.partition(".")[0] in NO_CALLS_AT:
         return True
-    return _NO_CALL.search(path) is not None
+    return _NO_CALL.search(path.partition("#")[0]) is not None
 
 
 def family_of(usage: Mapping[str, Any]) -> Dialect | None:

@@ -364,7 +364,6 @@ PROVIDERS: tuple[Provider, ...] = (
     Provider(
         name="huggingface",
         hosts=("router.huggingface.co", "api-inference.huggingface.co", "huggingface.cloud"),
-        hosts_are_shared=True,
     ),
     Provider(name="lambda", hosts=("api.lambda.ai",)),
     Provider(name="meta", hosts=("api.meta.ai", "api.llama.com"), prices="meta"),

@@ -225,6 +225,14 @@ def test_what_only_ends_like_the_list_is_a_call() -> None:
     for path in ("/v1/files/v1/chat/completions", "/v1/messages/count_tokens/x", "/v1/filesystem"):
         assert opened(structs.replace(REQUEST, path=path)).is_confirmed
     assert maybe_opened(structs.replace(REQUEST, host="auth.openai.com", path="/x")) is None
+    # Hugging Face's tasks and Fireworks' images are asked of a model by its path.
+    for host, path in (
+        ("api.openai.com", "/v1/dream#/models"),
+        ("router.huggingface.co", "/hf-inference/models/gpt2"),
+        ("router.huggingface.co", "/fal-ai/fal-ai/flux/schnell"),
+        ("api.fireworks.ai", "/inference/v1/image_generation/accounts/fireworks/models/sdxl"),
+    ):
+        assert opened(structs.replace(REQUEST, host=host, path=path)).is_confirmed
     named = RunRules(node="n", upstreams=(Upstream(host="auth.example"),))
     assert opened(structs.replace(REQUEST, host="auth.example", path="/x"), named).is_confirmed
 
