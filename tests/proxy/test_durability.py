@@ -6,13 +6,14 @@ import random
 import resource
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ledger.store.writing.batches import LATE
+from ledger.store.writing.incoming import LATE
 from tests.proxy import rows
 from tests.proxy.client import Ending, Http1, Received
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair, post, tee_before
@@ -96,6 +97,25 @@ def test_a_locked_ledger_is_late_and_complete(running: Pair) -> None:
     for tag in tags:
         row = running.settled_row(tag)
         assert (row["output_tokens"], row["degraded"]) == (64, LATE)
+
+
+def test_stopped_while_the_ledger_is_locked(running: Pair) -> None:
+    """SIGTERM within a runtime's ten seconds: what waits goes into a file, and the next start books
+    it."""
+    exchange(running.tee, OPENAI, new_tag())
+    tags = [new_tag() for _ in range(3)]
+    with rows.locked(running.tee.ledger):
+        with ThreadPoolExecutor(len(tags)) as pool:
+            list(pool.map(lambda tag: exchange(running.tee, OPENAI, tag), tags))
+        began = time.monotonic()
+        running.tee.stop()
+        assert time.monotonic() - began < 4
+    assert "the next start books them" in running.tee.log
+    running.tee.start()
+    for tag in tags:
+        row = running.settled_row(tag)
+        assert (row["output_tokens"], row["degraded"]) == (64, LATE)
+    assert not [*running.tee.ledger.parent.glob("*-unbooked-*")]
 
 
 def test_a_ledger_that_is_gone(running: Pair) -> None:

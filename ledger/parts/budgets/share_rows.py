@@ -19,6 +19,7 @@ from sqlalchemy.engine import Engine
 
 from ledger.parts.budgets.book import Place
 from ledger.parts.budgets.caps import NOTHING, Amounts
+from ledger.store.engines.sqlite_file import is_locked
 
 BUSY_SECONDS = 0.000_1
 """Between two tries while another process writes the file, which takes some 0.1 ms."""
@@ -228,11 +229,7 @@ class FileRows(Rows):
             try:
                 return self._connection.execute(statement, values).fetchall()
             except sqlite3.OperationalError as error:
-                is_busy = (error.sqlite_errorcode & 0xFF) in (
-                    sqlite3.SQLITE_BUSY,
-                    sqlite3.SQLITE_LOCKED,
-                )
-                if not is_busy or time.monotonic() > deadline:
+                if not is_locked(error) or time.monotonic() > deadline:
                     raise
             time.sleep(BUSY_SECONDS)
 

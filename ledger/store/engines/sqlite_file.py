@@ -128,6 +128,12 @@ def prepare(connection: sqlite3.Connection) -> None:
     cursor.close()
 
 
+def is_locked(error: Exception) -> bool:
+    """Whether another process has the file just now."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 @contextlib.contextmanager
 def writing(connection: sqlite3.Connection) -> Iterator[None]:
     """A transaction that takes the write lock at the start."""

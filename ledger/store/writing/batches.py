@@ -41,7 +41,7 @@ from ledger.store.engines import sqlite_file
 from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import SetAside, shown
 from ledger.store.writing import batch_insert, running_totals
-from ledger.store.writing.incoming import Job
+from ledger.store.writing.incoming import LATE, Job
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.unwritten import (
     Trouble,
@@ -53,8 +53,6 @@ from ledger.store.writing.unwritten import (
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 type Resolve = Callable[[Sequence[Job], str | None], None]
 
-LATE = "its end reached the client before it was on disk"
-"""Why an exchange is degraded although all of it was read."""
 WAITED_SECONDS = 0.5
 """A batch with a receipt that has waited longer first waits for the file, and then looks whose end
 has gone on: a settled row does not change any more. The wait for the file (`BUSY_MS_MAX`) and this

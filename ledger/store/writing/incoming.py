@@ -20,6 +20,8 @@ from ledger.model.learned import Learned
 from ledger.store.processes.supervision import SetAside
 from ledger.store.writing.batch_insert import Row
 
+LATE = "its end reached the client before it was on disk"
+"""Why an exchange is degraded although all of it was read."""
 WAITING_MAX = 50_000
 """Rows in memory: about 150 MB, and more than a minute of a busy proxy core."""
 GATHER_SECONDS = 0.01

@@ -39,6 +39,8 @@ LOCK_SECONDS_MAX = 30.0
 LOCK_PAUSE_SECONDS = 0.02
 """How long a process waits for others that open the ledger: a migration may take that long."""
 LOCK_CHARACTERS_MAX = 100
+TRY_MS_MAX = 500
+"""How long one try to write waits for another process; a writer that is to end has no more."""
 CACHE_KIB = 2_000
 """Held in the proxy's memory all the time, beside the operating system's file cache. With 4 MB an
 exchange needs as much CPU in a ledger of 560 MB (measured), with 0.5 MB five percent more."""
@@ -101,6 +103,8 @@ class LedgerFile:
                 lock.seek(0)
                 lock.truncate()
                 print(*self._inodes, file=lock, flush=True)
+        busy_ms = min(TRY_MS_MAX, sqlite_file.BUSY_MS_MAX)
+        connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES_MAX}")

@@ -6,10 +6,12 @@ next start, or dropped, and what is logged.
 - A refusal belongs to one row, which is set aside; the others are written.
 - A ledger that was overwritten is written no more, and one whose schema takes no row (`UnfitError`)
   is not written meanwhile. Rows go into a file beside it, NAME-unbooked-….jsonl, one line for each:
-  the exchange, and its reading or null. While its writer lives, it holds a lock on the file
-  (`nodes.take_turn`). What is left behind is booked by the next start, or when the schema fits.
+  the exchange, and its reading or null; so do rows that still wait when the writer ends. While it
+  lives, it holds a lock on the file (`nodes.take_turn`). What is left behind is booked by the next
+  start, or when the schema fits.
 """
 
+import contextlib
 import glob
 import os
 import secrets
@@ -28,7 +30,7 @@ from ledger.model.exchange import Exchange, Reading
 from ledger.store.processes import nodes
 from ledger.store.processes.supervision import Log, SetAside, ThrottledLog
 from ledger.store.writing.batch_insert import ROWS_MAX
-from ledger.store.writing.incoming import WAITING_MAX, Job
+from ledger.store.writing.incoming import LATE, WAITING_MAX, Job
 
 ROW_ERRORS = (
     sqlite3.IntegrityError,
@@ -107,7 +109,7 @@ class Trouble:
 
 
 class Unbooked:
-    """The rows of a writer whose ledger takes none."""
+    """The rows of a writer whose ledger takes none, or took none up to the end."""
 
     def __init__(self, ledger: Path, node: str, *, set_aside: SetAside) -> None:
         self.path = ledger.with_name(f"{ledger.name}-unbooked-{secrets.token_hex(8)}.jsonl")
@@ -121,7 +123,11 @@ class Unbooked:
         data = b""
         for job in jobs:
             try:
-                exchange, reading = door.admitted(job.exchange, job.reading)
+                exchange, reading = job.exchange, job.reading
+                if job.receipt is not None and job.receipt.is_let_go:
+                    noted = f"{LATE}; {exchange.degraded}" if exchange.degraded else LATE
+                    exchange = replace(exchange, degraded=noted)
+                exchange, reading = door.admitted(exchange, reading)
                 data += _line_of((replace(exchange, node=self._node), reading)) + b"\n"
             except Exception as error:  # noqa: BLE001  # one bad row must not cost the others
                 self._set_aside.add((job.exchange, job.reading), error)
@@ -138,8 +144,12 @@ class Unbooked:
         self._size += len(data)
 
     def close(self) -> None:
-        """Leave the file to the next start."""
+        """Leave the file to the next start, without what an error has cut off."""
         if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+                if not self._size:
+                    self.path.unlink()
             os.close(self._file)
             self._file = None
 

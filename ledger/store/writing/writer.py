@@ -10,8 +10,9 @@ Promises, also when the disk fails (`unwritten.py`):
 
 - `open` and `settle` never block and never raise database errors.
 - Every receipt is resolved: `committed`, or an `error` with the reason why its rows are not on
-  disk. A statement waits at most `BUSY_MS_MAX` for another process, which bounds its batch.
-- Rows that could not be written stay in memory and are retried, at most `RETRY_SECONDS_MAX` apart.
+  disk. A batch waits at most `BUSY_MS_MAX` for another process.
+- Rows that could not be written stay in memory and are retried, at most `RETRY_SECONDS_MAX` apart;
+  what still waits at the end goes into a file beside the ledger, which the next start books.
   Beyond `incoming.WAITING_MAX` rows, the oldest `open` rows are dropped first (their settled rows
   hold the whole exchange), then settled ones are refused; `dropped` counts them.
 - A row that the database refuses is written alone, without its charges if they are the reason; the
@@ -33,6 +34,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Reading, State
 from ledger.model.learned import Learned
 from ledger.store import secret
+from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes
 from ledger.store.processes.recovery import mark_lost_of_dead_nodes
 from ledger.store.processes.supervision import (
@@ -50,7 +52,7 @@ from ledger.store.writing.incoming import Incoming, Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile, OverwrittenError
 from ledger.store.writing.lessons import Lessons
 from ledger.store.writing.unwritten import TROUBLE, Trouble, Unbooked, UnfitError
-from ledger.text.figures import seconds_text
+from ledger.text.figures import counted, seconds_text
 
 MOVES_MAX = 3
 """Times that a batch is written again because the file was moved meanwhile."""
@@ -255,8 +257,7 @@ class Ledger:
                     self._drop(settled[:-kept_max])
                     self._waiting = settled[-kept_max:]
         if self._waiting:
-            self._drop(self._waiting)
-            self._waiting = []
+            self._leave_behind(self._waiting)  # they stay counted as queued
         try:
             self._file.close()
         except OverwrittenError as error:
@@ -268,11 +269,15 @@ class Ledger:
         """Write the waiting jobs, batch by batch; the jobs that could not be written now."""
         settled = {job.exchange.id for job in waiting if job.reading is not None}
         waiting = [j for j in waiting if j.reading is not None or j.exchange.id not in settled]
+        patient_until = time.monotonic() + sqlite_file.BUSY_MS_MAX / 1_000
         while waiting:
             batch = waiting[: batch_insert.ROWS_MAX]
             try:
                 self._write(batch)
             except TROUBLE as error:
+                is_short = not self._incoming.is_closed and time.monotonic() < patient_until
+                if is_short and sqlite_file.is_locked(error):
+                    continue
                 self._trouble.begin(error)
                 return waiting
             except Exception as error:  # noqa: BLE001  # no single row caused it: handled as trouble
@@ -358,6 +363,25 @@ class Ledger:
             "the ledger was overwritten in place, and nothing more is written to "
             f"it; exchanges go into {self._unbooked.path}: after a restart the ledger gets them"
         )
+
+    def _leave_behind(self, jobs: list[Job]) -> None:
+        """Put what could not be written up to the end into a file that the next start books."""
+        unbooked = self._unbooked or Unbooked(
+            self.file, self._claim.node, set_aside=self._set_aside
+        )
+        try:
+            unbooked.write(jobs)
+        except OSError:
+            self._drop(jobs)
+            self._waiting = []
+        else:
+            count = counted(sum(job.reading is not None for job in jobs), "exchange")
+            self._log(
+                "error",
+                f"{count} could not be written ({self._trouble.reason}) and went into "
+                f"{unbooked.path}: the next start books them",
+            )
+        unbooked.close()
 
     def _drop(self, dropped: list[Job]) -> None:
         settled = [job for job in dropped if job.reading is not None]

@@ -3,6 +3,7 @@ receipt is resolved.
 """
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -22,7 +23,14 @@ from ledger.model.learned import Learned
 from ledger.store import db
 from ledger.store.engines import sqlite_file
 from ledger.store.processes import supervision
-from ledger.store.writing import batch_insert, batches, incoming, ledger_file, lessons, writer
+from ledger.store.writing import (
+    batch_insert,
+    batches,
+    incoming,
+    ledger_file,
+    lessons,
+    writer,
+)
 from tests.ledger.written import (
     COST,
     NOON,
@@ -134,8 +142,8 @@ def test_a_row_says_that_its_end_went_on_before_its_commit(new_sqlite, before, m
         until_committed(written)
         query = "SELECT id, degraded FROM exchanges WHERE degraded IS NOT NULL ORDER BY id"
         found = dict(other.execute(query).fetchall())
-    expected = f"{batches.LATE}; {before}" if before else batches.LATE
-    assert found == {"late": expected[:1024], "later": batches.LATE}
+    expected = f"{incoming.LATE}; {before}" if before else incoming.LATE
+    assert found == {"late": expected[:1024], "later": incoming.LATE}
 
 
 def test_a_locked_ledger_is_late_not_lost(new_sqlite):
@@ -303,16 +311,44 @@ def test_a_row_that_is_refused_is_refused_once_while_its_batch_is_tried_again(ne
     assert totals(written.url)[0] == 2 + more
 
 
-def test_closing_in_trouble_counts_what_is_not_kept(url):
+def test_what_waits_at_the_end_of_a_locked_ledger_is_booked_by_the_next_start(url):
     other = sqlite3.connect(file_of(url), isolation_level=None)
     with writing(url) as written:
         other.execute("BEGIN IMMEDIATE")
         for number in range(3):
             written.settle(settled(f"a{number}"))
         written.ledger.open(opened("b"))
+    health = written.ledger.health()
+    (path,) = file_of(url).parent.glob("*-unbooked-*")
+    assert (
+        f"3 exchanges could not be written (database is locked) and went into {path}"
+        in written.lines()[-1]
+    )
+    assert (written.ledger.dropped, health.set_aside) == (0, 0)
+    assert health.unrecorded().startswith("4 exchanges are not in the ledger: database is locked")
+    other.close()
+    with writing(url) as again:
+        assert (
+            "4 exchanges that could not be written earlier are in the ledger now" in again.lines()
+        )
+    with closing(sqlite3.connect(file_of(url))) as ledger:
+        found = ledger.execute("SELECT id, state FROM exchanges ORDER BY id").fetchall()
+    assert found == [("a0", "settled"), ("a1", "settled"), ("a2", "settled"), ("b", "open")]
+    assert not path.exists()
+
+
+def test_closing_in_trouble_counts_what_is_not_kept(url, monkeypatch):
+    """On a full disk there is no room for the file either, and no part of it stays."""
+    other = sqlite3.connect(file_of(url), isolation_level=None)
+    with writing(url) as written:
+        other.execute("BEGIN IMMEDIATE")
+        for number in range(3):
+            written.settle(settled(f"a{number}"))
+        monkeypatch.setattr(os, "pwrite", lambda _, data, __: len(data) // 2)
     other.close()
     assert written.ledger.dropped == 3
     assert "3 exchanges are not in the ledger: database is locked" in written.lines()[-1]
+    assert not [*file_of(url).parent.glob("*-unbooked-*")]
 
 
 STEPS = [
@@ -382,6 +418,7 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(url, monkeypatch):
     monkeypatch.setattr(ledger, "_incoming", waiting)
     monkeypatch.setattr(ledger, "_file", SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(ledger, "_flush", lambda batch: batch)
+    monkeypatch.setattr(ledger, "_leave_behind", lambda _: None)
     ledger._run()
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
