@@ -21,10 +21,10 @@ db_commands = typer.Typer(
 def upgrade(*, ledger: LedgerOption = None) -> None:
     """Create the ledger, or migrate its schema.
 
-    A SQLite file is copied first. Then days that are over and have no sums get them; reports are
-    slow without.
+    A SQLite file is copied first. PostgreSQL gets the partitions of this month and the next two.
+    Then days that are over and have no sums get them; reports are slow without.
     """
-    from ledger.store import db, secret
+    from ledger.store import db, retention, secret
     from ledger.store.engines import migration, urls
 
     with db.disposing(db.create(ledger or urls.default_url())) as engine:
@@ -32,6 +32,13 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
         copy = migration.upgrade(engine)
         if urls.file_of(engine.url):
             secret.move_out_of_meta(engine)
+        else:
+            today = datetime.now(UTC).date()
+            months = retention.coming_months(today)
+            made = retention.make_partitions(engine, months, today)
+            for month, trouble in made.items():
+                if trouble is not None:
+                    _print(f"no partition for {month:%Y-%m}: {trouble}")
         now = migration.revision_of(engine)
         was = f"; it had {before}" if before not in (None, now) else ""
         _print(f"{urls.shown(engine.url)} has the schema {now}{was}")

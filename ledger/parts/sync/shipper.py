@@ -246,7 +246,10 @@ class Shipper(Companion):
             months = retention.coming_months(today)
             made = retention.make_partitions(self._connected(), months, today)
             for month, trouble in made.items():
-                line = f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one"
+                line = (
+                    f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one, until "
+                    "the ledger's owner runs `tokentee db upgrade`"
+                )
                 if trouble is not None and line not in self._logged and len(self._logged) < 1_000:
                     self._logged.add(line)
                     self._log("warning", line)
@@ -343,7 +346,11 @@ def _meet(own: Engine, shared: Engine, log: Log) -> None:
     try:
         is_other = secret.share(own, shared)
     except sa.exc.ProgrammingError as error:
-        log("warning", f"cannot share the secret of key fingerprints: {reason_of(error)}")
+        log(
+            "warning",
+            f"cannot share the secret of key fingerprints: {reason_of(error)}; until this role has "
+            "the rights that docs/operations.md lists, a key shows as another one on each machine",
+        )
         return
     with db.writing(own) as connection:
         has_rows = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is not None

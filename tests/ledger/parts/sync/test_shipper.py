@@ -1,15 +1,21 @@
 """Shipping to PostgreSQL: whatever is wrong with it, late and never lost, once and never twice."""
 
+import re
 import threading
 import time
+import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 
+from ledger.commands import db as db_command
+from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import SESSION_TOTAL
+from ledger.parts.budgets.share_rows import ServerRows
 from ledger.parts.sync import bundles, merging, shipper
 from ledger.parts.sync.shipper import Shipper
 from ledger.store import db, retention, secret, spool
@@ -438,6 +444,35 @@ def test_a_role_that_may_not_make_partitions_is_said_so_once(
     ]
     alter(shared, f"DROP OWNED BY {role}")
     administer(f"DROP ROLE {role}")
+
+
+def test_the_rights_that_operations_lists_are_all_that_a_proxy_needs(
+    target, shared, run, administer
+):
+    db_command.upgrade(ledger=target)  # makes the partitions
+    text = Path("docs/operations.md").read_text()
+    (listed,) = re.findall(r"```postgresql\n(GRANT .*?)```", text, re.DOTALL)
+    names = {name: f"{name}_{uuid.uuid4().hex}" for name in ("proxy", "analyst")}
+    for role in names.values():
+        administer(f"CREATE ROLE {role} LOGIN")
+    alter(shared, *re.sub(r"TO (\w+)", lambda to: f"TO {names[to[1]]}", listed).split(";\n")[:-1])
+    url = sa.make_url(target).set(username=names["proxy"]).render_as_string(hide_password=False)
+    running = run(url)
+    running.ship(*some(3))
+    with db.disposing(db.ensure(url)) as engine:
+        rollup.roll(engine, now=NOON + timedelta(days=3))
+        table = ServerRows(engine)
+        table.sign("a")
+        table.leave("a")
+        table.prune()
+        table.close(is_broken=False)
+    running.close()
+    assert running.log.lines == []
+    assert rows(shared, "SELECT 1 FROM sums")
+    assert secret.known(shared) == secret.of_machine()
+    for role in names.values():
+        alter(shared, f"DROP OWNED BY {role}")
+        administer(f"DROP ROLE {role}")
 
 
 def test_nodes_with_something_under_way_are_spoken_for(target, shared, monkeypatch):
