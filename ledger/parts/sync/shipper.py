@@ -54,14 +54,19 @@ SHIPPER_TURN_SECONDS = 0.25
 """How often a process that does not ship tries whether the one that did has ended."""
 TURN_BUNDLES_MAX = 20
 """Bundles of one turn, which then takes a few seconds."""
-MEETING_SECONDS = 1.0
+MEETING_SECONDS = 5.0
 """How long a proxy that never met its shared ledger waits at the start for what does not answer. A
-meeting takes 0.1 to 0.4 s on the same machine."""
+meeting takes 0.1 to 0.4 s on the same machine, and 2 s where that is busy. Without it, all keys of
+this process get fingerprints of their own."""
 MEETING_CONNECTS = 8
 """How many times as long as connecting took it waits beside, once it is connected: a meeting is 22
 round trips, and connecting 4 to 6 of them. At 100 ms each that is 2.8 s."""
-MEETING_SECONDS_MAX = 5.0
+MEETING_SECONDS_MAX = 10.0
 """For lines of up to 200 ms."""
+_OWN_FINGERPRINTS = (
+    "Keys that are recorded before the first connection to the shared ledger have other "
+    "fingerprints, until the next start; one TOKENTEE_SECRET_FILE for all proxies prevents this"
+)
 PRUNING_BATCHES_MAX = 20
 """Batches of old exchanges that are dropped from the spool in one turn."""
 RECONNECT_SECONDS = 0.5
@@ -209,7 +214,7 @@ class Shipper(Companion):
         if self._target is None:
             target = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
             try:
-                _meet(self._spool, target, self._log)
+                _meet(self._spool, target, self._log, is_recording=True)
                 self._months.clear()
                 settled_at = time.monotonic() + SETTLING_SECONDS
                 self._due = {"heartbeat": 0.0, "housekeeping": 0.0, "giving up": settled_at}
@@ -311,7 +316,7 @@ def open_spool(target: URL, *, log: Log) -> tuple[Path, Shipper]:
                 f"{urls.shown(target)} is not ready after {seconds_text(time.monotonic() - began)}"
             )
             why = str(failed[0]) if failed else late
-            log("warning", f"{why}; exchanges wait in {path}")
+            log("warning", f"{why}; exchanges wait in {path}. {_OWN_FINGERPRINTS}")
     return path, shipper
 
 
@@ -341,8 +346,9 @@ def _first_meeting(
         failed.append(LedgerError(f"cannot open the shared ledger {urls.shown(target)}: {why}"))
 
 
-def _meet(own: Engine, shared: Engine, log: Log) -> None:
-    """Share the secret of key fingerprints, so that all proxies of one database hash keys alike."""
+def _meet(own: Engine, shared: Engine, log: Log, *, is_recording: bool = False) -> None:
+    """Share the secret of key fingerprints, so that all proxies of one database hash keys alike.
+    `is_recording`: a process has read the spool's secret already."""
     try:
         is_other = secret.share(own, shared)
     except sa.exc.ProgrammingError as error:
@@ -355,13 +361,8 @@ def _meet(own: Engine, shared: Engine, log: Log) -> None:
     with db.writing(own) as connection:
         has_rows = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is not None
         db.note(connection, "met", "yes")
-    if is_other and has_rows:
-        log(
-            "warning",
-            "keys that were recorded before the first connection to the shared ledger have other "
-            "fingerprints, until the next start; one TOKENTEE_SECRET_FILE for all proxies prevents "
-            "this",
-        )
+    if is_other and (has_rows or is_recording):
+        log("warning", _OWN_FINGERPRINTS)
 
 
 def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:

@@ -583,7 +583,7 @@ def test_living_nodes_are_reported_once_a_minute(alone, sqlite_engine, monkeypat
 def test_refused_exchanges_are_retried_once_a_start(alone, sqlite_engine, monkeypatch):
     """Not after each reconnect: a database that comes and goes would get them again and again."""
     engine = sqlite_engine
-    monkeypatch.setattr(shipper, "_meet", lambda *_: None)
+    monkeypatch.setattr(shipper, "_meet", lambda *_, **__: None)
     monkeypatch.setattr(db, "ensure", lambda *_, **__: engine)
 
     def refuse():

@@ -3,6 +3,7 @@ what it recorded arrives when the database answers again."""
 
 import re
 import threading
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -66,6 +67,7 @@ def test_a_proxy_starts_on_its_spool_while_the_database_is_silent(forwarded, mon
     with writing(url) as written:
         (passed,) = re.findall(r"is not ready after ([\d.]+ m?s)", "\n".join(written.lines()))
         assert passed.endswith(" s") or int(passed.removesuffix(" ms")) >= 100
+        assert any("other fingerprints" in line for line in written.lines())
         assert written.settle(settled("a")).committed
         forwarder.is_silent = False
         wait_for(engine, 1)
@@ -83,8 +85,23 @@ def test_a_proxy_meets_its_database_over_a_slow_line(forwarded, monkeypatch):
         forwarder.delay_seconds = 0.0
 
 
-def test_a_locked_meta_keeps_no_proxy_from_starting(forwarded):
+def test_a_proxy_waits_for_its_first_meeting_on_a_busy_machine(forwarded, monkeypatch):
+    """Without it, its keys have other fingerprints than at other proxies."""
+    _, url, _ = forwarded
+    opening = db.open_engine
+
+    def slowly(*arguments, **options):
+        time.sleep(1.5)
+        return opening(*arguments, **options)
+
+    monkeypatch.setattr(db, "open_engine", slowly)
+    with writing(url) as written:
+        assert written.lines() == []
+
+
+def test_a_locked_meta_keeps_no_proxy_from_starting(forwarded, monkeypatch):
     _, url, engine = forwarded
+    monkeypatch.setattr(shipper, "MEETING_SECONDS", 0.1)
     with engine.connect() as connection:
         connection.exec_driver_sql("LOCK TABLE meta, tokentee_private.secret")
         with writing(url) as written:
