@@ -86,11 +86,10 @@ class RunRules:
 
     def upstream_of(self, request: Request) -> Upstream | None:
         """The configured upstream that a request is for, by its name or its address."""
+        hosts = (providers.normalised(request.host), request.address)
         for upstream in self.upstreams:
-            if upstream.port in (None, request.port) and upstream.host in (
-                request.host,
-                request.address,
-            ):
+            is_port = upstream.port in (None, request.port)
+            if is_port and providers.normalised(upstream.host) in hosts:
                 return upstream
         return None
 
@@ -172,6 +171,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
         is_sure = is_llm or is_socket or request.method == "POST"
         route = table.UNKNOWN if is_sure or asks else table.UNKNOWN_FETCH
     is_served = is_named or route.host_is_known or route.needs_stream
+    host = providers.normalised(request.host).strip("[]")
     return Routes(
         rules=rules,
         route=route,
@@ -180,7 +180,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
         is_named=is_named,
         is_served=is_served,
         is_confirmed=is_sure and (route.is_confirmed or is_served),
-        origin=f"{request.scheme}://{request.host}:{request.port}",
+        origin=f"{request.scheme}://{f'[{host}]' if ':' in host else host}:{request.port}",
         provider=provider or providers.provider_of(request.host, path),
         path=_redacted(path[:PATH_LENGTH_MAX]),
         began_at=request.began_at,

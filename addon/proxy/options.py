@@ -6,6 +6,7 @@ a typed option is bad, and does not enforce choices.
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,6 +23,7 @@ from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import RunRules, Upstream
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange
+from ledger.model.providers import normalised
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url, sqlite_path
 from ledger.text.printable import without_passwords
@@ -125,6 +127,8 @@ _HELP = {
 }
 
 
+_ADDRESS = re.compile(r"(\[[^\]]*\]|[^:]*)(?::(.*))?")
+"""A host, or an IPv6 address in brackets, and a port."""
 _OUR_PREFIXES = ("tee_", "ledger_")
 NAME_LENGTH_MAX = 64
 """Characters of a mistyped option's name that are repeated."""
@@ -245,14 +249,17 @@ def _upstreams(text: str) -> tuple[Upstream, ...]:
     upstreams = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         address, equals, provider = part.partition("=")
-        host, colon, port = address.partition(":")
+        found = _ADDRESS.fullmatch(address)
+        host, port = found.groups() if found else ("", None)
         if not host or (equals and not provider) or "/" in address:
             raise ValueError(f"tee_hosts: {part!r} is not HOST[:PORT][=PROVIDER]")
-        if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        if port is not None and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
             raise ValueError(f"tee_hosts: {port!r} in {part!r} is not a port")
         upstreams.append(
             Upstream(
-                host=host.lower(), port=int(port) if colon else None, provider=provider or None
+                host=normalised(host).strip("[]"),
+                port=int(port) if port is not None else None,
+                provider=provider or None,
             )
         )
     return tuple(upstreams)

@@ -494,7 +494,7 @@ class ProviderTable:
 
     def at(self, host: str, path: str = "") -> Provider | None:
         """The provider that answers at a host; None for an unknown host."""
-        host = _normalised(host)
+        host = normalised(host)
         row = self._at(host) if len(host) <= HOST_LENGTH_MAX else None
         if row is not None and row.under_paths is not None:
             for part, name in row.under_paths.items():
@@ -508,7 +508,7 @@ class ProviderTable:
 
     def price_list_at(self, host: str) -> str:
         """The price list of a host; empty if none is known."""
-        host = _normalised(host)
+        host = normalised(host)
         row = self.at(host)
         if row is None or any(pattern.fullmatch(host) for pattern in self._unlisted):
             return ""
@@ -558,7 +558,8 @@ class ProviderTable:
         return None
 
 
-def _normalised(host: str) -> str:
+def normalised(host: str) -> str:
+    """A host in lower case, without the dot at the end of an absolute name."""
     return host.lower().rstrip(".")
 
 
@@ -578,7 +579,7 @@ TABLE = ProviderTable(PROVIDERS)
 def provider_of(host: str, path: str) -> str:
     """The name of the provider that answers at a host; the host itself if it is unknown."""
     row = TABLE.at(host, path)
-    return row.name if row is not None else _normalised(host)
+    return row.name if row is not None else normalised(host)
 
 
 def serves_llms(host: str, path: str) -> bool:

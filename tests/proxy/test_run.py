@@ -265,6 +265,25 @@ def test_no_proxy_holds(tmp_path, pem):
     assert proxy.seen == [f"POST http://localhost:{plain.port}/v1/chat/completions HTTP/1.1"]
 
 
+TUNNEL = """
+import base64, os, socket, ssl, sys, urllib.parse
+to = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
+who = base64.b64encode(f"{to.username}:{to.password}".encode()).decode()
+line = socket.create_connection((to.hostname, to.port), 20)
+line.sendall(f"CONNECT {sys.argv[1]} HTTP/1.1\\r\\nProxy-Authorization: Basic {who}\\r\\n\\r\\n".encode())
+assert b" 200 " in line.recv(65536)
+ssl._create_unverified_context().wrap_socket(line, server_hostname="llm.example").close()
+"""
+
+
+def test_a_tunnel_to_an_address_is_named_as_its_tls_names_it(tmp_path: Path, pem: Path):
+    with Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as other:
+        words = ("--", sys.executable, "-c", TUNNEL, f"127.0.0.1:{other.port}")
+        done = run(tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+        assert f"--set tee_hosts=llm.example:{other.port} --" in done.stderr.decode()
+
+
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true"])
 def test_the_exit_code_is_the_commands_whatever_can_be_written(tmp_path: Path, redirection: str):
     line = f'"$0" -c "from addon.cli import main; main()" run -- sh -c "exit 23" {redirection}'

@@ -180,8 +180,8 @@ def load(path: Path) -> tuple[ConfigFile, dict[str, str]]:
         parts = urlsplit(upstream.url)
         port = f":{parts.port}" if parts.port else ""
         provider = f"={upstream.provider}" if upstream.provider else ""
-        if ":" not in (parts.hostname or ""):  # an IPv6 address, which tee_hosts cannot name
-            hosts.append(f"{parts.hostname}{port}{provider}")
+        host = parts.hostname or ""
+        hosts.append(f"{f'[{host}]' if ':' in host else host}{port}{provider}")
     ledger, capture = settings.ledger, settings.capture
     if "ledger_file" in files:
         ledger = read_text(Path(files["ledger_file"]), "file with the ledger URL").strip()

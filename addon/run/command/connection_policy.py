@@ -108,6 +108,7 @@ class ConnectionPolicy(NextLayer):
             if not is_llm and not context.client.tls_established:
                 nextlayer.layer = layers.TCPLayer(context, ignore=True)
                 host, port = (context.server.address or ("a host", 443))[:2]
+                host = self._sni_of(nextlayer) or host
                 place = host if port == 443 else f"{host}:{port}"
                 if place in self.unread or len(self.unread) < UNREAD_MAX:
                     self.unread[place] += 1
@@ -171,17 +172,22 @@ class ConnectionPolicy(NextLayer):
         address = nextlayer.context.server.address
         if address is None or (address[0], address[1]) in self.hosts:
             return True
+        name = self._sni_of(nextlayer)
+        return None if name is None else bool(name) and (name, address[1]) in self.hosts
+
+    @staticmethod
+    def _sni_of(nextlayer: layer.NextLayer) -> str | None:
+        """What the TLS of a tunnel to an address calls its host, empty if nothing; None: the
+        ClientHello is incomplete."""
         data = nextlayer.data_client()
         if not starts_like_tls_record(data):
-            return False
+            return ""
         try:
-            ipaddress.ip_address(address[0])
+            ipaddress.ip_address(nextlayer.context.server.address[0])  # type: ignore[index]
             hello = parse_client_hello(data)
         except ValueError:  # a name, or no ClientHello
-            return False
-        if hello is None:
-            return None
-        return hello.sni is not None and (hello.sni, address[1]) in self.hosts
+            return ""
+        return None if hello is None else hello.sni or ""
 
 
 def shows(head: bytes, secret: str) -> bool:

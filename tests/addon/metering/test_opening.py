@@ -181,6 +181,22 @@ def test_a_listed_host_is_treated_as_one_that_the_operator_names(host: str) -> N
         assert exchange.is_confirmed is is_call
 
 
+@for_each(
+    "host, origin",
+    [
+        ("LLM.Example.", "http://llm.example:80"),
+        ("API.OpenAI.com.", "http://api.openai.com:80"),
+        ("2001:db8::1", "http://[2001:db8::1]:80"),
+    ],
+)
+def test_an_origin_has_one_spelling(host: str, origin: str) -> None:
+    """Caps, duplicates and reports compare it."""
+    asked = structs.replace(REQUEST, scheme="http", host=host, port=80)
+    assert opened(asked, SERVED).opened.origin == origin
+    dream = structs.replace(asked, path="/v9/dream")
+    assert (maybe_opened(dream, SERVED) is None) is (":" in host)
+
+
 @for_each("host", ["api.openai.com", "llm.example"])
 @for_each(
     "path",

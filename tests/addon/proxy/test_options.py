@@ -100,11 +100,16 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         pytest.param("127.0.0.1", 8001, "aivene", id="host-and-port"),
         pytest.param("127.0.0.1", 8002, None, id="another-port"),
         pytest.param("gateway.example", 443, "own", id="any-port"),
+        pytest.param("Gateway.Example.", 443, "own", id="another-spelling"),
+        pytest.param("::1", 8003, "six", id="ipv6"),
+        pytest.param("::1", 8004, None, id="ipv6-another-port"),
+        pytest.param("absolute.example", 443, "dot", id="absolute-name"),
         pytest.param("other.example", 443, None, id="another-host"),
     ],
 )
 def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: str | None) -> None:
-    settings = parse(Values(tee_hosts="127.0.0.1:8001=aivene,gateway.example=own"))
+    hosts = "127.0.0.1:8001=aivene,gateway.example=own,[::1]:8003=six,absolute.example.=dot"
+    settings = parse(Values(tee_hosts=hosts))
     request = structs.replace(REQUEST, host=host, port=port)
     found = settings.rules(node="", secret=b"").upstream_of(request)
     assert (found.provider if found else None) == provider
@@ -118,6 +123,8 @@ def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: s
         ("tee_inject", "AUTO"),
         ("tee_hosts", "host:port"),
         ("tee_hosts", "host:0"),
+        ("tee_hosts", "[::1]8000"),
+        ("tee_hosts", "::1"),
         ("tee_hosts", "host:65536"),
         ("tee_hosts", "host:٣"),
         ("tee_hosts", "http://host"),

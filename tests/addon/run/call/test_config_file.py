@@ -113,7 +113,7 @@ def test_every_setting_is_an_option():
     assert options(upstream) == {"tee_hosts": "h.example=p"}
     unnamed = "[[upstream]]\nname='a'\nurl='https://h.example:8443'\nlisten='h:1'\n"
     assert options(unnamed) == {"tee_hosts": "h.example:8443"}
-    assert options(unnamed.replace("h.example", "[::1]")) == {}
+    assert options(unnamed.replace("h.example", "[::1]")) == {"tee_hosts": "[::1]:8443"}
     assert options("") == {}
 
 
