@@ -1,7 +1,7 @@
 """Wiring. The ledger's commands, and the parts that all commands share.
 
-Exit codes: 0 done, 1 the answer is no, 2 wrong call. Machine formats go to stdout, everything
-else to stderr.
+Exit codes: 0 done, 1 the answer is no, 2 wrong call, 141 nobody reads the result. Machine formats
+go to stdout, everything else to stderr.
 
 A command is a row here and a function or `typer.Typer` in a module of its own. The module is
 imported when the command is called: importing SQLAlchemy alone takes longer than `tokentee --help`
@@ -23,8 +23,11 @@ from ledger.settings.extras import missing_extra
 from ledger.text.hints import as_typed, named_ledger
 from ledger.text.printable import printable, without_passwords
 
-UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)
-"""Where a result goes nowhere: a pipe without a reader, a full disk, a closed stream."""
+UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)
+"""Where a result goes nowhere: a full disk, a closed stream."""
+NO_READER = 128 + 13
+"""Exit code where the reader of a pipe has left, as `head -1` does: that of SIGPIPE, which is how
+other programs end then, without a word."""
 COMMANDS = (
     *commands_in(
         "ledger.commands",
@@ -73,9 +76,14 @@ def run(app: Callable[[], None], beside: Callable[[], str] = str) -> None:
 
 
 def _run(app: Callable[[], None], beside: Callable[[], str]) -> None:
+    stdout = sys.stdout
     try:
         try:
             app()
+        except SystemExit:
+            if sys.stdout is not stdout:  # Click's own end of a pipe without a reader
+                raise BrokenPipeError from None
+            raise
         finally:
             sys.stdout.flush()
     except WrongCallError as error:
@@ -93,6 +101,9 @@ def _run(app: Callable[[], None], beside: Callable[[], str]) -> None:
         if text is None:
             raise
         fail(text, 1)
+    except BrokenPipeError:
+        _leave(sys.stdout)
+        sys.exit(NO_READER)
     except OSError as error:
         if error.filename is None and isinstance(error, FileNotFoundError):
             fail("the current folder was removed: go to another one", 1)  # what getcwd raises

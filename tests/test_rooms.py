@@ -109,6 +109,7 @@ ARROWS: dict[str, set[str]] = {
         "addon.recordings",
         "addon.recordings.formats",
         "addon.run",
+        "ledger.commands",
         "ledger.figures",
         "ledger.reports",
         "ledger.store",

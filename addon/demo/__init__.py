@@ -4,6 +4,6 @@
     story       serves and sends them with a real mitmdump between, compares the ledger, shows it
 
 In: nothing. Out: a report on stdout, and whether every figure was right.
-Uses: metering, recordings, recordings.formats, run; of the ledger: figures, model, reports, store,
-text.
+Uses: metering, recordings, recordings.formats, run; of the ledger: commands, figures, model,
+reports, store, text.
 """

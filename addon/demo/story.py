@@ -25,6 +25,7 @@ from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.serving import ServedAnswers, serve
 from addon.run.leftovers import run_folder
+from ledger.commands.output import console
 from ledger.figures import queries
 from ledger.figures.request_list import ListedRequest, latest
 from ledger.model.errors import LedgerError
@@ -185,8 +186,7 @@ def mistakes_in(bodies: Mapping[str, bytes], rows: Sequence[ListedRequest]) -> l
 
 def show(ledger: Path, bodies: Mapping[str, bytes]) -> list[str]:
     """Print the story, the report and the next steps; returns what is wrong, each as a line."""
-    out = Console(highlight=False)
-    out = out if out.is_terminal else Console(highlight=False, width=100)
+    out = console()
     url = f"sqlite:///{ledger}"
     with disposing(open_engine(url)) as engine:
         with snapshot(engine) as connection:

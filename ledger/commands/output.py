@@ -1,5 +1,6 @@
 """Wiring. How commands print: results to stdout, everything else to stderr."""
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -65,6 +66,12 @@ def console(*, is_error: bool = False) -> "Console":
     on light and dark backgrounds."""
     from rich.console import Console
 
+    class Plain(Console):
+        """Leaves a pipe without a reader to `ledger.cli`, as all other output does."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
     stream: TextIO = sys.stderr if is_error else sys.stdout
     is_sized = "COLUMNS" in os.environ or stream.isatty()
-    return Console(file=stream, width=None if is_sized else PIPE_COLUMNS, highlight=False)
+    return Plain(file=stream, width=None if is_sized else PIPE_COLUMNS, highlight=False)

@@ -4,12 +4,16 @@ one line and exit code 1; what stands beside a result changes no exit code."""
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from addon.cli import BY_NAME
+
 pytestmark = pytest.mark.process
 
+NO_READER = 141
 CODE = "from addon.cli import main; main()"
 NOTHING, FULL = "/dev/null", "/dev/full"
 COMMANDS = [
@@ -21,7 +25,7 @@ COMMANDS = [
 def played(words: list[str], url: str, redirected: str) -> tuple[int, str]:
     """Exit code and stderr of a command whose streams a shell has redirected."""
     done = subprocess.run(
-        ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, "-c", CODE, *words],
+        ["bash", "-c", f'"$@" {redirected}', "bash", sys.executable, "-c", CODE, *words],
         capture_output=True,
         text=True,
         timeout=120,
@@ -56,3 +60,43 @@ def test_what_stands_beside_a_result_changes_no_exit_code(words: list[str], url:
 def test_an_error_that_goes_nowhere_keeps_its_exit_code(words: list[str], code: int, url: str):
     for redirected in ("2>&1", "2>&-", f"2> {FULL}", f"> {FULL} 2> {FULL}"):
         assert played(words, url, redirected)[0] == code
+
+
+CALLS: dict[str, list[str]] = {
+    "run": ["run", "--", "sh", "-c", "echo a; exit 5"],
+    "demo": ["demo", "--help"],
+    "replay": ["replay", "gone"],
+    "rebuild": ["rebuild", "gone"],
+    "show": ["show", "gone"],
+    "top": ["top", "--once"],
+    "prices": ["prices", "show", "gpt-4o"],
+    "reprice": ["reprice", "--dry-run"],
+    "names": ["names", "check"],
+    "db": ["db", "current"],
+    "serve": ["serve", "--help"],
+    "export": ["export", "requests", "--out", "folder"],
+    "reconcile": ["reconcile", "gone.csv"],
+    "sync": ["sync", "gone.db"],
+}
+"""Of the commands that need more than their name."""
+
+
+def test_no_command_has_a_word_for_a_reader_that_left(url: str, tmp_path: Path, monkeypatch):
+    """As with `| head -1`: 141, or the exit code of a command that had nothing to say."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert set(CALLS) <= set(BY_NAME)
+
+    def both(name: str) -> tuple[str, int, int, str]:
+        words = CALLS.get(name, [name])
+        code, _ = played(words, url, f"> {NOTHING}")
+        left, said = played(words, url, "| true; exit ${PIPESTATUS[0]}")
+        return name, code, left, said
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(both, [*BY_NAME, "--help", "--version", "--show-completion"]))
+    for name, code, left, said in found:
+        assert left in (code, NO_READER), (name, said)
+        assert "could not be written" not in said, name
+        assert "BrokenPipe" not in said, name
+    assert sum(left == NO_READER for *_, left, _ in found) > 10
