@@ -222,8 +222,9 @@ def _put_on() -> Callable[[], None]:
         if stream.flow.response is None:
             yield from start_request_stream(stream)
             return
-        stream.client_state = stream.state_done  # whatever the client still sends
+        stream.client_state = stream.state_done
         yield from stream.send_response()
+        stream.client_state = stream.state_errored  # which takes whatever the client still sends
 
     def watched_start(stream: HttpStream) -> Commands:
         for each in _watchers:

@@ -193,6 +193,22 @@ def test_what_goes_both_ways_is_decided_at_its_headers(wraps, tmp_path):
     assert found == [(path, "refused", each[1]) for path, each in BOTH_WAYS.items()]
 
 
+@pytest.mark.parametrize("is_h2", [False, True])
+def test_a_call_that_comes_at_once_is_refused_as_quietly(is_h2, tmp_path):
+    with (
+        Upstream(script) as upstream,
+        capped(upstream.url, tmp_path, cap(usd=1), "x_ai") as proxy,
+        connect_to(proxy, is_h2=is_h2) as client,
+    ):
+        for path, (kind, status, _) in BOTH_WAYS.items():
+            for _each in range(2):  # on one connection
+                client.send("POST", path, [("content-type", kind)], FIRST)
+                answer = client.receive()
+                assert (answer.status, answer.ending) == (status, Ending.TERMINATED)
+        assert upstream.requests == []
+    assert not proxy.has_logged("Traceback"), proxy.log
+
+
 def test_bytes_are_those_without_a_cap(tmp_path, monkeypatch):
     (tmp_path / "with").mkdir()
     (tmp_path / "without").mkdir()
