@@ -288,7 +288,7 @@ def make_partitions(engine: Engine, months: Iterable[date], today: date) -> dict
             # No right to make tables, or rows of that month in the default partition. Any other
             # error is temporary, and the rows wait for it: rows in the default partition stay
             # there.
-            outcome[month] = " ".join(str(error.orig).split())
+            outcome[month] = str(error.orig).splitlines()[0]
         else:
             outcome[month] = None
     return outcome

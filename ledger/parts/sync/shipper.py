@@ -250,12 +250,13 @@ class Shipper(Companion):
             today = datetime.now(UTC).date()
             months = retention.coming_months(today)
             made = retention.make_partitions(self._connected(), months, today)
-            for month, trouble in made.items():
+            for trouble in sorted({each for each in made.values() if each is not None}):
+                lacking = ", ".join(f"{month:%Y-%m}" for month in made if made[month] == trouble)
                 line = (
-                    f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one, until "
-                    "the ledger's owner runs `tokentee db upgrade`"
+                    f"no partition for {lacking}: {trouble}; rows go to the default one "
+                    "(`tokentee db upgrade` by the ledger's owner makes coming months)"
                 )
-                if trouble is not None and line not in self._logged and len(self._logged) < 1_000:
+                if line not in self._logged and len(self._logged) < 1_000:
                     self._logged.add(line)
                     self._log("warning", line)
             # Exchanges that were shipped long ago, for one turn; there may be more.

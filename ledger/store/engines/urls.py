@@ -186,7 +186,7 @@ def failed(error: Exception) -> str | None:
     if not isinstance(error, sa.exc.DBAPIError):
         return None
     text = cut(_one_line(str(error.orig)))
-    if not (is_trouble(error) or _is_damaged(text) or _has_odd_value(text)):
+    if not (is_trouble(error) or _is_damaged(text) or _has_odd_value(text) or _is_refused(text)):
         return None
     is_file = type(error.orig).__module__ == "sqlite3"
     return f"the ledger fails: {text}; {_advice(text, is_file=is_file)}"
@@ -235,6 +235,8 @@ def _advice(text: str, *, is_file: bool) -> str:
         return "a row holds what no recorder writes: give a period without it (--since)"
     if "readonly" in text or "unable to open" in text:
         return "name a file you can write to (ledger_url, TOKENTEE_LEDGER)"
+    if _is_refused(text):
+        return "name a role and a server that may do it: docs/operations.md lists the rights"
     if is_file:
         return "check that no process holds the file and that its disk has room"
     return "check that the server runs and the URL is right"
@@ -242,6 +244,11 @@ def _advice(text: str, *, is_file: bool) -> str:
 
 def _has_odd_value(text: str) -> bool:
     return "malformed JSON" in text or "decode to UTF-8" in text
+
+
+def _is_refused(text: str) -> bool:
+    """Whether PostgreSQL says that this role, or a standby, may not do it."""
+    return any(word in text for word in ("permission denied", "must be owner", "read-only trans"))
 
 
 def _is_damaged(text: str) -> bool:

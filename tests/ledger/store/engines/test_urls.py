@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from ledger import recording
 from ledger.model.errors import LedgerError
@@ -252,6 +252,21 @@ def failed(text: str) -> OperationalError:
 )
 def test_the_line_names_the_ledger_the_cause_and_the_remedy(url: sa.URL, said: str, line: str):
     assert urls.not_opened(url, failed(said)) == line
+
+
+@for_each(
+    "said",
+    [
+        "permission denied for table meta",
+        "must be owner of table exchanges",
+        "cannot execute INSERT in a read-only transaction",
+    ],
+)
+def test_a_role_without_the_right_is_told_where_the_rights_stand(said: str):
+    error = DBAPIError("INSERT", {}, Exception(f"{said}\nDETAIL: more"))
+    text = urls.failed(error) or ""
+    assert text.startswith(f"the ledger fails: {said}")
+    assert text.endswith("docs/operations.md lists the rights")
 
 
 @for_each(
