@@ -531,6 +531,7 @@ def test_a_constant_of_one_name_and_value_stands_once():
 
 
 TESTED_BY = {
+    "addon/parts/caps/asked_table.py": "tests/addon/parts/caps/test_gate.py",
     "addon/parts/caps/of_run.py": "tests/proxy/test_caps.py",
     "addon/proxy/authorising.py": "tests/addon/parts/caps/test_gate.py",
     # By the command line, and by what it prints.

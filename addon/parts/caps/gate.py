@@ -5,28 +5,27 @@
     watch        reads the budgets file when it changes, and gives signs of life
 
 A cap that only this process has is asked in memory. One of a period stands in a table that all
-processes share (`ledger/parts/budgets/shared.py`); a thread asks it, for all requests that came
-meanwhile together. An error of ours refuses: the operator asked for a cap.
+processes share (`asked_table.py`), which is asked for all requests that came meanwhile together. An
+error of ours refuses: the operator asked for a cap.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from addon.parts.caps.asked_table import AskedTable
 from addon.parts.caps.holds import Holds
 from addon.parts.caps.limits import Limits, is_free_call
 from addon.proxy.authorising import Authoriser
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange, Reading, UsageSource
-from ledger.parts.budgets.book import Book, Change, Held, Refusal, Standing, Waiting
+from ledger.parts.budgets.book import Book, Held, Refusal, Waiting
 from ledger.parts.budgets.budgets_file import CapFile
 from ledger.parts.budgets.caps import NOTHING, Amounts, Cap
 from ledger.pricing.prices import PriceBook
@@ -42,7 +41,6 @@ RETRY_SECONDS = 0.1
 """How often the table is asked again for what waits: other processes settle, too."""
 LATE_SECONDS = 1.0
 """How long a request that may not wait stands behind one that does."""
-CLOSE_SECONDS_MAX = 5.0
 OURS = "tokentee: refused: Tokentee failed and could not check the caps; see its log"
 
 
@@ -64,17 +62,13 @@ class Gate(Authoriser):
         self._holds = Holds(prices)
         self._read_prices = prices.read_lists
         self._file = file
-        self._open_shared = shared
-        self._shared: SharedCaps | None = None
-        self._thread: ThreadPoolExecutor | None = None
-        """Where the table is asked."""
+        self._table = AskedTable(shared)
         self._turn: asyncio.Task[None] | None = None
         """The question that is under way."""
         self._is_stirred = False
         """Something changed since the last one."""
         self._trouble = ""
         """Why the file is not in force, if it is not."""
-        self._unreachable = ""
         self._held: dict[str, Held] = {}
         """Under way, by the id of the exchange."""
         self._futures: dict[Waiting, asyncio.Future[Held | Refusal]] = {}
@@ -177,7 +171,7 @@ class Gate(Authoriser):
                 asking = self.book.to_reserve()
                 changes, self.book.changes = self.book.changes, []
                 if asking or changes:
-                    answers = await self._asked(changes, asking)
+                    answers = await self._table.turn(changes, asking, self.book.names)
                     for one, answer in zip(asking, answers, strict=True):
                         self._resolve(one, self.book.answered(one, answer))
                 for one, found in self.book.freed():
@@ -186,47 +180,6 @@ class Gate(Authoriser):
         finally:
             self._turn = None
             self._tell()
-
-    async def _asked(
-        self, changes: Sequence[Change], asking: Sequence[Waiting]
-    ) -> Sequence[Sequence[Standing] | str | None]:
-        """What the table answers, or why it does not."""
-        wanted, names = [(one.shared, one.hold) for one in asking], self.book.names
-        try:
-            answers = await self._in_thread(
-                lambda: self._table().turn(changes, wanted, names, datetime.now(UTC))
-            )
-        except Exception as error:  # noqa: BLE001  # the guard between our bugs and the money
-            return [self._failed(error)] * len(asking)
-        self._failed(None)
-        return answers
-
-    def _table(self) -> SharedCaps:
-        """In the thread."""
-        if self._shared is None:
-            self._shared = self._open_shared()
-        return self._shared
-
-    async def _in_thread[T](self, call: Callable[[], T]) -> T:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokentee: caps")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
-
-    def _failed(self, error: Exception | None) -> str:
-        """Say once that the table cannot be asked, and once that it can again."""
-        is_known, before = isinstance(error, LedgerError), self._unreachable
-        self._unreachable = str(error) if is_known else "Tokentee failed; see its log"
-        if error is None:
-            self._unreachable = ""
-            if before:
-                logger.warning("tokentee: the caps are shared with other proxies again")
-        elif self._unreachable != before:
-            logger.warning(
-                "tokentee: other proxies cannot be asked what they have spent of the caps: %s",
-                self._unreachable,
-                exc_info=None if is_known else error,
-            )
-        return self._unreachable
 
     def _noted[F: Held | Waiting | Refusal](self, found: F) -> F:
         if isinstance(found, Held):
@@ -300,15 +253,8 @@ class Gate(Authoriser):
         accounts, names = self.book.current(datetime.now(UTC)), self.book.names
         if not any(cap.is_shared for cap in self.book.caps.values()):
             return
-        try:
-            standings = await self._in_thread(
-                lambda: self._table().look(accounts, names, datetime.now(UTC))
-            )
-        except LedgerError as error:
-            self._failed(error)
-            return
-        self._failed(None)
-        for account, standing in zip(accounts, standings, strict=True):
+        standings = await self._table.look(accounts, names)
+        for account, standing in zip(accounts, standings, strict=False):
             self.book.noted(account, standing)
         self._tell()
 
@@ -326,20 +272,8 @@ class Gate(Authoriser):
 
     def release(self) -> None:
         """Tell the table what is left to tell, when all is over."""
-        if self._thread is None:
-            return
         changes, self.book.changes = self.book.changes, []
-
-        def leave() -> None:
-            table = self._table()
-            with contextlib.suppress(LedgerError):  # what was held counts then
-                table.turn(changes, (), self.book.names, datetime.now(UTC))
-            table.leave()
-
-        done = self._thread.submit(leave)
-        with contextlib.suppress(Exception):
-            done.result(CLOSE_SECONDS_MAX)
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._table.release(changes, self.book.names)
 
 
 def with_hold(exchange: Exchange, held: Held) -> Exchange:
