@@ -133,8 +133,8 @@ class WebSocketSession:
         self._model = text_of(model)
         """From the URL or the server's session; Realtime's responses do not name it."""
         self._transcriber: str | None = None
-        self._running: bytes | None = None
-        """What OpenAI Live has billed so far; the last message of a session has the whole."""
+        self._running: dict[str, Any] | None = {}
+        """What OpenAI Live has billed so far; None once its last message told the whole."""
         self._waiting: list[_Response] = []
         self._open_responses: dict[str, _Response] = {}
         self._keys = 0
@@ -194,7 +194,8 @@ class WebSocketSession:
         self._waiting.clear()
         self._open_responses.clear()
         running, self._running = self._running, None
-        alone = self._alone(self._model, running) if running else ()
+        said = _said("in_progress", {"usage": running})
+        alone = self._alone(self._model, said) if running else ()
         return [*(Closed(response.key, response.meter) for response in cut), *alone]
 
     def _events_in(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
@@ -209,12 +210,14 @@ class WebSocketSession:
         elif kind == "decision.completed":
             decision = object_at(body, "decision") or {}
             yield from self._alone(text_of(decision.get("model")), _said("completed", decision))
-        elif kind == "session.usage.updated":
-            self._running = _said("in_progress", {"usage": body.get("usage")})
-        elif kind == "session.closed":
-            self._running = None
-            said = {"id": lookup(body, "session.id"), "usage": body.get("usage")}
-            yield from self._alone(self._model, _said("completed", said))
+        elif kind in ("session.usage.updated", "session.closed"):
+            if self._running is None:
+                return
+            self._running = object_at(body, "usage") or self._running
+            if kind == "session.closed":
+                said = {"id": lookup(body, "session.id"), "usage": self._running or None}
+                self._running = None
+                yield from self._alone(self._model, _said("completed", said))
         elif kind == "error":
             yield from self._refused(body, message)
         elif kind == "response.created" or self._is_whole(body):

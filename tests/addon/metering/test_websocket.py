@@ -338,6 +338,23 @@ def test_paused_time_of_a_live_session_has_a_price_of_its_own(
     assert closed.meter.usage().tool_units == units
 
 
+def test_the_total_of_a_live_session_is_neither_lost_nor_billed_twice() -> None:
+    session = openai_live()
+    happened: list[SessionEvent] = []
+    for kind, usage in (
+        ("updated", {"seconds": 20}),
+        ("updated", None),
+        ("closed", None),
+        ("updated", {"seconds": 20}),
+        ("closed", {"seconds": 20}),
+    ):
+        name = "session.closed" if kind == "closed" else "session.usage.updated"
+        happened += session.server_message(message(name, session={"id": "s"}, usage=usage))
+    happened += session.end()
+    (closed,) = (one for one in happened if isinstance(one, Closed))
+    assert closed.meter.usage().tool_units == {"audio_milliseconds": 20_000}
+
+
 def test_an_event_is_carried_by_one_message() -> None:
     inner = {"type": "response.event", "event": {"type": "response.created", "response": {}}}
     assert openai_live().server_message(message("response.event", event=inner)) == []
