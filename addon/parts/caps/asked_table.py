@@ -47,7 +47,9 @@ class AskedTable:
                 lambda table: table.turn(changes, wanted, names, datetime.now(UTC))
             )
         except Exception as error:  # noqa: BLE001  # the guard between our bugs and the money
-            return [self._noted(error)] * len(asking)
+            self._noted(error)
+            # A client is not told where the ledger is.
+            return ["Tokentee's log says why"] * len(asking)
         self._noted(None)
         return answers
 
@@ -90,9 +92,9 @@ class AskedTable:
             self._table = self._opens()
         return self._table
 
-    def _noted(self, error: Exception | None) -> str:
+    def _noted(self, error: Exception | None) -> None:
         is_known, before = isinstance(error, LedgerError), self._trouble
-        self._trouble = str(error) if is_known else "Tokentee failed; see its log"
+        self._trouble = str(error) if is_known else "Tokentee failed"
         if error is None:
             self._trouble = ""
             if before:
@@ -103,4 +105,3 @@ class AskedTable:
                 self._trouble,
                 exc_info=None if is_known else error,
             )
-        return self._trouble

@@ -184,7 +184,7 @@ class Away:
 
 @pytest.mark.parametrize(
     ("trouble", "why"),
-    [(LedgerError("it is down"), "it is down"), (ValueError("?"), "Tokentee failed")],
+    [(LedgerError("u@db is down"), "u@db is down"), (ValueError("?"), "Tokentee failed")],
 )
 async def test_a_table_that_is_away_is_said_once_and_asked_again(trouble, why, caplog):
     table = Away()
@@ -200,11 +200,12 @@ async def test_a_table_that_is_away_is_said_once_and_asked_again(trouble, why, c
     for _ in range(2):
         found = await ask()
         assert isinstance(found, Refusal)
-        assert f"the ledger cannot be reached: {why}" in found.message
+        assert "the ledger cannot be reached: Tokentee's log says why" in found.message
     table.trouble = None
     assert isinstance(await ask(), Held)
     said = [line for line in caplog.messages if "caps" in line and "proxies" in line]
     assert ["other proxies cannot be asked" in line for line in said] == [True, False]
+    assert why in said[0]
     assert said[1] == "tokentee: the caps are shared with other proxies again"
 
 
