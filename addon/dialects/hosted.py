@@ -5,7 +5,7 @@ https://developers.openai.com/api/docs/guides/agents-api (`types.beta` of openai
 
 Nothing that passes on the wire is a model request: the provider runs the agent, and the client
 reads the session, its events or its turns, as often as it likes. So such an answer has no figures
-of its own; each statement in it becomes a row (`metering/hosted.py`):
+of its own; what starts work is an order, and each statement becomes a row (`metering/hosted.py`):
 
     a request   `span.model_request_end`, or a turn that is over; known by its id
     a total     of the session object, or of an event with it: tokens, active seconds, list cost;
@@ -26,16 +26,20 @@ from addon.dialects.errors import anthropic_refusal, openai_refusal, record_erro
 from addon.dialects.facts import Ending, Facts, Stated, id_of, name_of
 from addon.dialects.openai import responses
 from addon.dialects.vendors import anthropic
+from ledger.model.exchange import SESSION_CALL
 from ledger.model.usage import Usage, count_of, sum_of
 
 STATED_MAX = 1_000
 """Statements of one answer; the total has the requests beyond."""
+ANTHROPIC_ORDERS = ("/v1/sessions", "/sessions/{}/events")
+"""What a POST starts work at."""
 ANTHROPIC_PATHS = (
     *("/v1/sessions", "/v1/sessions/{}", "/sessions/{}/archive"),
     *("/sessions/{}/events", "/sessions/{}/events/stream"),
     *("/sessions/{}/threads", "/sessions/{}/threads/{}", "/sessions/{}/threads/{}/archive"),
     *("/sessions/{}/threads/{}/events", "/sessions/{}/threads/{}/stream"),
 )
+OPENAI_ORDERS = ("/agents/sessions", "/agents/sessions/{}/events", "/agents/sessions/{}/turns")
 OPENAI_PATHS = (
     *("/agents/sessions", "/agents/sessions/{}", "/agents/sessions/{}/events"),
     *("/agents/sessions/{}/turns", "/agents/sessions/{}/turns/{}"),
@@ -138,7 +142,7 @@ def read_openai(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 ANTHROPIC_SESSIONS = Dialect(
     name="anthropic.sessions",
-    operation="agent_session",
+    operation=SESSION_CALL,
     read=read_anthropic,
     usage_of=anthropic_usage_of,
     refusal=anthropic_refusal,

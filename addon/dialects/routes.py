@@ -201,6 +201,14 @@ ROWS = (
     RouteRow("/batches/{}/results", fetched.XAI_PAGE, methods=_GET, providers=("x_ai",)),
     # Sessions of hosted agents: whatever answers with a session states what it used.
     *(
+        RouteRow(path, hosted.ANTHROPIC_SESSIONS, providers=("anthropic",))
+        for path in hosted.ANTHROPIC_ORDERS
+    ),
+    *(
+        RouteRow(path, hosted.OPENAI_SESSIONS, providers=("openai",))
+        for path in hosted.OPENAI_ORDERS
+    ),
+    *(
         RouteRow(path, hosted.ANTHROPIC_SESSIONS, methods=_GET_POST, providers=("anthropic",))
         for path in hosted.ANTHROPIC_PATHS
     ),

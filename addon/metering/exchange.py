@@ -22,7 +22,7 @@ from addon.dialects import billing as wire_billing
 from addon.dialects import shapes
 from addon.dialects.agents import refused_status_of
 from addon.dialects.errors import broken_connection
-from addon.dialects.facts import token_of
+from addon.dialects.facts import Facts, token_of
 from addon.dialects.grpc import REFUSED, STATUS
 from addon.dialects.limits import limits_of
 from addon.dialects.request import RequestFacts
@@ -48,6 +48,7 @@ from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import (
     CAP_HEADER,
+    SESSION_CALL,
     Billing,
     Exchange,
     Outcome,
@@ -164,14 +165,16 @@ class MeteredExchange:
             a frame of it   looks like its dialect; at such a host, any
 
         A fetched result is one when it is settled whole, with a usage: if it was cut, or was not
-        ready, it will be fetched again. A handshake is none if the server has no WebSocket there:
-        the client asks over HTTP then.
+        ready, it will be fetched again. So is an HTTP error of a hosted agent's session. A
+        handshake is none if the server has no WebSocket there: the client asks over HTTP then.
         """
         routes = self.routes
         if routes.route.is_fetch:
-            self.is_confirmed = (
+            outcome = settled.exchange.outcome if settled is not None else None
+            is_session = routes.route.dialect.operation == SESSION_CALL
+            self.is_confirmed = (is_session and outcome is Outcome.HTTP_ERROR) or (
                 settled is not None
-                and settled.exchange.outcome is Outcome.COMPLETE
+                and outcome is Outcome.COMPLETE
                 and settled.reading.usage_json is not None
             )
         elif routes.is_handshake and self.status in NO_WEBSOCKET:
@@ -384,7 +387,7 @@ class MeteredExchange:
         if self.tap is None or not self.tap.meter.facts.rare.stated:
             return []
         facts = self.tap.meter.facts
-        return [*hosted.rows_of(settled, facts, self.route.dialect.usage_of)]
+        return [*hosted.rows_of(as_fetched(settled), facts, self.route.dialect.usage_of)]
 
     def noted(self, settled: Settled) -> Settled:
         """The result, with what went wrong up to now."""
@@ -430,6 +433,8 @@ class MeteredExchange:
         if self.routes.route.is_fetch:
             self.confirm(settled=settled)
             settled = as_fetched(settled)
+        if self.is_confirmed and self.route.dialect.operation == SESSION_CALL:
+            settled = hosted.call_of(settled, meter.facts if meter is not None else Facts())
         return settled
 
     def _estimate_input(self) -> int | None:

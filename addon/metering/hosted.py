@@ -1,5 +1,5 @@
-"""Pure. The rows of an answer that states what sessions of hosted agents used: one for each model
-request, and one for each running total.
+"""Pure. The rows of requests to hosted agents: of one that starts work, or fails, and of what an
+answer states that sessions used: one for each model request, and one for each running total.
 
 A row's id is a digest of what it is a row of, so that the same statement, read again, is the same
 row. The session of a row is the hosted one; the client's own is its parent.
@@ -17,14 +17,16 @@ from addon.dialects.facts import Facts, Stated, id_of
 from addon.framing import json_values
 from addon.metering.settlement import METER_VERSION, Settled
 from ledger.model.exchange import (
+    ORDERED,
     SESSION_REQUEST,
     SESSION_TOTAL,
+    Exchange,
     Outcome,
     Reading,
     State,
     UsageSource,
 )
-from ledger.model.usage import Usage
+from ledger.model.usage import NO_USAGE, Usage
 
 _SESSION = re.compile("/sessions/([^/?]+)")
 _AHEAD = timedelta(days=1)
@@ -32,15 +34,41 @@ _AHEAD = timedelta(days=1)
 _EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 
 
+def call_of(settled: Settled, facts: Facts) -> Settled:
+    """The row of a request that starts work or failed. What the work used is stated later; the rows
+    of the session's totals have the same response id, so that the order counts as fetched."""
+    wire = settled.exchange
+    stated = [one.session_id for one in facts.rare.stated if one.session_id]
+    session_id = stated[-1] if stated else _session_in(wire.path)
+    failed = wire.http_status is None or wire.outcome in (Outcome.HTTP_ERROR, Outcome.ERROR_FRAME)
+    exchange = replace(
+        wire,
+        session_id=session_id or wire.session_id,
+        parent_session_id=_parent(wire, session_id),
+        response_id=None if failed else session_id,
+        finish_reason=None if failed else ORDERED[0],
+        # Two equal orders of one session are two: they are not compared as one billed response.
+        upstream_digest=None,
+        content_digest=None,
+    )
+    # A stream that broke off has no text to estimate.
+    reading = replace(
+        settled.reading,
+        usage_source=UsageSource.NONE,
+        usage=NO_USAGE,
+        estimated_output_tokens=None,
+    )
+    return Settled(exchange, reading)
+
+
 def rows_of(
     settled: Settled, facts: Facts, usage_of: Callable[[Mapping[str, Any], Facts], Usage]
 ) -> Iterator[Settled]:
     """The rows of what an answer states, in its order. `settled`: the answer itself."""
     wire = settled.exchange
-    found = _SESSION.search(wire.path)
     ended_at = wire.settled_at or wire.opened_at
     for one in facts.rare.stated:
-        session_id = one.session_id or (id_of(found[1]) if found else None)
+        session_id = one.session_id or _session_in(wire.path)
         if session_id is None:
             continue
         usage_json = json_values.dumps(one.usage)
@@ -57,7 +85,7 @@ def rows_of(
             state=State.SETTLED,
             outcome=Outcome.COMPLETE,
             session_id=session_id,
-            parent_session_id=wire.parent_session_id or wire.session_id,
+            parent_session_id=_parent(wire, session_id),
             response_id=one.request_id or session_id,
             request_model=one.model,
             response_model=None,
@@ -69,6 +97,7 @@ def rows_of(
                     *("request_digest", "upstream_digest", "client_digest", "removed_digest"),
                     *("content_digest", "first_byte_at", "first_token_at", "events"),
                     *("error_type", "error_code", "error_message", "finish_reason"),
+                    *("hold_picousd", "hold_list_value_picousd", "hold_tokens"),
                 )
             ),
             quotas=(),
@@ -85,6 +114,17 @@ def rows_of(
             billing=settled.reading.billing,
         )
         yield Settled(exchange, reading)
+
+
+def _session_in(path: str) -> str | None:
+    found = _SESSION.search(path)
+    return id_of(found[1]) if found else None
+
+
+def _parent(wire: Exchange, session_id: str | None) -> str | None:
+    """The client's own session."""
+    own = wire.session_id if session_id not in (None, wire.session_id) else None
+    return wire.parent_session_id or own
 
 
 def _moment(one: Stated, ended_at: datetime) -> datetime | None:

@@ -67,7 +67,7 @@ def pairs(
                 ids = [item.id]
                 stated = statements(item)
                 if stated:
-                    ids = [one.id for one in stated]
+                    ids += [one.id for one in stated]
                 elif item.is_session:
                     # If the ledger has them, they were confirmed.
                     responses = meter(replace(item, is_llm=True), RunRules(node="")) or ()
@@ -92,7 +92,9 @@ def pairs(
 
 
 def _is_read_again(booked: Booked, item: Recorded) -> bool:
-    """Whether the row of a statement is from this recording, and has its figures."""
+    """Whether a row is of this recording: of its order, or a statement with its figures."""
+    if booked.exchange.id == item.id:
+        return True
     capture = booked.exchange.capture
     is_from_it = capture is None or capture.endswith(f"#{item.name}")
     return booked.exchange.operation == SESSION_REQUEST and is_from_it

@@ -67,9 +67,7 @@ def meter(item: Recorded, rules: RunRules) -> list[Settled] | None:
         return _session(item, exchange)
     _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
     settled = _settled(item, exchange, item.end, item.cause)
-    if stated := exchange.stated(settled):
-        return stated
-    return [settled] if exchange.is_confirmed else None
+    return [*exchange.stated(settled), *([settled] if exchange.is_confirmed else [])] or None
 
 
 def reread(

@@ -111,6 +111,9 @@ the ledger has of this session."""
 SESSION_REQUEST = "agent_request"
 """The operation of a row with one model request of such a session."""
 SESSION_OPERATIONS = (SESSION_TOTAL, SESSION_REQUEST)
+SESSION_CALL = "agent_call"
+"""The operation of a row with a request of the client's that starts work of a hosted agent, or that
+failed: it has no usage of its own."""
 CAP_HEADER = "x-tokentee-cap"
 """The header of that answer, with the cap's name."""
 CAP_ERROR = "tokentee_cap"

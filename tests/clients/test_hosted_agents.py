@@ -4,6 +4,7 @@ however often it is read, killed or not, and stays so by every command."""
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,16 +22,19 @@ from tests.addon.recordings.test_hosted_agents import (
     OWN,
     PATH,
     RIGHT,
+    SESSION,
     TURNS,
     rows,
     session,
     sums,
     total,
+    unread,
 )
 from tests.app import APP
 from tests.clients import playing
 from tests.clients.matrix import PROGRAMS
 from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.rows import eventually, exchanges
 from tests.proxy.test_caps import cap, capped
 from tests.proxy.upstream import Answer, Request, Upstream, document
 
@@ -102,6 +106,7 @@ def at(proxy: Mitmdump) -> str:
 
 def check_session(ledger: Path) -> None:
     assert sums(ledger) == RIGHT
+    assert unread(ledger)[0] == 0
     found = rows(ledger)
     requests = [row for row in found if row["operation"] == "agent_request"]
     assert [row["response_id"] for row in requests] == ["sevt_1", "sevt_2"]
@@ -109,8 +114,13 @@ def check_session(ledger: Path) -> None:
         (60, "priced"),
         (70, "priced"),
     ]
-    assert {row["operation"] for row in found} == {"agent_request", "agent_session"}
-    assert all(row["input_tokens"] == 0 for row in found if row not in requests)
+    totals = [row for row in found if row["operation"] == "agent_session"]
+    assert all(row["input_tokens"] == 0 for row in totals)
+    orders = [row for row in found if row["operation"] == "agent_call"]
+    assert len(orders) == len(found) - len(requests) - len(totals) == 2
+    assert {(row["session_id"], row["finish_reason"], row["usage_source"]) for row in orders} == {
+        (SESSION, "in_progress", "none")
+    }
 
 
 def check_commands(ledger: Path, folder: Path) -> None:
@@ -157,6 +167,41 @@ def test_a_kill_between_two_fetches_loses_nothing(upstream: Upstream, tmp_path: 
     check_commands(proxy.ledger, tmp_path)
 
 
+def test_what_is_never_read_is_seen(upstream: Upstream, tmp_path: Path) -> None:
+    with proxy_of(upstream, tmp_path) as proxy:
+        play("anthropic", at(proxy), "send")
+        upstream.script = lambda _: replace(of({"type": "error"}), status=401)
+        for step in ("create", "send", "fetch", "list", "archive"):
+            with pytest.raises(AssertionError, match="401"):
+                play("anthropic", at(proxy), step)
+    found = rows(proxy.ledger)
+    assert [row["operation"] for row in found] == ["agent_call"] * 6
+    assert [row["http_status"] for row in found] == [200] + [401] * 5
+    assert unread(proxy.ledger) == (1, 6)
+    check_commands(proxy.ledger, tmp_path)
+
+
+def test_an_order_under_way_is_not_lost_with_its_process(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    proxy = proxy_of(upstream, tmp_path).start()
+
+    def killing(_: Request) -> Answer:
+        assert eventually(lambda: bool(exchanges(proxy.ledger)))
+        proxy.kill()
+        return of({"data": []})
+
+    upstream.script = killing
+    with pytest.raises(AssertionError, match=r"Connection|Disconnect|disconnect"):
+        play("anthropic", at(proxy), "send")
+    upstream.script = Session()
+    with proxy_of(upstream, tmp_path):
+        pass
+    assert [(row["operation"], row["outcome"]) for row in rows(proxy.ledger)] == [
+        ("agent_call", "lost")
+    ]
+
+
 def test_a_total_that_falls_or_is_broken_is_said(upstream: Upstream, tmp_path: Path) -> None:
     script = upstream.script = Session()
     with proxy_of(upstream, tmp_path) as proxy:
@@ -181,7 +226,7 @@ def test_a_cap_refuses_what_starts_an_agent(upstream: Upstream, tmp_path: Path) 
             with pytest.raises(AssertionError, match="refused by the cap"):
                 play("anthropic", at(proxy), step)
     operations = [(row["operation"], row["outcome"]) for row in rows(proxy.ledger)]
-    assert operations.count(("agent_session", "refused")) == 2
+    assert operations.count(("agent_call", "refused")) == 2
 
 
 def test_a_session_of_openai_is_booked_once(upstream: Upstream, tmp_path: Path) -> None:

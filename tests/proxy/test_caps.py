@@ -145,9 +145,7 @@ def test_what_starts_a_hosted_agent_is_not_bounded(tmp_path):
             assert client.post(path, json={}).status_code == 402
             assert client.get(path).status_code == 200
     booked = rows.exchanges(tmp_path / "ledger.db")
-    assert [(row["operation"], row["outcome"]) for row in booked] == [
-        ("agent_session", "refused")
-    ] * 2
+    assert [(row["operation"], row["outcome"]) for row in booked] == [("agent_call", "refused")] * 2
 
 
 BOTH_WAYS = {

@@ -44,9 +44,7 @@ class CapAuthoriser(Gate):
     def admit(self, recording: Recording, live: Live) -> Awaitable[None] | None:
         """Send a request upstream, or refuse it; what comes back waits for its caps."""
         routes, route = live.routes, live.route
-        # What creates a session of a hosted agent, or sends it events, has the route of a fetch.
-        is_fetch = route.is_fetch and live.flow.request.method == "GET"
-        may_be_call = routes.is_served and not (is_fetch or route.needs_stream)
+        may_be_call = routes.is_served and not (route.is_fetch or route.needs_stream)
         if live.is_recorded or not (live.is_confirmed or may_be_call):
             recording.send(live)
             return None

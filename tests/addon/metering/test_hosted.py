@@ -12,7 +12,16 @@ from addon.metering.exchange import exchange_of
 from addon.metering.hosted import rows_of
 from addon.metering.messages import End, Request, Response, recorded_body
 from addon.metering.opening import RunRules, Upstream
-from ledger.model.exchange import SESSION_REQUEST, SESSION_TOTAL, Source
+from ledger.model.exchange import (
+    ORDERED,
+    SESSION_CALL,
+    SESSION_REQUEST,
+    SESSION_TOTAL,
+    Outcome,
+    Source,
+    UsageSource,
+)
+from ledger.model.usage import NO_USAGE
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 LATER = datetime(2026, 11, 20, 11, tzinfo=UTC)
@@ -33,9 +42,9 @@ def end(number, at="2026-11-20T10:00:01Z", **usage):
     }
 
 
-def opened(path, host, headers=None, rules=None):
+def opened(path, host, headers=None, rules=None, method="GET"):
     request = Request(
-        method="GET",
+        method=method,
         scheme="https",
         host=host,
         port=443,
@@ -43,7 +52,7 @@ def opened(path, host, headers=None, rules=None):
         headers=headers or {},
         redacted=frozenset(),
         tag_headers=(),
-        body=recorded_body(b"", "GET"),
+        body=recorded_body(b"{}" if method == "POST" else b"", method),
         began_at=AT,
     )
     rules = rules or RunRules(node="")
@@ -69,6 +78,84 @@ def stated(answer, path="/v1/sessions/sesn_1", host=ANTHROPIC, cut=None, headers
     settled = exchange.settle(End.FINISHED, cause=None, now=LATER)
     assert not exchange.is_confirmed
     return exchange.stated(settled)
+
+
+def ordered(path, answer, status=200, host=ANTHROPIC, end=End.FINISHED, headers=None):
+    """The row of a POST, and how many rows its answer states."""
+    exchange = opened(path, host, headers, method="POST")
+    assert exchange.is_confirmed
+    if status is not None:
+        is_stream = isinstance(answer, str)
+        kind = "text/event-stream" if is_stream else "application/json"
+        response = Response(status=status, headers={"content-type": kind})
+        tap = exchange.answer(response, edits=False, clock=lambda: 0.0).callable
+        tap(answer.encode() if is_stream else json.dumps(answer).encode())
+        tap(b"")
+    settled = exchange.settle(end, cause=None, now=LATER)
+    found = exchange.stated(settled)
+    assert all(one.exchange.parent_session_id in (None, "mine") for one in found)
+    assert all(one.exchange.source is Source.REPLAY for one in found)
+    return settled, len(found)
+
+
+MADE = {"type": "session", "id": "sesn_1", "usage": {"input_tokens": 0}}
+OF_OPENAI = {"object": "agent.session", "id": "as_1", "usage": {"input_tokens": 0}}
+CUT = f"event: x\ndata: {json.dumps({'type': 'x', 'object': 'agent.session', 'id': 'as_1'})}\n\nda"
+FAILED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+ORDERS = {
+    "made": ("/v1/sessions", MADE, 200, "sesn_1", 1),
+    "sent": ("/v1/sessions/sesn_1/events", {"data": []}, 200, "sesn_1", 0),
+    "made, and unreadable": ("/v1/sessions", {}, 200, None, 0),
+    "made at OpenAI": ("/v1/agents/sessions", OF_OPENAI, 201, "as_1", 1),
+    "sent to OpenAI": ("/v1/agents/sessions/as_1/events", "", 202, "as_1", 0),
+    "a turn that is cut": ("/v1/agents/sessions/as_1/turns", CUT, 200, "as_1", 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "status", "session", "count"), ORDERS.values(), ids=ORDERS
+)
+@pytest.mark.parametrize("own", ["mine", None])
+def test_what_starts_work_is_an_order(path, answer, status, session, count, own):
+    host = "api.openai.com" if "agents" in path else ANTHROPIC
+    headers = {"x-tokentee-session": own} if own else None
+    (exchange, reading), found = ordered(path, answer, status, host, headers=headers)
+    assert (exchange.operation, exchange.source) == (SESSION_CALL, Source.LIVE)
+    assert (exchange.finish_reason, exchange.response_id) == (ORDERED[0], session)
+    assert (exchange.session_id, exchange.parent_session_id) == (
+        (session, own) if session else (own, None)
+    )
+    assert reading.usage_source is UsageSource.NONE
+    assert reading.usage == NO_USAGE
+    assert reading.estimated_output_tokens is None
+    assert found == count
+
+
+@pytest.mark.parametrize(
+    ("status", "end", "outcome"),
+    [
+        (401, End.FINISHED, Outcome.HTTP_ERROR),
+        (200, End.FINISHED, Outcome.ERROR_FRAME),
+        (None, End.STOPPED, Outcome.LOST),
+    ],
+)
+def test_an_order_that_fails_is_none(status, end, outcome):
+    (exchange, _), found = ordered("/v1/sessions/sesn_1/events", FAILED, status, end=end)
+    assert (exchange.outcome, exchange.finish_reason, exchange.response_id) == (outcome, None, None)
+    assert (exchange.session_id, found) == ("sesn_1", 0)
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions/sesn_1", "/v1/sessions/sesn_1/archive"])
+@pytest.mark.parametrize(("status", "has_row"), [(200, False), (429, True), (500, True)])
+def test_what_only_fetches_has_a_row_if_it_fails(path, status, has_row):
+    for method in ("GET", "POST"):
+        exchange = opened(path, ANTHROPIC, method=method)
+        assert not exchange.is_confirmed
+        response = Response(status=status, headers={"content-type": "application/json"})
+        exchange.answer(response, edits=False, clock=lambda: 0.0).callable(b"{}")
+        settled = exchange.settle(End.FINISHED, cause=None, now=LATER)
+        assert exchange.is_confirmed is has_row
+        assert settled.exchange.finish_reason is None
 
 
 def at_random(data):

@@ -369,7 +369,7 @@ def test_every_operation_has_segments_or_is_no_conversation():
     others = {
         *("text_completion", "embeddings", "image_generation", "audio", "text_to_speech"),
         *("moderation", "batch", "rerank", "ocr", "invoke_agent", "decision", "unknown"),
-        *("video_generation", "music_generation", "agent_session"),
+        *("video_generation", "music_generation", "agent_call"),
     }
     assert {dialect.operation for dialect in DIALECTS.values()} == others | {*OPERATIONS}
 

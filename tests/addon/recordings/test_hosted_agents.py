@@ -77,9 +77,15 @@ STREAM = ("GET", f"{PATH}/events/stream?beta=true", [NOISE, *REQUESTS, SNAPSHOT]
 BARE = ("GET", f"{PATH}/events/stream", [NOISE, *REQUESTS])
 SESSIONS = ("GET", "/v1/sessions?limit=20", {"data": [FETCH[2]], "next_page": None})
 NEW = ("POST", "/v1/sessions?beta=true", session(total(0, 0, 0)))
+SEND: tuple[str, str, object] = ("POST", f"{PATH}/events?beta=true", {"data": []})
+ARCHIVE = ("POST", f"{PATH}/archive?beta=true", FETCH[2])
 
 
 def entry(number, method, path, answer, host):
+    status = answer if isinstance(answer, int) else 200
+    if status != 200:
+        error = {"type": "authentication_error", "message": "no"}
+        answer = {"type": "error", "error": error}
     is_stream = isinstance(answer, list)
     if is_stream:
         events = [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in answer]
@@ -94,7 +100,7 @@ def entry(number, method, path, answer, host):
         else f"2026-11-20T10:{number + 1:02}:00Z",
         "request": {"method": method, "url": host + path, "headers": {}, **sent},
         "response": {
-            "status": 200,
+            "status": status,
             "headers": {"content-type": "text/event-stream" if is_stream else "application/json"},
             "body_b64": b64encode(body.encode()).decode(),
             "encoded": True,
@@ -141,6 +147,7 @@ RIGHT = {
 }
 ORDERS = {
     "fetched twice": (FETCH, FETCH),
+    "ordered, then fetched": (NEW, SEND, FETCH, ARCHIVE),
     "streamed twice": (NEW, STREAM, STREAM),
     "streamed, then fetched": (NEW, BARE, FETCH),
     "fetched, then streamed": (FETCH, BARE),
@@ -169,6 +176,47 @@ def test_what_is_stated_is_booked_once(answers, ledger, tmp_path):
 def test_the_order_of_reading_does_not_matter(order, ledger, tmp_path):
     read(ledger, tmp_path, *order)
     read(ledger, tmp_path, FETCH, begin=20)
+    assert sums(ledger) == RIGHT
+
+
+def unread(ledger):
+    """How many complete requests have no usage, and how many there are."""
+    words = ["report", "--format", "json"]
+    done = CliRunner().invoke(APP, words, env={"TOKENTEE_LEDGER": f"sqlite:///{ledger}"})
+    assert done.exit_code == 0, done.output
+    total = json.loads(done.stdout)["total"]
+    return total["complete_without_usage"], total["requests"]
+
+
+def test_what_starts_work_has_a_row(ledger, tmp_path):
+    for _ in range(2):
+        read(ledger, tmp_path, SEND, SEND)
+        assert unread(ledger) == (2, 2)
+    assert [(row["operation"], row["response_id"], row["session_id"]) for row in rows(ledger)] == [
+        ("agent_call", SESSION, SESSION)
+    ] * 2
+    assert all(row["finish_reason"] == "in_progress" for row in rows(ledger))
+    assert all(row["cost_picousd"] is None for row in rows(ledger))
+    read(ledger, tmp_path, FETCH, ARCHIVE, begin=5)
+    assert unread(ledger) == (0, 3)
+    assert sums(ledger) == RIGHT
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 500])
+def test_an_error_has_a_row_and_moves_no_total(status, ledger, tmp_path):
+    failing = [
+        (method, path, status)
+        for method, path, _ in (NEW, SEND, ARCHIVE, EARLY, LIST, STREAM, SESSIONS)
+    ]
+    read(ledger, tmp_path, *failing, FETCH, *failing, FETCH)
+    failed = [row for row in rows(ledger) if row["operation"] == "agent_call"]
+    assert len(failed) == 2 * len(failing)
+    assert {(row["outcome"], row["http_status"], row["response_id"]) for row in failed} == {
+        ("http_error", status, None)
+    }
+    assert sum(row["session_id"] == SESSION for row in failed) == 2 * (len(failing) - 2)
+    assert len(rows(ledger)) == len(failed) + 1
+    assert unread(ledger) == (0, len(failed) + 1)
     assert sums(ledger) == RIGHT
 
 
