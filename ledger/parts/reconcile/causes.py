@@ -4,9 +4,9 @@ Charges of the ledger are grouped by all that a cause can depend on (`Alike`); t
 an amount for each day and name (`Cells`). A cause multiplies some groups by a factor of the table
 (`single_causes.py`), moves all groups to other days, multiplies cells by one fitted factor, or
 fills cells that the ledger lacks. Each is tried alone. If none explains every cell, each is tried
-behind the sixteen best ones and the three best ways to move the days. The answer is the complete set
-with the fewest causes, those with fitted factors last. Where there is none, it is the best cause
-and the best one behind it, each if it explains a twentieth of what is left.
+behind the sixteen best ones and the three best ways to move the days. The answer is the complete
+set with the fewest causes, those with fitted factors last. Where there is none, it is the best
+cause and the best one behind it, each if it explains a twentieth of what is left.
 """
 
 from collections import defaultdict
