@@ -92,8 +92,9 @@ _FAMILIES: tuple[tuple[frozenset[str], Dialect], ...] = (
 )
 """Keys of which a usage object has one -> whose it is; the first that fits."""
 _USAGE_KEYS = ("usage", "usageMetadata")
-_HOLDERS = ("response", "message", "payload")
-"""Members of an event that may have them: Responses, Messages, and DashScope over a WebSocket."""
+_HOLDERS = ("response", "message", "payload", "data", "result", "output")
+"""Members of an event that may have them: Responses, Messages, DashScope over a WebSocket, and what
+gateways put around an answer."""
 
 
 def is_no_call(host: str, path: str, *, is_listed: bool) -> bool:

@@ -22,8 +22,9 @@ _BETWEEN_LINES = b"}\n{"
 the body is lines, although its content type names one document (Ollama behind a recorder)."""
 
 
-BLANKS = b"\xef\xbb\xbf \t\r\n"
-"""Bytes allowed before the first significant byte: a byte order mark, blank keep-alive lines."""
+BLANKS = b"\xef\xbb\xbf \t\r\n\x1e"
+"""Bytes allowed before the first significant byte: a byte order mark, blank keep-alive lines,
+the mark of a record (RFC 7464, `json-seq`)."""
 
 
 class NDJSON(Framing):

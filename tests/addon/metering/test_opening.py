@@ -293,6 +293,24 @@ def test_usage_is_read_without_a_route(
     assert json.loads(reading.usage_json or "") == usage
 
 
+@for_each(
+    "answer, kind",
+    [
+        (b'{"data":%s}', "application/json"),
+        (b'{"code":0,"result":%s}', "application/json"),
+        (b'data: {"output":%s}\n\n', "text/event-stream"),
+        (b'\x1e{"text":"hi"}\n\x1e%s\n', "application/json-seq"),
+    ],
+)
+def test_usage_without_a_route_is_found_where_it_stands(answer: bytes, kind: str) -> None:
+    exchange = opened(structs.replace(REQUEST, path="/v9/dream"))
+    stated = {"id": "d1", "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
+    tapped(exchange, answer % json.dumps(stated).encode(), kind)
+    reading = exchange.settle(End.FINISHED, cause=None, now=NOW).reading
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (9, 2)
+    assert json.loads(reading.usage_json or "") == stated["usage"]
+
+
 def test_figures_of_a_stream_without_a_route_are_merged() -> None:
     frames = [
         {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 9, "cache_read_input_tokens": 1}}},
