@@ -9,6 +9,14 @@ import typer
 if TYPE_CHECKING:
     from ledger.store.scope import Scope
 
+
+def _not_empty(value: str | None) -> str | None:
+    """An empty one is a variable of the shell that is not set; the default ledger is not meant."""
+    if value == "":
+        raise typer.BadParameter("it is empty: name a ledger, or leave it out")
+    return value
+
+
 LedgerOption = Annotated[
     str | None,
     typer.Option(
@@ -18,6 +26,7 @@ LedgerOption = Annotated[
         help="sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME; default: the SQLite file in "
         "your data directory.",
         show_default=False,
+        callback=_not_empty,
     ),
 ]
 

@@ -112,6 +112,8 @@ def parse(words: Sequence[str]) -> Call:
             flags.add(word)
         elif name in OUR_VALUES:
             value = value if equals else _value_of(word, rest)
+            if name == "--ledger" and not value:  # the shell's variable is not set
+                raise WrongCallError("--ledger is empty: name a ledger, or leave it out")
             if name == "--tag":  # each names one more
                 value = ",".join(filter(None, (set_options(options).get("tee_tags"), value)))
             if name in SHORT_FOR:

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger import cli
+from ledger.model.errors import WrongCallError
 from ledger.parts.sync import shipper
 from ledger.store import db, spool
 from ledger.store.engines import migration, sqlite_file, urls
@@ -42,6 +43,14 @@ def test_a_ledger_is_made_and_looked_at(tokentee, tmp_path):
 def test_the_default_ledger_is_meant_if_none_is_named(tokentee, own_data_directory):
     tokentee("db", "upgrade")
     assert (own_data_directory / "ledger.sqlite3").exists()
+
+
+def test_an_empty_ledger_option_is_not_the_default_ledger(tokentee, own_data_directory):
+    for words in (["db", "upgrade"], ["report"]):
+        assert "empty" in tokentee(*words, "--ledger", "", exits=2).stderr
+    with pytest.raises(WrongCallError, match="empty"):
+        tokentee("run", "--ledger", "")
+    assert not (own_data_directory / "ledger.sqlite3").exists()
 
 
 def test_an_older_ledger_is_said_to_be_one_and_copied_before_it_changes(tokentee, tmp_path):
