@@ -1,9 +1,11 @@
 """Which file is in force, the files that it names, and what it adds to a call."""
 
 import os
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from addon.run.call import config_file
@@ -12,6 +14,7 @@ from addon.run.call.config_file import completed
 from ledger.model.errors import LedgerError
 from tests.addon.run.call.test_settings import WHOLE
 from tests.named import for_each
+from tests.proxy.mitmdump import REPOSITORY
 
 
 @pytest.fixture(autouse=True)
@@ -165,3 +168,14 @@ def test_modes_of_the_call_stand_above_those_of_the_file(words: str, modes: list
     Path("c.toml").write_text('listen = "127.0.0.1:81"\n')
     call = completed(parse(["--config", "c.toml", *words.split()]), {})
     assert list(call.options) == modes
+
+
+def test_the_reference_has_every_key_and_reads_as_a_file():
+    page = (REPOSITORY / "docs/reference.md").read_text().partition("## Settings file")[2]
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    settings, problems = config_file.read(text)
+    assert not problems
+    keys = {each.encode_name for each in msgspec.structs.fields(config_file.ConfigFile)}
+    assert keys - set(tomllib.loads(text)) == {"ledger"}
+    (upstream,) = settings.upstream
+    assert all(msgspec.structs.astuple(upstream))
