@@ -23,11 +23,13 @@
   const createDirectly = http.Agent.prototype.createConnection;
   const authorization = 'Basic ' + Buffer.from(
     `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`).toString('base64');
-  const isLed = (host, port) => Boolean(host) && hosts.test(`${host}:${port}`);
+  const bare = (host) => String(host).replace(/^\[|\]$/g, ''); // IPv6 in a URL
+  const isLed = (host, port) =>
+    Boolean(host) && hosts.test(`${bare(host).replace(/\.$/, '')}:${port}`);
 
   // Open a tunnel; `done(error, socket)`. The agent is new each time and knows no proxy.
   const tunnel = (host, port, done) => {
-    const authority = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+    const authority = `${host.includes(':') ? `[${bare(host)}]` : host}:${port}`;
     const agent = new http.Agent();
     agent.createConnection = createDirectly;
     const request = http.request({
@@ -88,7 +90,7 @@
       } catch {
         return connectDirectly.apply(this, arguments);
       }
-      const host = String(to.hostname || to.host || '').replace(/^\[|\]$/g, '');
+      const host = bare(to.hostname || to.host || '');
       const port = Number(to.port || 443);
       const isOwn = options && (options.createConnection || options.socket || options.path);
       if ((to.protocol || (options && options.protocol)) !== 'https:' || isOwn || !isLed(host, port)) {

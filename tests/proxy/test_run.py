@@ -377,6 +377,32 @@ def test_http2_of_node_is_led_through_the_proxy(tmp_path: Path) -> None:
     assert b"went past" not in done.stderr
 
 
+FETCHING = """
+const [url, body] = process.argv.slice(1);
+const asked = { method: 'POST', headers: { 'content-type': 'application/json' } };
+fetch(url, { ...asked, body }).then((answer) => answer.text()).catch(() => {}).then(() => {
+  require('http').request(url, asked, (answer) => answer.resume()).on('error', () => {}).end(body);
+});
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_an_ipv6_address_leads_nothing_of_node_past(tmp_path: Path) -> None:
+    with Upstream(speak(OPENAI), address=("::1", 0)) as llm:
+        to = f"[::1]:{llm.port}"
+        words = ["--set", f"tee_hosts={to}", "--", "node", "-e", FETCHING]
+        words += [f"http://{to}/v1/chat/completions", OPENAI.request(asked=True).decode()]
+        done = run(tmp_path, *words, has_own_interpreter=True)
+    assert len(llm.requests) == len(rows.exchanges(tmp_path / "ledger.db")) == 2, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_a_dot_at_the_end_of_a_name_leads_nothing_of_node_past(tmp_path: Path) -> None:
+    words = ["--set", "tee_hosts=llm.invalid", "--", "node", "-e", FETCHING]
+    done = run(tmp_path, *words, "http://llm.invalid./v1/chat/completions", "{}")
+    assert b"the proxy could not connect to llm.invalid.:80" in done.stderr
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 def test_http2_without_tls_is_answered(tmp_path: Path) -> None:
     """The AWS SDK for JavaScript speaks it at `http://` endpoints at once, with no upgrade."""
