@@ -28,7 +28,7 @@ Conditions take `*` and `?`; a list means any of its values.
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -180,11 +180,18 @@ def load(named: str | None) -> Budgets:
     path = path_of(named)
     if path is None:
         return NO_BUDGETS
-    found = toml_tables.valid(path, read(read_text(path, "budgets file")))
-    for cap in found.caps:
-        if cap.person and names_file.path_of(None) is None:
-            raise LedgerError(f"{path}: the cap {cap.name} is for a person: there is no names file")
-    return found
+    return toml_tables.valid(path, read(read_text(path, "budgets file")))
+
+
+def check_persons(caps: Iterable[Cap], names: str | None) -> None:
+    """LedgerError for a cap of a person if there is no names file. `names`: the one that an option
+    names."""
+    for cap in caps:
+        if cap.person and names_file.path_of(names) is None:
+            raise LedgerError(
+                f"the cap {cap.name} is for a person: there is no names file; TOKENTEE_NAMES or "
+                "`names` in the settings file names it"
+            )
 
 
 type InForce = tuple[tuple[Cap, ...], Names]
@@ -226,6 +233,7 @@ def _load(own: tuple[Cap, ...]) -> InForce:
     for name, count in Counter(cap.name for cap in caps).items():
         if count > 1:
             raise LedgerError(f"{name!r} is the name of several caps")
+    check_persons(caps, None)
     return caps, names_file.load(None) if caps else NO_NAMES
 
 

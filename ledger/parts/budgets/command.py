@@ -61,6 +61,7 @@ def alert(
     from ledger.text.figures import counted
 
     found = budgets_file.load(budgets)
+    budgets_file.check_persons(found.caps, names)
     with existing_ledger(ledger) as engine:
         due, taken = send_due(engine, found, names_file.load(names), datetime.now(UTC), _log)
     print_line(f"sent: {counted(taken, 'alert')}")
@@ -89,6 +90,7 @@ def _show(
         where = config_directory() / "budgets.toml"
         raise LedgerError(f"there are no budgets: write {where}, or name a file with --budgets")
     known, named, now = budgets_file.load(str(path)), names_file.load(names), datetime.now(UTC)
+    budgets_file.check_persons(known.caps, names)
     with existing_ledger(ledger) as engine:
         found = status.statuses(engine, known.budgets, named, now)
         caps = status.statuses(engine, known.caps, named, now)

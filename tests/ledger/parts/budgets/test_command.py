@@ -48,6 +48,18 @@ def test_alerts_are_sent_once(run, budgets, own_ledger):
     assert result.stderr == "sent: 0 alerts\n"
 
 
+def test_a_cap_of_a_person_takes_the_names_that_are_given(run, tmp_path, own_ledger):
+    caps, names = tmp_path / "budgets.toml", tmp_path / "names.toml"
+    caps.write_text('[[cap]]\nname = "ada"\nusd = 5\nperiod = "day"\nperson = "Ada"\n')
+    names.write_text('[[name]]\nkey_hint = "1111"\nname = "Ada"\n')
+    words = ("--budgets", str(caps), "--names", str(names))
+    assert "ada" in run("budget", *words).stdout
+    run("budget", "check", *words)
+    run("budget", "alert", *words, url=own_ledger)
+    with pytest.raises(LedgerError, match="cap ada is for a person: there is no names file; TOKEN"):
+        run("budget", *words[:2])
+
+
 def test_without_a_file(run, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("TOKENTEE_BUDGETS", raising=False)
