@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 from mitmproxy import ctx, http
+from mitmproxy.proxy.mode_specs import ProxyMode
 
 from addon.proxy.health import MetricFiles
 from addon.proxy.recorder import Recorder
@@ -72,6 +73,18 @@ class WorkerAddon:
         loop.create_server = create_server  # type: ignore[method-assign, assignment]
         # The supervisor never writes again: what can be read is the end.
         loop.add_reader(0, lambda: (loop.remove_reader(0), ctx.master.shutdown()))
+
+    def configure(self, updated: set[str]) -> None:
+        """mitmproxy's hook. Workers share TCP ports alone: a reverse proxy of `https://` listens
+        for HTTP/3, too, on a UDP port that only one process can have."""
+        if "mode" not in updated:
+            return
+        for spec in ctx.options.mode:
+            with contextlib.suppress(ValueError):  # mitmproxy says so
+                mode = ProxyMode.parse(spec)  # each text has one
+                if mode.transport_protocol == "both":
+                    # A property only of the abstract class.
+                    mode.transport_protocol = "tcp"  # type: ignore[misc]
 
     def started(self) -> None:
         """Every addon has started without errors."""

@@ -39,6 +39,15 @@ def check(ledger: Path, clients: list[Client]) -> None:
     check_rows(ledger, ended=ended, sent=sent | {"long"}, without_tag=8)
 
 
+def test_workers_start_and_are_replaced_before_an_upstream_of_https(tmp_path: Path) -> None:
+    """A single proxy listens for HTTP/3 at its UDP port, too."""
+    with Workers(tmp_path, "https://127.0.0.1:9") as workers:
+        assert workers.has_said("2 workers listening at")
+        assert workers.accepting() == 2
+        os.kill(workers.process.pid, signal.SIGHUP)
+        assert workers.has_said("2 workers were replaced")
+
+
 @pytest.mark.timeout(400)
 def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
     """One worker is killed, then all are replaced: no client is refused, no row is lost, and an
