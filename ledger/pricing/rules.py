@@ -186,7 +186,7 @@ class Rule:
             and (not table.tiers or case.tier in table.tiers)
             and (not table.listed_tiers or case.listed_tier in table.listed_tiers)
             and all(case.field(name) == value for name, value in table.fields.items())
-            and (not table.hosts or _fits((case.host,), table.hosts))
+            and (not table.hosts or _fits((case.host,), [each.lower() for each in table.hosts]))
             and (not table.models or _fits(case.models, table.models))
             and not _fits(case.models, table.not_models)
         )

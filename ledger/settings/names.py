@@ -127,7 +127,7 @@ class PlanEntry(
         return (
             _in_force(self, facts.day)
             and _fits_key(self, facts.key, facts.key_hint)
-            and _any(self.host, facts.host)
+            and is_host(self.host, facts.host)
             and _any(self.agent, facts.agent)
         )
 
@@ -255,7 +255,7 @@ def fits(entry: NameEntry, facts: GroupFacts) -> bool:
     return (
         _in_force(entry, facts.day)
         and _fits_key(entry, facts.key, facts.key_hint)
-        and _any(entry.host, facts.host)
+        and is_host(entry.host, facts.host)
         and _any(entry.session, facts.session)
         and _any(entry.project, facts.project)
         and (
@@ -266,6 +266,16 @@ def fits(entry: NameEntry, facts: GroupFacts) -> bool:
             )
         )
     )
+
+
+def is_host(wanted: Texts, host: str | None) -> bool:
+    """Whether a host is one of these globs, however they are spelled; None: any is."""
+    return _any([*host_globs(wanted)], host)
+
+
+def host_globs(wanted: Texts) -> tuple[str, ...]:
+    """Hosts in the spelling of `host_of`."""
+    return tuple(each.lower().rstrip(".") for each in texts(wanted))
 
 
 def texts(value: Texts) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from ledger.settings.names import (
     GroupFacts,
     NameEntry,
     Names,
+    host_globs,
     pattern,
     texts,
 )
@@ -369,7 +370,7 @@ def _fits(entry: NameEntry, dialect: str, of: sa.FromClause) -> sa.ColumnElement
     any_of(
         [
             _glob(r.origin, f"*://{each}{port}", dialect)
-            for each in texts(entry.host)
+            for each in host_globs(entry.host)
             for port in ("", ":*")
         ]
     )

@@ -28,9 +28,9 @@ def _default_port(origin: str) -> str:
 
 
 def host_of(origin: str) -> str | None:
-    """The host of an origin; None if it is not a URL."""
+    """The host of an origin, in lower case without a dot at its end; None if it is not a URL."""
     try:
-        return urlsplit(origin).hostname
+        return (urlsplit(origin).hostname or "").rstrip(".") or None
     except ValueError:
         return None
 

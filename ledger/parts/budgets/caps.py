@@ -40,6 +40,7 @@ from ledger.settings.names import (
     Names,
     Texts,
     fits,
+    is_host,
     pattern,
     texts,
 )
@@ -243,11 +244,13 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
                 if not any(_fits(exchange.tags.get(name), (value,)) for name, _, value in pairs):
                     return False
                 continue
+            if word == "host":
+                if not is_host(value, host_of(exchange.origin)):
+                    return False
+                continue
             if word in WORDS:
                 facts = facts or facts_of(exchange)
                 value = names.word_of(word, facts)
-            elif word == "host":
-                value = host_of(exchange.origin)
             else:
                 columns = {"model": "request_model", "session": "session_id"}
                 value = getattr(exchange, columns.get(word, word))

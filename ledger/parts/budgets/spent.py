@@ -24,7 +24,7 @@ from ledger.parts.budgets.caps import (
     session_of_key,
 )
 from ledger.pricing.charges import BEYOND
-from ledger.settings.names import Names, pattern, texts
+from ledger.settings.names import Names, is_host
 from ledger.store.adding_up import rows_of
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import exchanges
@@ -141,8 +141,7 @@ def _sums(
     ]
     for row in rows_of(connection, sa.select(*by, *sums).where(*chosen).group_by(*by)):
         origin, *key, usd, listed, tokens, count = tuple(row)
-        host = host_of(str(origin))
-        if cap.host and not any(pattern(each).match(host or "") for each in texts(cap.host)):
+        if not is_host(cap.host, host_of(str(origin))):
             continue
         account: Account = None
         if cap.period == "session":

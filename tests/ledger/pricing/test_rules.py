@@ -252,7 +252,7 @@ def test_a_broken_rule_is_one_line_with_its_place(text_file, text, problem):
 
 def test_rules_of_a_price_file_come_after_the_published_ones(book_of):
     own = book_of(
-        '[[rule]]\nname = "discount"\npage = "the contract"\nhosts = ["eu.api.openai.com"]\n'
+        '[[rule]]\nname = "discount"\npage = "the contract"\nhosts = ["EU.api.OpenAI.com"]\n'
         "factor = 0.5\n"
     )
     row = next(row for row in ROWS if row["name"] == "gpt-5.4-eu")

@@ -53,7 +53,7 @@ tag = "team=growth*"
 team = "growth"
 
 [[name]]
-host = "llm-*.example.com"
+host = "LLM-*.Example.com."
 session = "s?"
 project = "shop"
 team = "shop"

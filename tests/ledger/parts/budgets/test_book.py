@@ -56,6 +56,14 @@ def test_what_is_spent_and_held_never_exceeds_the_cap():
     assert plus(account.spent, account.held).usd == 10 * USD
 
 
+@for_each("host", ["API.Example.com", "api.example.com.", "*.EXAMPLE.com"])
+def test_a_cap_holds_for_its_host_in_every_spelling(host: str):
+    book = book_of(cap(host=host, wait=0))
+    refused(book, usd(11), origin="https://api.example.com:443")
+    refused(book, usd(11), origin="https://API.example.com.:443")
+    held(book, 11, origin="https://other.example:443")
+
+
 def test_a_refusal_names_cap_and_amounts():
     book = book_of(cap())
     book.settle(held(book, 9), usd(9))

@@ -74,6 +74,7 @@ def test_sessions_and_filters_have_sums_of_their_own(ledger):
     assert found[session_of(opened("x"))].requests == 4  # yesterday's, too
     assert amounts(ledger, cap(session="s")) == {None: Amounts(0, COST, 120, 1)}
     assert amounts(ledger, cap(host="api.example.com"))[None].requests == 4
+    assert amounts(ledger, cap(host="API.Example.com."))[None].requests == 4
     assert amounts(ledger, cap(host="other.example.com")) == {}
     assert amounts(ledger, cap(tag="a=b")) == {}
 
