@@ -10,7 +10,7 @@ from collections.abc import Callable
 from addon.framing.document import BLANKS, NDJSON, Document, JsonArray, Opaque
 from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Framing
-from addon.framing.grpc import Grpc, is_grpc
+from addon.framing.grpc import Grpc
 from addon.framing.sse import SSE
 
 FRAMINGS: dict[str, Callable[[], Framing]] = {
@@ -39,7 +39,7 @@ def is_stream_type(content_type: str) -> bool:
 def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | None:
     """The framing of a body with these first bytes; None if more bytes are needed."""
     content_type = content_type.lower()
-    if is_grpc(content_type):
+    if content_type.startswith("application/grpc"):  # its text, too, which is decoded
         return FRAMINGS["grpc"]()
     if "amazon.eventstream" in content_type:
         return FRAMINGS["eventstream"]()

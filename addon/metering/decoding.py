@@ -9,7 +9,10 @@ layer outputs more than `RATIO_MAX` times the body's bytes on the wire, beyond a
 layer outputs more than `DECODED_BYTES_MAX`.
 """
 
+import re
 import zlib
+from binascii import Error as Base64Error
+from binascii import a2b_base64
 from collections.abc import Callable, Iterator
 
 import brotli
@@ -37,6 +40,10 @@ _ZSTD_SLICE_BYTES = 32
 """zstandard has no output limit, and four bytes can decode to 128 KB: feed it small slices."""
 _ZSTD_PIECE_BYTES = 16 * 1024
 """The output of those slices is joined up to this size."""
+
+GRPC_WEB_TEXT = "grpc-web-text"
+"""As an encoding: base64, in parts of which each may have its padding."""
+_BASE64_PART = re.compile(rb"[^=]+=*")
 
 Decode = Callable[[bytes], Iterator[bytes]]
 Ended = Callable[[], bool]
@@ -100,7 +107,7 @@ class Decoder:
             pieces = self._through(number, pieces)
         try:
             yield from pieces
-        except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+        except (zlib.error, brotli.error, zstandard.ZstdError, Base64Error) as error:
             self.trouble = f"the content-encoding is broken: {error}"
 
     def _through(self, number: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -119,6 +126,20 @@ class Decoder:
                 if self.trouble is not None:
                     return
                 yield given
+
+
+def _base64_layer() -> tuple[Decode, Ended]:
+    left = b""
+
+    def decode(data: bytes) -> Iterator[bytes]:
+        nonlocal left
+        data = left + data
+        whole = len(data) // 4 * 4
+        left = data[whole:]
+        for part in _BASE64_PART.findall(data[:whole]):
+            yield a2b_base64(part)
+
+    return decode, lambda: not left
 
 
 def _gzip_layer() -> tuple[Decode, Ended]:
@@ -213,6 +234,7 @@ def _zstd_layer() -> tuple[Decode, Ended]:
 
 
 _LAYERS: dict[str, Callable[[], tuple[Decode, Ended]]] = {
+    GRPC_WEB_TEXT: _base64_layer,
     "gzip": _gzip_layer,
     "x-gzip": _gzip_layer,
     "deflate": _deflate_layer,

@@ -31,7 +31,7 @@ from addon.framing.choice import is_stream_type
 from addon.framing.grpc import Grpc
 from addon.framing.sse import SSE
 from addon.metering import estimate, hosted, opening
-from addon.metering.decoding import decoder_of
+from addon.metering.decoding import GRPC_WEB_TEXT, decoder_of
 from addon.metering.messages import TRANSPORT, End, RecordedTimes, Request, Response, is_within
 from addon.metering.meter import Meter
 from addon.metering.opening import Routes, RunRules
@@ -285,7 +285,10 @@ class MeteredExchange:
                 on_confirmed()
             return self.is_confirmed
 
-        decoder = decoder_of(headers.get("content-encoding", ""))
+        encodings = [headers.get("content-encoding", "")]
+        if GRPC_WEB_TEXT in content_type.lower():
+            encodings.insert(0, GRPC_WEB_TEXT)
+        decoder = decoder_of(",".join(encodings))
         # An answer of another status has no usage, and one without a body must not be chunked.
         is_success = response.status // 100 == 2 and response.status != 204
         edits = edits and self.opened.usage_injected and is_success

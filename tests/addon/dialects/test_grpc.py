@@ -1,6 +1,7 @@
 """Calls over gRPC: figures by field numbers, and the status from the trailers."""
 
 import json
+from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
@@ -113,9 +114,11 @@ def test_the_status_is_the_outcome(path: str, status: str | None, outcome: str, 
 
 
 @pytest.mark.parametrize(("said", "outcome"), [("0", "complete"), ("13", "error_frame")])
-def test_grpc_web_has_its_trailers_in_the_body(said: str, outcome: str):
-    body = framed(XAI_CHUNK) + framed(f"x: y\r\nGrpc-Status: {said}\r\n".encode(), 0x80)
-    exchange, read = call("api.x.ai", CHUNK_PATH, body, None, kind="application/grpc-web+proto")
+@pytest.mark.parametrize("kind", ["application/grpc-web+proto", "application/grpc-web-text"])
+def test_grpc_web_has_its_trailers_in_the_body(said: str, outcome: str, kind: str):
+    parts = [framed(XAI_CHUNK), framed(f"x: y\r\nGrpc-Status: {said}\r\n".encode(), 0x80)]
+    body = b"".join(map(b64encode, parts) if "text" in kind else parts)
+    exchange, read = call("api.x.ai", CHUNK_PATH, body, None, kind=kind)
     assert str(exchange.outcome) == outcome
     assert read.usage.input_tokens == 100
     assert grpc.status_in(b"x: y") is None

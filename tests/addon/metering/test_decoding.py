@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 
@@ -37,6 +38,8 @@ ENCODINGS = [
     pytest.param("zstd", zstandard.compress, id="zstd"),
     pytest.param("zstd", in_two(zstandard.compress), id="zstd-frames"),
     pytest.param("gzip, br", lambda body: brotli.compress(gzip.compress(body)), id="two-layers"),
+    pytest.param("grpc-web-text", b64encode, id="base64"),
+    pytest.param("grpc-web-text", in_two(b64encode), id="base64-parts"),
     pytest.param("identity", bytes, id="identity"),
     pytest.param("", bytes, id="none"),
 ]
