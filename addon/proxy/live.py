@@ -128,7 +128,7 @@ class Live(MeteredExchange):
             cause=cause,
             usage_injected=opened.usage_injected,
             method=request.method,
-            url=request.url,
+            url=f"{opened.origin}{request.path}",  # mitmproxy writes IPv6 without brackets
             request_headers=tuple(request.headers.items(multi=True)),
             request_body=sent,
             client_edit=RequestEdit.between_bodies(sent, original.body or b"")

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from addon.dialects.dialect import Asking
 from addon.dialects.facts import Facts, Fingerprint, RareFacts
+from addon.metering.messages import End
 from addon.metering.meter import Meter
 from addon.metering.settlement import Settled
 from addon.metering.tap import Tap
@@ -29,6 +30,8 @@ from addon.proxy.answers import ChunkRun
 from addon.proxy.live import Live
 from addon.proxy.recorder import Recorder
 from addon.proxy.recording import Recording
+from addon.recordings.capture import CaptureFiles
+from addon.recordings.formats.recorded import split_url
 from addon.usage_opt_in import asking
 from ledger.model.exchange import Outcome, UsageSource
 from ledger.model.learned import Learned
@@ -165,6 +168,19 @@ async def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
         assert live.capture is not None
         assert live.capture.body == b"".join(STREAM)
         assert [length for length, _ in live.capture.cuts] == [len(chunk) for chunk in STREAM]
+
+
+async def test_the_url_of_a_capture_can_be_read(ledger: Path, tmp_path: Path, monkeypatch):
+    """mitmproxy's own has an IPv6 address without brackets."""
+    written = []
+    monkeypatch.setattr(CaptureFiles, "write", lambda _, captured: written.append(captured))
+    flow = flow_of(host="[::1]")
+    flow.client_conn.sni = None
+    async with live_of(ledger, flow, tee_capture=str(tmp_path)) as (_, running, live):
+        assert running.captures is not None
+        live.write_capture(running.captures, end=End.FINISHED, cause=None, at=live.clock.now())
+    origin, path = split_url(written[0].url)
+    assert (origin.host, origin.port, path) == ("::1", flow.request.port, flow.request.path)
 
 
 @for_each("run_chunks", [1, 2, 7, 1000])
