@@ -5,6 +5,7 @@
     workers          several proxies on one address: their supervisor
     worker           one of them
     worker_reports   what they report: health and metrics of all, the bill
+    ports            where they listen, until they stop
     master           mitmproxy with only the addons that recording needs
     bill             what the command used
     leftovers        the folder of a run, and those of runs that were killed

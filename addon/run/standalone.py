@@ -15,6 +15,7 @@ from addon.run.call.arguments import LOOPBACK, Address, Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import RecordingMaster, parsed_options, run_master
+from addon.run.ports import Ports
 from addon.run.seen import SeenTraffic
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.store.engines.urls import default_url
@@ -38,7 +39,7 @@ def run_proxy(call: Call) -> int:
         run_id, seen = secrets.token_hex(4), SeenTraffic()
         recorder = Recorder(tags={"run": run_id})
         stopped = run_master(
-            lambda opts: RecordingMaster(opts, words, recorder, last=(seen,)),
+            lambda opts: RecordingMaster(opts, words, recorder, first=(Ports(),), last=(seen,)),
             words,
             {"ssl_verify_upstream_trusted_ca": str(trusted)},
         )

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +22,7 @@ from addon.proxy.health import MetricFiles
 from addon.proxy.recorder import Recorder
 from addon.proxy.shown import say_what_is_next
 from addon.run.master import RecordingMaster, run_master
+from addon.run.ports import Ports
 from addon.run.seen import SeenTraffic
 from addon.run.worker_reports import WorkerReport
 
@@ -45,32 +45,23 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerAddon:
-    """What a worker does beside recording. mitmproxy opens its ports with the loop's
-    `create_server`, before addons run; here they are shared, and listen from the start on."""
+    """What a worker does beside recording. Its ports listen from the start on."""
 
     name = "tokentee-worker"
 
-    def __init__(self, job: WorkerJob, recorder: Recorder, reports: BinaryIO) -> None:
+    def __init__(self, job: WorkerJob, recorder: Recorder, reports: BinaryIO, ports: Ports) -> None:
         self.traffic = SeenTraffic()
         self._job = job
         self._recorder = recorder
         self._reports = reports
-        self._servers: list[tuple[Any, asyncio.Server]] = []
+        self._ports = ports
         self._last: WorkerReport | None = None
         self._is_retiring = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def load(self, _: object) -> None:
-        """mitmproxy's hook, before it opens its ports."""
+        """mitmproxy's hook."""
         loop = asyncio.get_running_loop()
-        create = loop.create_server
-
-        async def create_server(factory: Any, *address: Any, **more: Any) -> asyncio.Server:
-            server = await create(factory, *address, **more, reuse_port=True, start_serving=False)
-            self._servers.append((factory, server))
-            return server
-
-        loop.create_server = create_server  # type: ignore[method-assign, assignment]
         # The supervisor never writes again: what can be read is the end.
         loop.add_reader(0, lambda: (loop.remove_reader(0), ctx.master.shutdown()))
 
@@ -93,8 +84,7 @@ class WorkerAddon:
         self._tasks.add(loop.create_task(self._live()))
 
     async def _live(self) -> None:
-        for _, server in self._servers:
-            await server.start_serving()
+        await self._ports.serve()
         if self._job.is_first:
             say_what_is_next(ctx.master)
         while True:
@@ -141,27 +131,9 @@ class WorkerAddon:
             response.headers["connection"] = "close"
 
     def done(self) -> None:
-        """Accept no more connections: they would not be answered. The last report."""
-        self._close_ports()
+        """The last report."""
         if self._tasks:  # it has started
             self._report()
-
-    def _close_ports(self) -> None:
-        """Stop listening. The kernel resets connections that wait in the queue of a closed socket,
-        so they are accepted first."""
-        loop = asyncio.get_running_loop()
-        for factory, server in self._servers:
-            for listening in server.sockets:
-                queue = socket.socket(fileno=os.dup(listening.fileno()))
-                queue.setblocking(False)
-                with queue, contextlib.suppress(OSError):  # it is empty
-                    while True:
-                        connection, _ = queue.accept()
-                        connection.setblocking(False)
-                        accepted = loop.connect_accepted_socket(factory, connection)
-                        self._tasks.add(loop.create_task(accepted))
-            server.close()
-        self._servers.clear()
 
     def _retire(self) -> None:
         async def stop_with_the_last_connection() -> None:
@@ -172,7 +144,7 @@ class WorkerAddon:
 
         if not self._is_retiring:
             self._is_retiring = True
-            self._close_ports()
+            self._ports.close()
             loop = asyncio.get_running_loop()
             self._tasks.add(loop.create_task(stop_with_the_last_connection()))
 
@@ -185,10 +157,11 @@ def main() -> int:
         job = msgspec.json.decode(supervisor.readline(), type=WorkerJob)
     files = MetricFiles(folder=Path(job.folder), index=os.getpid())
     recorder = Recorder(tags={"run": job.run_id}, metric_files=files)
-    worker = WorkerAddon(job, recorder, reports)
+    ports = Ports(are_shared=True)
+    worker = WorkerAddon(job, recorder, reports, ports)
     run_master(
         lambda opts: RecordingMaster(
-            opts, job.words, recorder, first=(worker,), last=(worker.traffic,),
+            opts, job.words, recorder, first=(ports, worker), last=(worker.traffic,),
             on_started=worker.started,
         ),
         job.words,

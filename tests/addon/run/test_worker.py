@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import socket
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
@@ -14,15 +13,15 @@ from mitmproxy.test import taddons, tflow
 
 from addon.proxy.recorder import Recorder
 from addon.run import worker as module
+from addon.run.ports import Ports
 from addon.run.worker import WorkerAddon, WorkerJob
 from addon.run.worker_reports import WorkerReport
-from tests.proxy.mitmdump import free_port
 
 
 @pytest.fixture
 def worker() -> WorkerAddon:
     job = WorkerJob(run_id="r", words=(), trusted="", folder="", is_first=False)
-    return WorkerAddon(job, Recorder(), io.BytesIO())
+    return WorkerAddon(job, Recorder(), io.BytesIO(), Ports())
 
 
 def test_only_a_retiring_worker_tells_a_client_that_its_connection_ends(worker: WorkerAddon):
@@ -87,42 +86,3 @@ def sent(worker: WorkerAddon) -> list[WorkerReport]:
     assert isinstance(worker._reports, io.BytesIO)
     lines = worker._reports.getvalue().splitlines()
     return [msgspec.json.decode(line, type=WorkerReport) for line in lines]
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(await reader.readline())
-    writer.close()
-
-
-async def ask(port: int) -> bytes:
-    async with asyncio.timeout(10):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"hello\n")
-        answered = await reader.read()
-        writer.close()
-        return answered
-
-
-async def test_nothing_listens_before_it_is_open_and_the_queue_is_emptied_at_the_end(
-    worker: WorkerAddon, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", lambda *_: None)
-    worker.load(None)
-    port = free_port()
-    await asyncio.start_server(echo, "127.0.0.1", port)
-    await asyncio.start_server(echo, "127.0.0.1", port)  # as another process would
-    with pytest.raises(ConnectionRefusedError):
-        await ask(port)
-    for _, server in worker._servers:
-        await server.start_serving()
-    assert await ask(port) == b"hello\n"
-    # Connections that wait in the queues, since the loop did not turn.
-    clients = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(20)]
-    worker._close_ports()
-    for client in clients:
-        client.sendall(b"waited\n")
-    for client in clients:
-        with client:
-            assert await asyncio.to_thread(client.recv, 99) == b"waited\n"
-    with pytest.raises(ConnectionRefusedError):
-        await ask(port)
