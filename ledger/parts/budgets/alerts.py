@@ -74,6 +74,16 @@ def send_due(
     return due, taken
 
 
+def waiting(engine: Engine, now: datetime) -> int:
+    """How many alerts no address took, and are not due again before `CLAIM_SECONDS` are over."""
+    a = alerts.c
+    query = sa.select(sa.func.count()).where(
+        a.sent_at.is_(None), a.claimed_at > now - timedelta(seconds=CLAIM_SECONDS)
+    )
+    with engine.connect() as connection:
+        return connection.scalar(query) or 0
+
+
 def _send(alert: Alert, destinations: tuple[Destination, ...], log: Log) -> bool:
     """Whether an address took it. An address is a secret, which errors of libraries repeat."""
     if not destinations:

@@ -56,16 +56,19 @@ def alert(
     """
     from ledger.figures.queries import existing_ledger
     from ledger.parts.budgets import budgets_file
-    from ledger.parts.budgets.alerts import send_due
+    from ledger.parts.budgets.alerts import CLAIM_SECONDS, send_due, waiting
     from ledger.settings import names_file
-    from ledger.text.figures import counted
+    from ledger.text.figures import counted, seconds_text
 
     found = budgets_file.load(budgets)
     budgets_file.check_persons(found.caps, names)
     with existing_ledger(ledger) as engine:
-        due, taken = send_due(engine, found, names_file.load(names), datetime.now(UTC), _log)
-    print_line(f"sent: {counted(taken, 'alert')}")
-    if taken < due:
+        now = datetime.now(UTC)
+        _, taken = send_due(engine, found, names_file.load(names), now, _log)
+        left = waiting(engine, now)
+    again = f"; not delivered: {left}, tried again after {seconds_text(CLAIM_SECONDS)}"
+    print_line(f"sent: {counted(taken, 'alert')}{again if left else ''}")
+    if left:
         raise typer.Exit(1)
 
 

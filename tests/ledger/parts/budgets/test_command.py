@@ -48,6 +48,16 @@ def test_alerts_are_sent_once(run, budgets, own_ledger):
     assert result.stderr == "sent: 0 alerts\n"
 
 
+def test_an_alert_that_no_address_took_is_said_until_it_is_sent(run, tmp_path, own_ledger):
+    file = tmp_path / "budgets.toml"
+    budget = '[[budget]]\nname = "all"\nusd = 0.000001\nperiod = "month"\n'
+    file.write_text(f'{budget}[[alert]]\nwebhook = "http://127.0.0.1:9/"\n')
+    for _ in range(2):
+        words = ("budget", "alert", "--budgets", str(file))
+        said = run(*words, url=own_ledger, exits=1).stderr
+        assert said.endswith("sent: 0 alerts; not delivered: 1, tried again after 10 min\n")
+
+
 def test_a_cap_of_a_person_takes_the_names_that_are_given(run, tmp_path, own_ledger):
     caps, names = tmp_path / "budgets.toml", tmp_path / "names.toml"
     caps.write_text('[[cap]]\nname = "ada"\nusd = 5\nperiod = "day"\nperson = "Ada"\n')
