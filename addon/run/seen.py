@@ -87,8 +87,14 @@ class SeenTraffic:
         unrecorded: str,
     ) -> None:
         """Print what was recorded (`bill.show`), or why nothing was."""
-        from addon.run import bill
-
+        try:
+            from addon.run import bill
+        except ImportError:  # another version lies in the place of this one by now
+            sys.stderr.write(
+                "tokentee: no bill, as the installed files were replaced since the start: "
+                f"tokentee report --only {word}={run_id}\n"
+            )
+            return
         if not bill.show(ledger_url, run_id, word, since=since, unrecorded=unrecorded):
             for line in first_minute.nothing_recorded(self.seen, is_command=False):
                 sys.stderr.write(f"tokentee: {as_typed(line, os.environ)}\n")

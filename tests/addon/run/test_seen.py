@@ -1,9 +1,13 @@
 """What a proxy has seen, by mitmproxy's hooks, and the bill of `mitmdump -s`."""
 
+import sys
+
+import pytest
 from mitmproxy.http import Response
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.test import taddons, tflow
 
+import addon.run
 from addon.proxy.recorder import Recorder
 from addon.run.seen import PLACES_MAX, ScriptBill, SeenTraffic
 from ledger.text.first_minute import PassedTraffic, nothing_recorded
@@ -57,3 +61,12 @@ def test_hosts_are_counted_within_the_bound():
         flow.request.port = port
         traffic.request(flow)
     assert len(traffic.seen.requests) == PLACES_MAX
+
+
+def test_a_version_that_was_replaced_while_it_ran_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "addon.run.bill", None)
+    monkeypatch.delattr(addon.run, "bill", raising=False)
+    SeenTraffic().show_bill("sqlite://", "r1", since=None, unrecorded="")
+    assert "report --only tag:run=r1" in capsys.readouterr().err
