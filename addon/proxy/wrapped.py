@@ -20,18 +20,22 @@
     first message under a cap, a gRPC call is decided when the first message of its request is
                   whole; the rest goes on as it comes
     the stream    what `flow.response.stream` is when the stream begins, after all addons
+    lost end      a reset that another task meets first cancels the task that was about to tell of
+                  it: the client waited for ever, and the row stayed open
 
-All are wrappers around methods of `HttpStream` and `WebsocketLayer`, put on by the first `install`
+All are wrappers around methods of `HttpStream`, `WebsocketLayer` and `ConnectionHandler`, put on by
+the first `install`
 and taken off again by what the last returns, in every process unless `tee_wrap=no`. Where a method
 has another source, `install` raises and nothing is wrapped: `process.WITHOUT_WRAPPING` says what is
 not kept then.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from mitmproxy import addonmanager, ctx, http
+from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import (
     ErrorCode,
@@ -49,6 +53,7 @@ from mitmproxy.proxy.layers.http import (
     SendHttp,
 )
 from mitmproxy.proxy.layers.websocket import WebsocketLayer
+from mitmproxy.proxy.server import ConnectionHandler
 from mitmproxy.proxy.utils import ReceiveBuffer
 
 from addon.framing.grpc import has_first_message, is_grpc
@@ -76,6 +81,7 @@ RELIES_ON = {
     "mitmproxy.proxy.layers.http:HttpStream.state_consume_response_body": "5323db61dfc7e2e1",
     "mitmproxy.proxy.layers.http:HttpStream.state_errored": "3e7a286f27b15880",
     "mitmproxy.proxy.layers.websocket:WebsocketLayer.relay_messages": "2d451252c7287da0",
+    "mitmproxy.proxy.server:ConnectionHandler.handle_connection": "95c3f93e9824e527",
 }
 """Methods that are wrapped or called, or on whose order of commands the wrappers rely."""
 
@@ -187,7 +193,6 @@ def _put_on() -> Callable[[], None]:
     start_request_stream = HttpStream.start_request_stream
     start_response_stream = HttpStream.start_response_stream
     check_body_size = HttpStream.check_body_size
-    relay_messages = WebsocketLayer.relay_messages
 
     def watched_error(
         stream: HttpStream, event: RequestProtocolError | ResponseProtocolError
@@ -247,17 +252,10 @@ def _put_on() -> Callable[[], None]:
             yield from _pass_on(stream, bytes(held))
         return stops
 
-    def watched_relay(layer: WebsocketLayer, event: events.Event) -> Commands:
-        relaying = relay_messages(layer, event)
-        is_broken = isinstance(event, events.ConnectionClosed)
-        if not (is_broken and any(each.leaves_broken(layer.flow) for each in _watchers)):
-            yield from relaying
-            return
-        for command in relaying:  # hooks, a close frame for the other side, and both closes
-            if not isinstance(command, commands.SendData):
-                yield command
-
-    restore_relay = sources.replace_methods(WebsocketLayer, relay_messages=watched_relay)
+    telling = _telling_its_end(ConnectionHandler.handle_connection)
+    restore_connection = sources.replace_methods(ConnectionHandler, handle_connection=telling)
+    relaying = _leaving_broken(WebsocketLayer.relay_messages)
+    restore_relay = sources.replace_methods(WebsocketLayer, relay_messages=relaying)
     restore_stream = sources.replace_methods(
         HttpStream,
         check_body_size=watched_size,
@@ -268,10 +266,47 @@ def _put_on() -> Callable[[], None]:
     )
 
     def restore() -> None:
+        restore_connection()
         restore_relay()
         restore_stream()
 
     return restore
+
+
+type _Relay = Callable[[WebsocketLayer, events.Event], Commands]
+
+
+def _leaving_broken(relay_messages: _Relay) -> _Relay:
+    def relay(layer: WebsocketLayer, event: events.Event) -> Commands:
+        relaying = relay_messages(layer, event)
+        is_broken = isinstance(event, events.ConnectionClosed)
+        if not (is_broken and any(each.leaves_broken(layer.flow) for each in _watchers)):
+            yield from relaying
+            return
+        for command in relaying:  # hooks, a close frame for the other side, and both closes
+            if not isinstance(command, commands.SendData):
+                yield command
+
+    return relay
+
+
+type _Handle = Callable[[ConnectionHandler, Connection], Awaitable[None]]
+
+
+def _telling_its_end(handle_connection: _Handle) -> _Handle:
+    async def handle(handler: ConnectionHandler, connection: Connection) -> None:
+        try:
+            await handle_connection(handler, connection)
+        except asyncio.CancelledError:
+            if (transport := handler.transports.get(connection)) is not None:
+                connection.state = ConnectionState.CLOSED
+                await handler.server_event(events.ConnectionClosed(connection))
+                if transport.writer is not None:
+                    transport.writer.close()
+                handler.transports.pop(connection)
+            raise
+
+    return handle
 
 
 def _pass_on(stream: HttpStream, body: bytes) -> Commands:

@@ -38,7 +38,10 @@ WRAPPED = {
         "start_request_stream",
         "start_response_stream",
     )
-} | {"mitmproxy.proxy.layers.websocket:WebsocketLayer.relay_messages"}
+} | {
+    "mitmproxy.proxy.layers.websocket:WebsocketLayer.relay_messages",
+    "mitmproxy.proxy.server:ConnectionHandler.handle_connection",
+}
 
 
 def play(ledger: Path, **options: Any) -> tuple[set[str], set[str]]:
