@@ -32,6 +32,7 @@ not kept then.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from functools import wraps
 from typing import Any
 
 from mitmproxy import addonmanager, ctx, http
@@ -294,6 +295,7 @@ type _Handle = Callable[[ConnectionHandler, Connection], Awaitable[None]]
 
 
 def _telling_its_end(handle_connection: _Handle) -> _Handle:
+    @wraps(handle_connection)  # by whose source others know it
     async def handle(handler: ConnectionHandler, connection: Connection) -> None:
         try:
             await handle_connection(handler, connection)

@@ -95,8 +95,10 @@ def check(engine, ask, exchanges_max, *, scans=True):
             continue
         if engine.dialect.name == "sqlite":
             plan = [line[-1] for line in explained(engine, "EXPLAIN QUERY PLAN", text, values)]
-            whole = [line for line in plan if WHOLE.match(line)]
-            assert whole == [], "\n".join((text, *plan))
+            # What a subquery has made is walked through: once, as `e`.
+            made = [line for line in plan if line == "CO-ROUTINE e"]
+            walked = [line for line in plan if WHOLE.match(line)]
+            assert walked == ["SCAN e"] * len(made), "\n".join((text, *plan))
         else:
             explain = "EXPLAIN (ANALYZE, FORMAT JSON)"
             ((plan,),) = explained(engine, explain, text, values, scans=scans)
