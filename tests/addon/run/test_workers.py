@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -41,15 +42,15 @@ class Played:
     """A supervisor with two workers, and what they do when they start. The test plays in a thread,
     as the supervisor's signals come to the main one."""
 
-    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.does = folder / "does"
         self.does.write_text("fine")
         self.call: Callable[[], Call] = lambda: self.listening(self.port)
         self.port = free_port()
         self.failed: list[Exception] = []
         self._folder = folder
-        self._capfd = capfd
-        self._log = ""
+        self._stderr = folder / "stderr"
+        self._stderr.touch()
 
     def make_call(self) -> Call:
         return self.call()
@@ -60,8 +61,7 @@ class Played:
 
     @property
     def log(self) -> str:
-        self._log += self._capfd.readouterr().err
-        return self._log
+        return self._stderr.read_text()
 
     def pids(self) -> list[int]:
         return [each.process.pid for each in list(self.supervisor.workers)]
@@ -76,7 +76,7 @@ class Played:
         deadline = time.monotonic() + 60
         while self.log.count(text) < count:
             assert not self.failed
-            assert time.monotonic() < deadline, f"{text!r} is not in {self._log}"
+            assert time.monotonic() < deadline, f"{text!r} is not in {self.log}"
             time.sleep(0.01)
 
     def run(
@@ -86,6 +86,22 @@ class Played:
         stops: bool = True,
     ) -> int:
         """The exit code, after the play, which begins when all workers are ready."""
+        with self.stderr_in_its_file():
+            return self._run(play, after, stops=stops)
+
+    @contextmanager
+    def stderr_in_its_file(self) -> Iterator[None]:
+        """A capture that is read and emptied while others write may lose a line."""
+        before = os.dup(2)
+        with self._stderr.open("a", buffering=1) as out, redirect_stderr(out):
+            os.dup2(out.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(before, 2)
+                os.close(before)
+
+    def _run(self, play: Callable[["Played"], None], after: str, *, stops: bool) -> int:
 
         def played() -> None:
             try:
@@ -117,14 +133,12 @@ class Played:
 
 
 @pytest.fixture
-def played(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Played]:
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     monkeypatch.setattr(module, "MODULE", "tests.addon.run.fake_worker")
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
     handler = ToDescriptor()
     module.logger.addHandler(handler)
-    made = Played(tmp_path, capfd)
+    made = Played(tmp_path)
     monkeypatch.setenv("TOKENTEE_FAKE", str(made.does))
     yield made
     module.logger.removeHandler(handler)
