@@ -99,6 +99,7 @@ def test_a_locked_ledger_is_late_and_complete(running: Pair) -> None:
         assert (row["output_tokens"], row["degraded"]) == (64, LATE)
 
 
+@pytest.mark.ci
 def test_stopped_while_the_ledger_is_locked(running: Pair) -> None:
     """SIGTERM within a runtime's ten seconds: what waits goes into a file, and the next start books
     it."""

@@ -387,6 +387,7 @@ fetch(url, { ...asked, body }).then((answer) => answer.text()).catch(() => {}).t
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@pytest.mark.ci
 def test_an_ipv6_address_leads_nothing_of_node_past(tmp_path: Path) -> None:
     with Upstream(speak(OPENAI), address=("::1", 0)) as llm:
         to = f"[::1]:{llm.port}"

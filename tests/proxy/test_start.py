@@ -63,6 +63,7 @@ def start_customized(folder: Path, site: str) -> list[str]:
     )
 
 
+@pytest.mark.ci
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
     """As in an environment that has mitmproxy and not this project's dependencies."""
     missing = ("genai_prices", "msgspec", "orjson", "platformdirs", "sqlalchemy")
@@ -72,6 +73,7 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
     assert len(lines) == 1
 
 
+@pytest.mark.ci
 def test_the_standalone_binary_is_recognised(tmp_path: Path) -> None:
     """It cannot import packages, and says what to do instead."""
     site = "sys.frozen = True\nsys.modules['addon.proxy.recorder'] = None"
