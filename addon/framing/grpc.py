@@ -34,7 +34,8 @@ _FIXED_BYTES = {1: 8, 5: 4}
 
 def is_grpc(content_type: str) -> bool:
     """Whether a content type is that of gRPC, or of gRPC-Web in binary."""
-    return content_type.lower().startswith("application/grpc") and "-text" not in content_type
+    kind = content_type.lower()
+    return kind.startswith("application/grpc") and "-text" not in kind
 
 
 class FieldKind(Enum):

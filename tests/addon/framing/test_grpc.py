@@ -17,6 +17,7 @@ from addon.framing.grpc import (
     FieldKind,
     Grpc,
     has_first_message,
+    is_grpc,
     read_message,
     read_request,
 )
@@ -159,3 +160,11 @@ def test_when_a_first_message_is_whole():
     endless = b"\0\xff\xff\xff\xff" + bytes(MESSAGE_BYTES_MAX)
     assert has_first_message(endless)
     assert not has_first_message(endless[:-1])
+
+
+def test_grpc_in_binary_is_framed_and_in_text_is_not():
+    assert is_grpc("application/grpc")
+    assert is_grpc("Application/gRPC-Web+proto; charset=x")
+    assert not is_grpc("application/grpc-web-text+proto")
+    assert not is_grpc("Application/gRPC-Web-Text")
+    assert not is_grpc("application/json")
