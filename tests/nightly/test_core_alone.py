@@ -27,6 +27,7 @@ WHOLE = (
 """They hold every room, every command, every option to a table."""
 TOGETHER = (
     "addon/commands/test_run.py::test_what_has_no_bound_is_refused_or_passed_by_a_cap_of_a_command",
+    "addon/recordings/test_hosted_agents.py::test_commands_keep_the_figures",
     "addon/recordings/test_public_reports.py::test_the_readme_has_the_five_worst",
     "ledger/commands/test_now.py",
     "ledger/commands/test_report.py::test_an_export_tells_of_its_files",
