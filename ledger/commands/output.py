@@ -66,7 +66,7 @@ def console(*, is_error: bool = False) -> "Console":
     on light and dark backgrounds."""
     from rich.console import Console
 
-    class Plain(Console):
+    class LeavingPipes(Console):
         """Leaves a pipe without a reader to `ledger.cli`, as all other output does."""
 
         def on_broken_pipe(self) -> None:
@@ -74,4 +74,4 @@ def console(*, is_error: bool = False) -> "Console":
 
     stream: TextIO = sys.stderr if is_error else sys.stdout
     is_sized = "COLUMNS" in os.environ or stream.isatty()
-    return Plain(file=stream, width=None if is_sized else PIPE_COLUMNS, highlight=False)
+    return LeavingPipes(file=stream, width=None if is_sized else PIPE_COLUMNS, highlight=False)

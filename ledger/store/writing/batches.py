@@ -160,15 +160,8 @@ class Batches:
     def _write(self, batch: Sequence[Job]) -> None:
         new = [job for job in batch if job.row is None and not job.is_refused]
         self._each(new, _admit)
-        # A refused request to a session states nothing.
-        sessions = [
-            job
-            for job in new
-            if job.exchange.operation in SESSION_OPERATIONS
-            and job.exchange.outcome is Outcome.COMPLETE
-        ]
-        if sessions:
-            new = [job for job in new if job not in sessions]
+        if sessions := [job for job in new if _states_a_session(job)]:
+            new = [job for job in new if not _states_a_session(job)]
             with sqlite_file.writing(self._file.connection):
                 self._each(sessions, self._book)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
@@ -342,6 +335,12 @@ class Batches:
             why = f"the ledger refuses it: {shown(error)}"
             self._resolve([job], why)
             self._trouble.count_dropped(1, f"exchange {job.exchange.id}: {why}")
+
+
+def _states_a_session(job: Job) -> bool:
+    """Whether it states what a session of a hosted agent used; a refused request states nothing."""
+    exchange = job.exchange
+    return exchange.operation in SESSION_OPERATIONS and exchange.outcome is Outcome.COMPLETE
 
 
 def _unpriced(_exchange: Exchange, _reading: Reading) -> tuple[Charge, ...]:
