@@ -24,6 +24,11 @@ REQUEST = Request(
     body=Body(BODY),
     began_at=datetime(2026, 11, 20, tzinfo=UTC),
 )
+STREAM = (
+    b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}]}\n\n'
+    b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
+    b"data: [DONE]\n\n"
+)
 RULES = RunRules(node="here", secret=b"secret", tags={"team": "search"})
 
 

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.messages import End
+from addon.metering.messages import Body, End, Response
 from addon.metering.settlement import HIDDEN_OUTPUT, Settled, result_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from tests.addon.feeding import JSON, SSE, metered
 from tests.addon.framing.test_eventstream import event
-from tests.addon.metering.opened import REQUEST, session_of
+from tests.addon.metering.opened import REQUEST, STREAM, opened, session_of
 from tests.ledger.written import opened as opened_row
 from tests.named import for_each, named
 
@@ -324,3 +324,40 @@ def test_text_goes_to_the_response_that_it_names() -> None:
         150,
         300,
     ]
+
+
+@for_each("chunk_bytes", [100, 10_000_000])
+@for_each(
+    "kind",
+    ["application/json", "application/jsonl", "application/x-ndjson", "application/json-seq"],
+)
+def test_lines_that_end_early_are_a_cut_stream(kind: str, chunk_bytes: int):
+    """Under any content type, in chunks of any size: the first line is longer than a document that
+    is not told from lines, and text comes late."""
+    line = b'{"model":"m","message":{"role":"assistant","content":"%s"},"done":false,"x":"%s"}\n'
+    body = line % (b"", b"x" * 70_000) + line % (b"", b"") * 3 + line % (b"hello there", b"") * 5
+    request = replace(
+        REQUEST, path="/api/chat", body=Body(b'{"model":"m","messages":[{"content":"hi"}]}')
+    )
+    exchange = opened(request)
+    response = Response(status=200, headers={"content-type": kind})
+    tap = exchange.answer(response, edits=False, clock=lambda: 0.0)
+    for at in range(0, len(body), chunk_bytes):
+        tap.callable(body[at : at + chunk_bytes])
+    left, reading = exchange.settle(End.CLIENT_LEFT, cause=None, now=NOW)
+    assert left.outcome is Outcome.CLIENT_LEFT
+    assert (reading.usage_source, reading.estimated_output_tokens) == (UsageSource.ESTIMATED, 13)
+
+
+def test_what_could_not_be_read_is_not_cut():
+    """An unknown encoding, a damaged document: the body came to its end."""
+    for headers, body in (
+        ({"content-encoding": "unheard-of"}, STREAM),
+        ({"content-type": "application/json"}, b'{"id":"c1","choices":[],x}'),
+    ):
+        exchange = opened()
+        response = Response(status=200, headers={"content-type": "text/event-stream"} | headers)
+        exchange.answer(response, edits=False, clock=lambda: 0.0).callable(body)
+        ended, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
+        assert ended.outcome is Outcome.COMPLETE
+        assert ended.degraded is not None

@@ -27,17 +27,12 @@ from addon.metering.settlement import ZEROS, outcome_of, result_of, result_unrea
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Billing, Outcome, Source, State, UsageSource
 from tests.addon.feeding import JSON, metered
-from tests.addon.metering.opened import REQUEST, RULES, failing_rule, opened, tapped
+from tests.addon.metering.opened import REQUEST, RULES, STREAM, failing_rule, opened, tapped
 from tests.ledger.written import opened as opened_row
 from tests.named import for_each, named
 
 NOW = datetime(2026, 11, 20, 0, 0, 9, tzinfo=UTC)
 SSE = Response(status=200, headers={"content-type": "text/event-stream"})
-STREAM = (
-    b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}]}\n\n'
-    b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
-    b"data: [DONE]\n\n"
-)
 
 
 def passed(exchange: MeteredExchange, response: Response = SSE, *, edits: bool = False) -> bytes:
@@ -517,43 +512,6 @@ def test_the_states_of_an_exchange_and_what_moves_it():
             assert exchange.stage is (follows or state)
     reached = {follows for moves in TRANSITIONS.values() for follows in moves.values()}
     assert reached | {Stage.OPENING} == set(Stage)
-
-
-@for_each("chunk_bytes", [100, 10_000_000])
-@for_each(
-    "kind",
-    ["application/json", "application/jsonl", "application/x-ndjson", "application/json-seq"],
-)
-def test_lines_that_end_early_are_a_cut_stream(kind: str, chunk_bytes: int):
-    """Under any content type, in chunks of any size: the first line is longer than a document that
-    is not told from lines, and text comes late."""
-    line = b'{"model":"m","message":{"role":"assistant","content":"%s"},"done":false,"x":"%s"}\n'
-    body = line % (b"", b"x" * 70_000) + line % (b"", b"") * 3 + line % (b"hello there", b"") * 5
-    request = structs.replace(
-        REQUEST, path="/api/chat", body=Body(b'{"model":"m","messages":[{"content":"hi"}]}')
-    )
-    exchange = opened(request)
-    response = Response(status=200, headers={"content-type": kind})
-    tap = exchange.answer(response, edits=False, clock=lambda: 0.0)
-    for at in range(0, len(body), chunk_bytes):
-        tap.callable(body[at : at + chunk_bytes])
-    settled, reading = exchange.settle(End.CLIENT_LEFT, cause=None, now=NOW)
-    assert settled.outcome is Outcome.CLIENT_LEFT
-    assert (reading.usage_source, reading.estimated_output_tokens) == (UsageSource.ESTIMATED, 13)
-
-
-def test_what_could_not_be_read_is_not_cut():
-    """An unknown encoding, a damaged document: the body came to its end."""
-    for headers, body in (
-        ({"content-encoding": "unheard-of"}, STREAM),
-        ({"content-type": "application/json"}, b'{"id":"c1","choices":[],x}'),
-    ):
-        exchange = opened()
-        response = Response(status=200, headers={"content-type": "text/event-stream"} | headers)
-        exchange.answer(response, edits=False, clock=lambda: 0.0).callable(body)
-        settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
-        assert settled.outcome is Outcome.COMPLETE
-        assert settled.degraded is not None
 
 
 @for_each("is_kept", [True, False])
