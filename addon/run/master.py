@@ -206,6 +206,18 @@ class RecordingMaster(master.Master):
         await super().run()
 
 
+def hear_no_half_made_loops() -> None:
+    """Let a Ctrl-C that comes while Python makes an event loop end the run without a traceback: a
+    loop that is half made fails as it is collected."""
+    say = sys.unraisablehook
+
+    def hear(failure: sys.UnraisableHookArgs) -> None:
+        if failure.object is not asyncio.BaseEventLoop.__del__:
+            say(failure)
+
+    sys.unraisablehook = hear
+
+
 def run_master(
     make: Callable[[options.Options], RecordingMaster],
     words: Sequence[str],
@@ -223,6 +235,7 @@ def run_master(
         found = " ".join(arguments.filter_args)
         return {"save_stream_filter": found} if found else {}
 
+    hear_no_half_made_loops()
     made = main.run(
         make_with_defaults,  # type: ignore[arg-type]  # it is only called
         cmdline.mitmdump,
