@@ -31,7 +31,7 @@ def run_proxy(call: Call) -> int:
     authorities.check_folder(set_options(call.options).get("confdir") or CONF_DIR)
     words = words_of(call)
     opts, _ = parsed_options(words)
-    check_addresses(opts)
+    close(listen(opts))  # mitmproxy opens its own
     with run_folder() as folder:
         trusted, troubles = authorities.write_trusted(folder.path, os.environ)
         for line in (*warnings(opts), *troubles):
@@ -78,7 +78,7 @@ def shown_address(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
 
 
-def shared_addresses(words: tuple[str, ...]) -> list[str]:
+def shared_addresses(words: tuple[str, ...]) -> list[Address]:
     """The addresses that several workers listen on with these words. WrongCallError for an option
     that they cannot support."""
     opts, _ = parsed_options(words)
@@ -96,31 +96,47 @@ def shared_addresses(words: tuple[str, ...]) -> list[str]:
                 f"--mode {mode.full_spec} does not go with --workers: they share TCP ports, which "
                 "have to be named"
             )
-        found.append(shown_address(address))
+        found.append(address)
     if not found:
         raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
     return found
 
 
-def check_addresses(opts: options.Options, *, held: Container[str] = ()) -> None:
-    """LedgerError for an address that is taken: mitmproxy's error advises options that do not help.
-    `held`: shown addresses that are ours."""
+def listen(
+    opts: options.Options, *, held: Container[Address] = ()
+) -> dict[Address, list[socket.socket]]:
+    """The sockets of each address to listen on; all interfaces are two. LedgerError for an address
+    that is taken: mitmproxy's error advises options that do not help. `held`: those that are ours.
+    """
+    found: dict[Address, list[socket.socket]] = {}
     for mode, address in modes_of(opts).items():
-        if address is None or mode.transport_protocol == "udp" or shown_address(address) in held:
+        if address is None or mode.transport_protocol == "udp" or address in held:
             continue
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(address)
-            except (OSError, OverflowError) as error:
-                is_named = opts.has_changed("mode")
-                option = f"--mode {mode.full_spec.partition('@')[0]}@" if is_named else "--listen "
-                reason = getattr(error, "strerror", None) or str(error)
-                raise LedgerError(
-                    f"cannot listen on {shown_address(address)}: {reason}; "
-                    f"name another with {option}HOST:PORT"
-                ) from None
+        host, port = address
+        try:
+            interfaces = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            found[address] = [
+                socket.create_server(sockaddr[:2], family=family)
+                for family, _, _, _, sockaddr in interfaces
+            ]
+        except (OSError, OverflowError) as error:
+            is_named = opts.has_changed("mode")
+            option = f"--mode {mode.full_spec.partition('@')[0]}@" if is_named else "--listen "
+            reason = getattr(error, "strerror", None) or str(error)
+            raise LedgerError(
+                f"cannot listen on {shown_address(address)}: {reason}; "
+                f"name another with {option}HOST:PORT"
+            ) from None
+    return found
+
+
+def close(listening: dict[Address, list[socket.socket]], *, but: Container[Address] = ()) -> None:
+    """Close what is listened on, and forget it."""
+    for address in [each for each in listening if each not in but]:
+        for each in listening.pop(address):
+            each.close()
 
 
 def warnings(opts: options.Options) -> list[str]:

@@ -22,7 +22,7 @@ from addon.proxy.health import MetricFiles
 from addon.proxy.recorder import Recorder
 from addon.proxy.shown import say_what_is_next
 from addon.run.master import RecordingMaster, run_master
-from addon.run.ports import Ports
+from addon.run.ports import ListeningPort, Ports
 from addon.run.seen import SeenTraffic
 from addon.run.worker_reports import WorkerReport
 
@@ -40,6 +40,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     """The file of the authorities that verify upstreams."""
     folder: str
     """For metrics."""
+    ports: tuple[ListeningPort, ...]
     is_first: bool
     """It tells what clients have to set."""
 
@@ -137,7 +138,8 @@ class WorkerAddon:
 
     def _retire(self) -> None:
         async def stop_with_the_last_connection() -> None:
-            await asyncio.sleep(POLL_SECONDS)  # connections of the queue are being accepted
+            for _ in range(10):  # connections are being accepted, which takes turns of the loop
+                await asyncio.sleep(POLL_SECONDS / 10)
             while ctx.master.addons.get("proxyserver").connections:
                 await asyncio.sleep(POLL_SECONDS)
             ctx.master.shutdown()
@@ -157,7 +159,7 @@ def main() -> int:
         job = msgspec.json.decode(supervisor.readline(), type=WorkerJob)
     files = MetricFiles(folder=Path(job.folder), index=os.getpid())
     recorder = Recorder(tags={"run": job.run_id}, metric_files=files)
-    ports = Ports(are_shared=True)
+    ports = Ports(job.ports)
     worker = WorkerAddon(job, recorder, reports, ports)
     run_master(
         lambda opts: RecordingMaster(

@@ -1,5 +1,8 @@
-"""Edge. `tokentee run --workers N`: N proxies on one port (SO_REUSEPORT), and their supervisor.
+"""Edge. `tokentee run --workers N`: N proxies on one port, and their supervisor.
 
+the port   its socket is the supervisor's and all workers accept from it, so that no connection is
+           lost with a worker that dies or retires: what it did not accept, another one does. With
+           a socket for each (SO_REUSEPORT), what waits at one is reset when that one is closed
 start      worker 1 alone first: it creates the shared files (the ledger and its schema, the
            certificate authority, secrets), and reports wrong options once. Then the others
 a death    the worker is started again. One that ends by itself before it accepts ends
@@ -30,6 +33,7 @@ from addon.run.call.arguments import Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import parsed_options
+from addon.run.ports import ListeningPort
 from addon.run.worker import WorkerJob
 from addon.run.worker_reports import WorkerReports
 from ledger.model.errors import LedgerError, WrongCallError
@@ -100,13 +104,13 @@ class Supervisor:
         self.run_id = secrets.token_hex(4)
         self.started_at = datetime.now(UTC)
         self.words = standalone.words_of(make_call())
-        self.addresses = standalone.shared_addresses(self.words)
+        standalone.shared_addresses(self.words)
         opts, is_quiet = parsed_options(self.words)
         logger.setLevel(logging.WARNING if is_quiet else logging.INFO)
-        standalone.check_addresses(opts)
         self._trusted, troubles = authorities.write_trusted(folder, os.environ)
         for line in (*standalone.warnings(opts), *troubles):
             sys.stderr.write(f"tokentee: {line}\n")
+        self.listening = standalone.listen(opts)
         self.workers: list[Worker] = []
         self.reports = WorkerReports(folder, count)
         self._changing = {number: asyncio.Lock() for number in range(1, count + 1)}
@@ -139,6 +143,7 @@ class Supervisor:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._start_all())
                 await asyncio.wait([self._exit_code])
+                standalone.close(self.listening)
                 for worker in self.workers:
                     self._tasks.create_task(worker.end(signal.SIGTERM, STOP_SECONDS_MAX))
         finally:
@@ -152,7 +157,7 @@ class Supervisor:
         await self._fill(first, is_first=True)
         await asyncio.gather(*map(self._fill, others))
         if not self._exit_code.done():
-            where = ", ".join(self.addresses)
+            where = ", ".join(map(standalone.shown_address, self.listening))
             logger.info("tokentee: %d workers listening at %s", len(self._changing), where)
 
     def _accepting(self, number: int) -> Worker | None:
@@ -181,9 +186,17 @@ class Supervisor:
         """Start a worker; return it when it accepts, or has ended."""
         # Isolated from the current folder, whose files could shadow modules. In its own process
         # group: the terminal sends Ctrl-C only to the supervisor, which stops all in order.
+        ports = tuple(
+            ListeningPort(
+                host=host, port=port, descriptors=tuple(each.fileno() for each in sockets)
+            )
+            for (host, port), sockets in self.listening.items()
+            if (host, port) in standalone.shared_addresses(words)
+        )
         process = await create_subprocess_exec(
             sys.executable, "-P", "-m", MODULE,
             stdin=PIPE, stdout=PIPE, limit=REPORT_BYTES_MAX, process_group=0,
+            pass_fds=[each for port in ports for each in port.descriptors],
         )  # fmt: skip
         worker = Worker(number=number, process=process)
         self.workers.append(worker)
@@ -193,6 +206,7 @@ class Supervisor:
             words=words,
             trusted=str(self._trusted),
             folder=str(self._folder),
+            ports=ports,
             is_first=is_first,
         )
         assert process.stdin is not None
@@ -238,29 +252,41 @@ class Supervisor:
         async with self._replacing:
             try:
                 words = standalone.words_of(self._make_call())
-                addresses = standalone.shared_addresses(words)
+                standalone.shared_addresses(words)
+                opts, _ = parsed_options(words)
+                self.listening |= standalone.listen(opts, held=self.listening)
             except LedgerError as error:
                 logger.warning("tokentee: the workers keep their settings: %s", error)
                 return
             for number, lock in self._changing.items():
                 async with lock:
-                    before = [each for each in self.workers if each.number == number]
-                    new = await self._start(number, words)
-                    if not new.is_ready:
-                        logger.warning(
-                            "tokentee: the new worker %d does not start: it ended before it was "
-                            "ready (%s); the old workers keep running", number, new.ending,
-                        )  # fmt: skip
-                        return
-                    self.words, self.addresses = words, addresses
-                    for old in before:
-                        if old.is_replaced:  # by an earlier one
-                            ending = old.end(signal.SIGTERM, STOP_SECONDS_MAX)
-                        else:
-                            ending = old.end(signal.SIGHUP, RETIRING_SECONDS_MAX)
-                        old.is_replaced = True
-                        self._tasks.create_task(ending)
-            logger.info("tokentee: %d workers were replaced", len(self._changing))
+                    if not await self._replace(number, words):
+                        break
+            else:
+                logger.info("tokentee: %d workers were replaced", len(self._changing))
+            standalone.close(self.listening, but=standalone.shared_addresses(self.words))
+
+    async def _replace(self, number: int, words: tuple[str, ...]) -> bool:
+        """Whether a new worker accepts; the old one retires then."""
+        if self._exit_code.done():
+            return False
+        before = [each for each in self.workers if each.number == number]
+        new = await self._start(number, words)
+        if not new.is_ready:
+            logger.warning(
+                "tokentee: the new worker %d does not start: it ended before it was ready (%s); "
+                "the old workers keep running", number, new.ending,
+            )  # fmt: skip
+            return False
+        self.words = words
+        for old in before:
+            if old.is_replaced:  # by an earlier one
+                ending = old.end(signal.SIGTERM, STOP_SECONDS_MAX)
+            else:
+                ending = old.end(signal.SIGHUP, RETIRING_SECONDS_MAX)
+            old.is_replaced = True
+            self._tasks.create_task(ending)
+        return True
 
 
 def run_workers(count: int, make_call: Callable[[], Call]) -> int:
@@ -268,8 +294,8 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
     anything has started."""
     if sys.platform != "linux":
         raise WrongCallError(
-            "--workers needs Linux, which distributes the connections of one port over processes; "
-            "start several proxies on ports of their own, behind a load balancer"
+            "--workers needs Linux; start several proxies on ports of their own, behind a load "
+            "balancer"
         )
     logger.addHandler(logging.StreamHandler())
     with run_folder() as folder:

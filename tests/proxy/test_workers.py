@@ -43,7 +43,6 @@ def test_workers_start_and_are_replaced_before_an_upstream_of_https(tmp_path: Pa
     """A single proxy listens for HTTP/3 at its UDP port, too."""
     with Workers(tmp_path, "https://127.0.0.1:9") as workers:
         assert workers.has_said("2 workers listening at")
-        assert workers.accepting() == 2
         os.kill(workers.process.pid, signal.SIGHUP)
         assert workers.has_said("2 workers were replaced")
 
@@ -90,6 +89,27 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
     before_the_bill = workers.log.partition("This run by model")[0]
     lines = [line for line in before_the_bill.splitlines() if line]
     assert all(line.startswith(("tokentee: ", "worker ")) for line in lines), workers.log
+
+
+def test_connections_wait_while_no_worker_lives(tmp_path: Path) -> None:
+    """The port is the supervisor's: what no worker has accepted is lost with none of them."""
+    with (
+        Upstream(answer) as upstream,
+        Workers(tmp_path, upstream.url, options=settings(upstream)) as workers,
+        loaded(workers.address(), CLIENTS) as clients,
+    ):
+        for deaths in (2, 4):
+            wait_for_ends(clients, 3)
+            for pid in workers.pids():
+                os.kill(pid, signal.SIGKILL)
+            assert workers.has_said("ended with SIGKILL and is started again", deaths)
+        wait_for_ends(clients, 3)
+        for each in clients:
+            each.stop()
+            assert each.refused == 0
+            assert len(each.broken) <= 2  # what a killed worker had accepted
+        assert workers.stop() == 0, workers.log
+    check(workers.ledger, clients)
 
 
 def fetch_on_other_connections(workers: Workers, upstream: Upstream) -> None:
@@ -200,9 +220,8 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     ):
         for number in range(1, 41):
             pause.wait(dice.uniform(0.5, 8.0))
-            # While the only one that accepts is killed, nobody does.
-            if workers.accepting() > 1:
-                os.kill(dice.choice(workers.pids()), signal.SIGKILL)
+            if pids := workers.pids():  # while nobody accepts, connections wait
+                os.kill(dice.choice(pids), signal.SIGKILL)
             if number % 10 == 0:
                 workers.process.send_signal(signal.SIGHUP)
         assert rows.eventually(lambda: len(workers.pids()) >= 3, START_SECONDS_MAX)

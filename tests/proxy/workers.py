@@ -47,12 +47,6 @@ class Workers(Mitmdump):
         pid = self.process.pid
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
-    def accepting(self) -> int:
-        """How many processes listen on the port."""
-        port = f":{self.address()[1]:04X}"
-        sockets = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-        return sum(local.endswith(port) and state == "0A" for _, local, _, state, *_ in sockets)
-
 
 class Client:
     """One client that asks again and again until told to stop, on kept and on new connections.

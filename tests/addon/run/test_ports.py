@@ -1,11 +1,12 @@
 """Ports that open late, and are closed at once."""
 
 import asyncio
+import os
 import socket
 
 import pytest
 
-from addon.run.ports import Ports
+from addon.run.ports import ListeningPort, Ports
 from tests.proxy.mitmdump import free_port
 
 
@@ -14,26 +15,65 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def ask(port: int) -> bytes:
+async def ask(port: int, host: str = "127.0.0.1") -> bytes:
     async with asyncio.timeout(10):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"hello\n")
         answered = await reader.read()
         writer.close()
         return answered
 
 
-async def test_nothing_listens_before_it_is_open_and_the_queue_is_emptied_at_the_end():
-    ports = Ports(are_shared=True)
+async def test_what_one_process_does_not_accept_another_one_does():
+    sockets = (
+        socket.create_server(("127.0.0.1", 0)),
+        socket.create_server(("::1", 0), family=socket.AF_INET6),
+    )
+    port = sockets[0].getsockname()[1]
+    one, two = (
+        Ports(
+            [
+                ListeningPort(
+                    host="", port=port, descriptors=tuple(os.dup(each.fileno()) for each in sockets)
+                )
+            ]
+        )
+        for _ in range(2)
+    )
+    loop = asyncio.get_running_loop()
+    create = loop.create_server
+    for process in (one, two):
+        process.load(None)
+        await asyncio.start_server(echo, "", port)
+        loop.create_server = create  # type: ignore[method-assign]
+    waiting = socket.create_connection(("127.0.0.1", port), 5)
+    waiting.sendall(b"waited\n")
+    await asyncio.sleep(0.1)
+    waiting.setblocking(False)
+    with pytest.raises(BlockingIOError):  # nobody accepts before `serve`
+        waiting.recv(99)
+    waiting.settimeout(10)
+    await one.serve()
+    assert await asyncio.to_thread(waiting.recv, 99) == b"waited\n"
+    waiting.close()
+
+    await two.serve()
+    one.close()
+    assert await ask(port) == b"hello\n"
+    assert await ask(sockets[1].getsockname()[1], "::1") == b"hello\n"
+    two.close()
+    for each in sockets:
+        each.close()
+    with pytest.raises(ConnectionRefusedError):
+        await ask(port)
+
+
+async def test_the_queue_is_emptied_at_the_end():
+    ports = Ports()
     ports.load(None)
     port = free_port()
     await asyncio.start_server(echo, "127.0.0.1", port)
-    await asyncio.start_server(echo, "127.0.0.1", port)  # as another process would
-    with pytest.raises(ConnectionRefusedError):
-        await ask(port)
-    await ports.serve()
-    assert await ask(port) == b"hello\n"
-    # Connections that wait in the queues, since the loop did not turn.
+    # Connections that wait in the queue, since the loop did not turn.
     clients = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(20)]
     ports.close()
     for client in clients:

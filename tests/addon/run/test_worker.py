@@ -20,7 +20,7 @@ from addon.run.worker_reports import WorkerReport
 
 @pytest.fixture
 def worker() -> WorkerAddon:
-    job = WorkerJob(run_id="r", words=(), trusted="", folder="", is_first=False)
+    job = WorkerJob(run_id="r", words=(), trusted="", folder="", ports=(), is_first=False)
     return WorkerAddon(job, Recorder(), io.BytesIO(), Ports())
 
 

@@ -22,7 +22,7 @@ import pytest
 from addon.run import standalone, worker_reports
 from addon.run import workers as module
 from addon.run.call.arguments import Call, parse
-from addon.run.standalone import shared_addresses
+from addon.run.standalone import shared_addresses, shown_address
 from addon.run.workers import Supervisor, run_workers
 from ledger.model.errors import LedgerError, WrongCallError
 from tests.named import for_each
@@ -240,7 +240,19 @@ def test_another_address_after_a_replacement(played: Played):
         played.until("2 workers were replaced")
         played.until("of a=b", 2)
         held = [mode.removeprefix("regular@") for mode in modes]
-        assert played.supervisor.addresses == held
+        assert list(map(shown_address, played.supervisor.listening)) == held
+
+        played.port = free_port()
+        played.call = lambda: played.listening(played.port)
+        hang_up(played)
+        played.until("2 workers were replaced", 2)
+        assert list(played.supervisor.listening) == [("127.0.0.1", played.port)]
+
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            played.call = lambda: played.listening(taken.getsockname()[1])
+            hang_up(played)
+            played.until("the workers keep their settings: cannot listen on 127.0.0.1:")
+            assert list(played.supervisor.listening) == [("127.0.0.1", played.port)]
 
     assert played.run(play) == 0
 
@@ -387,7 +399,7 @@ def test_only_linux_distributes_connections(monkeypatch: pytest.MonkeyPatch):
 
 def addresses(folder: Path, *words: str) -> list[str]:
     call = parse(["--set", f"confdir={folder}", *words])
-    return shared_addresses(standalone.words_of(call))
+    return [shown_address(each) for each in shared_addresses(standalone.words_of(call))]
 
 
 def test_the_addresses_are_those_that_mitmproxy_asks_for(tmp_path: Path):
@@ -409,7 +421,7 @@ def test_what_is_said_before_the_start(tmp_path: Path, capsys: pytest.CaptureFix
         port = taken.getsockname()[1]
         with pytest.raises(LedgerError, match=rf"127.0.0.1:{port}: Address already in use"):
             supervisor("--listen", f"127.0.0.1:{port}")
-    supervisor("-q", "--listen", f"0.0.0.0:{free_port()}")
+    standalone.close(supervisor("-q", "--listen", f"0.0.0.0:{free_port()}").listening)
     assert "listening on 0.0.0.0: everyone who reaches this machine" in capsys.readouterr().err
 
 
