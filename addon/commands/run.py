@@ -1,18 +1,12 @@
 """Wiring. `tokentee run`: a recording proxy, alone or around a command; `tokentee path`: where its
 script for other mitmproxies is."""
 
-import contextlib
-import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from addon.run.imports import uncollected_imports
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer
 
 SCRIPT = Path(__file__).parent.parent / "tee.py"
 HELP = """\
@@ -84,8 +78,6 @@ def run(words: Sequence[str]) -> int:
     from addon.run.call.arguments import parse
     from addon.run.call.config_file import completed
 
-    if sys.stderr is sys.__stderr__:
-        sys.stderr = patient_stderr()
     call = parse(words)
     if call.is_help:
         sys.stdout.write(HELP)
@@ -105,25 +97,6 @@ def run(words: Sequence[str]) -> int:
         else:
             from addon.run.standalone import run_proxy as start
     return start(call)
-
-
-class PatientFile(io.FileIO):
-    """A file whose readers may be gone, and whose disk may be full."""
-
-    def write(self, data: "Buffer") -> int:
-        """Write what can be written."""
-        with contextlib.suppress(OSError):
-            return super().write(data)
-        return memoryview(data).nbytes
-
-
-def patient_stderr() -> io.TextIOWrapper:
-    """Standard error that never fails: the exit code is the command's, whatever can be written."""
-    try:
-        out = io.BufferedWriter(PatientFile(2, "w", closefd=False))
-    except OSError:  # it is closed
-        return Path(os.devnull).open("w")
-    return io.TextIOWrapper(out, errors="backslashreplace", line_buffering=True)
 
 
 def path_command() -> None:
