@@ -39,6 +39,13 @@ _FLAT_TAIL = re.compile(
 behind it is surely a member of the outermost object, and no parse is needed; OpenAI writes it so,
 with `obfuscation` behind it or nothing."""
 
+_NO_CHOICE = re.compile(rb'"choices"\s*:\s*(?:\[\s*\]|null)')
+"""Of an extra event, which is parsed whole: it goes, however long it is."""
+_HEAD_BYTES = 4_096
+"""Where it stands in a large event."""
+_ANSWERS = frozenset(("messages", "message", "delta", "content", "text", "response", "output"))
+"""What events have instead of choices in other formats under the same path (GigaChat's v2)."""
+
 type Spans = tuple[tuple[int, int], ...]
 """The bytes to cut, in order: from, and up to."""
 NOTHING: Spans = ()
@@ -61,7 +68,7 @@ def cuts_of(block: bytes, parse: Callable[[bytes], Frame | None]) -> Spans:
                 return (null.span(),)
     if first < 0 and not json_values.has_escaped_key(block):
         return NOTHING
-    if len(block) > PARSED_BYTES_MAX:
+    if len(block) > PARSED_BYTES_MAX and not _NO_CHOICE.search(block, 0, _HEAD_BYTES):
         return _cuts_at_the_end(block)
     frame = parse(block)
     if frame is None:
@@ -86,7 +93,7 @@ def cuts_of(block: bytes, parse: Callable[[bytes], Frame | None]) -> Spans:
 
 def _is_extra(payload: dict[str, Any]) -> bool:
     """Whether an event with usage is there only because we asked: it has no choice, or choices in
-    which nothing stands (LiteLLM's), and tells no error.
+    which nothing stands (LiteLLM's), tells no error, and is no event of a format without choices.
 
     Whatever else stands in it came with it: llama.cpp moves `timings` there, others add `time_info`
     or `cost`. A client that did not ask would fail over a chunk without choices. Azure's chunk with
@@ -95,15 +102,21 @@ def _is_extra(payload: dict[str, Any]) -> bool:
     choices = payload.get("choices")
     if payload.get("error") or "prompt_filter_results" in payload:
         return False
-    if not isinstance(choices, list | None):
+    if choices is None:
+        return _ANSWERS.isdisjoint(payload)
+    return isinstance(choices, list) and all(map(_holds_nothing, choices))
+
+
+def _holds_nothing(choice: Any) -> bool:
+    """Whether a choice has no delta and no text, or a delta of nulls and empty lists. LiteLLM
+    leaves out what is null, so that an index alone can stand. Empty text is of the answer."""
+    if not isinstance(choice, dict):
+        return choice is None
+    if any(value for name, value in choice.items() if name not in ("index", "delta")):
         return False
-    return all(
-        isinstance(choice, dict)
-        and not any(value for name, value in choice.items() if name not in ("index", "delta"))
-        and isinstance(delta := choice.get("delta"), dict)
-        and all(value is None for value in delta.values())
-        for choice in choices or ()
-    )
+    delta = choice.get("delta") or {}
+    texts = [choice.get("text"), *(delta.values() if isinstance(delta, dict) else [delta])]
+    return all(value is None or value in ([], {}) for value in texts)
 
 
 def _cuts_at_the_end(block: bytes) -> Spans:

@@ -62,6 +62,29 @@ PAIRS = named(
             ),
             b"",
         ),
+        "a-choice-of-nulls-or-of-an-index": (
+            b"".join(
+                chunk(choices, b',"usage":' + USAGE)
+                for choices in (
+                    b'[{"index":0,"delta":null,"finish_reason":null}]',
+                    b'[{"index":0}]',  # LiteLLM's /v1/completions
+                    b'[{"index":0,"text":null,"logprobs":null}]',
+                    b'[{"index":0,"delta":{"role":null,"tool_calls":[]}},{"index":1,"delta":{}}]',
+                    b"[null]",
+                )
+            ),
+            b"",
+        ),
+        "empty-text-is-of-the-answer": (
+            chunk(b'[{"index":0,"text":""}]', b',"usage":' + USAGE),
+            chunk(b'[{"index":0,"text":""}]'),
+        ),
+        "an-event-of-a-format-without-choices": (
+            b'event: response.message.done\ndata: {"messages":[{"role":"assistant"}],"usage":'
+            + USAGE
+            + b"}\n\n",
+            b'event: response.message.done\ndata: {"messages":[{"role":"assistant"}]}\n\n',
+        ),
         "choices-of-another-kind": (
             b'data: {"id":"x","choices":{},"usage":' + USAGE + b"}\n\n",
             b'data: {"id":"x","choices":{}}\n\n',
@@ -190,6 +213,11 @@ def test_escaped_keys_are_stripped_like_any_other():
 def test_of_a_large_event_the_end_is_read(usage: bytes, kept: bytes):
     picture = b'[{"delta":{"image":"' + b"A" * 200_000 + b'"}}]'
     assert stripped(chunk(picture, usage), [3, 70_000]) == chunk(picture, kept)
+
+
+def test_a_large_event_without_a_choice_goes_whole():
+    beside = b',"usage":' + USAGE + b',"token_ids":[' + b"1," * 40_000 + b"1]"
+    assert stripped(chunk(STOP) + chunk(b"[]", beside) + DONE, [70_000]) == chunk(STOP) + DONE
 
 
 def test_usage_that_begins_a_large_object_is_taken_out():
