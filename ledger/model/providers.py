@@ -415,7 +415,6 @@ PROVIDERS: tuple[Provider, ...] = (
         name="together",
         hosts=("together.ai", "together.xyz"),
         prices="together",
-        stream_usage=_OPT_IN,
         base_urls=(BaseUrl("TOGETHER_BASE_URL"),),
     ),
     Provider(

@@ -140,6 +140,8 @@ def learned(verdict: UsageHabit, *, left: timedelta) -> Learned:
         pytest.param("openai", None, True, id="known-opt-in"),
         pytest.param("sansa", None, False, id="known-automatic"),
         pytest.param("llm.example", None, False, id="unknown-is-watched-first"),
+        # Its streams have usage unasked, on the finish chunk.
+        pytest.param("together", None, False, id="known-host-that-is-watched-first"),
         pytest.param("llm.example", UsageHabit.OPT_IN, True, id="learned-opt-in"),
         pytest.param("llm.example", UsageHabit.AUTOMATIC, False, id="learned-automatic"),
         pytest.param("openai", UsageHabit.REFUSES, False, id="a-refusal-outranks-the-table"),
