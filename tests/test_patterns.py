@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, template_of
 from addon.metering import estimate
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.settings import names
 
 ROOT = Path(__file__).parents[1]
@@ -46,15 +46,15 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
         estimate._texts((b'"content"', b'"text"', b'"arguments"')),
     ),
     ("addon/metering/attribution.py", "looks_like_key"): (re.compile(r"[^A-Za-z0-9]+"),),
-    ("ledger/model/providers.py", "__init__"): tuple(
-        pattern for pattern, _ in providers.TABLE._globs
+    ("ledger/model/provider_table.py", "__init__"): tuple(
+        pattern for pattern, _ in provider_table.TABLE._globs
     ),
-    ("ledger/model/providers.py", "_host_pattern"): (
-        providers._host_pattern("api.openai.com"),
-        providers._host_pattern("*.openai.azure.com"),
+    ("ledger/model/provider_table.py", "_host_pattern"): (
+        provider_table._host_pattern("api.openai.com"),
+        provider_table._host_pattern("*.openai.azure.com"),
     ),
-    ("ledger/model/providers.py", "_families"): tuple(
-        pattern for pattern, _ in (*providers.TABLE._closed, *providers.TABLE._open)
+    ("ledger/model/provider_table.py", "_families"): tuple(
+        pattern for pattern, _ in (*provider_table.TABLE._closed, *provider_table.TABLE._open)
     ),
     ("ledger/pricing/snapshots.py", "_check_pattern"): (re.compile("gpt-4.*"),),
     ("ledger/parts/reconcile/comparison.py", "spelling"): (

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from ledger.model.aliases import is_another
 from ledger.model.exchange import Billing
-from ledger.model.providers import TABLE
+from ledger.model.provider_table import TABLE
 
 PLAN_HOSTS = (
     *("chatgpt.com", "githubcopilot.com", "cloudcode-pa.googleapis.com"),

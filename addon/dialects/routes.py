@@ -43,7 +43,7 @@ from addon.dialects.vendors import (
     gemini,
     mistral,
 )
-from ledger.model import providers
+from ledger.model import provider_table
 
 PATH_LENGTH_MAX = 2_048
 """Characters. The longest LLM paths name a Bedrock ARN and are under 300."""
@@ -448,7 +448,7 @@ class RouteTable:
             model = template.find(path)
             if model is None:
                 continue
-            provider = providers.TABLE.at(name if separator and port.isdigit() else host, path)
+            provider = provider_table.TABLE.at(name if separator and port.isdigit() else host, path)
             listed = provider.name if provider is not None else None
             if row.providers and listed not in row.providers and named not in row.providers:
                 continue

@@ -28,7 +28,7 @@ from addon.metering.messages import NOT_KNOWN, Body, Request
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Billing, Exchange, Source
 from ledger.model.segments import OPERATIONS, Row
@@ -86,10 +86,10 @@ class RunRules:
 
     def upstream_of(self, request: Request) -> Upstream | None:
         """The configured upstream that a request is for, by its name or its address."""
-        hosts = (providers.normalised(request.host), request.address)
+        hosts = (provider_table.normalised(request.host), request.address)
         for upstream in self.upstreams:
             is_port = upstream.port in (None, request.port)
-            if is_port and providers.normalised(upstream.host) in hosts:
+            if is_port and provider_table.normalised(upstream.host) in hosts:
                 return upstream
         return None
 
@@ -161,7 +161,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
         route = session
     is_sure = True
     if route is None:
-        is_listed = not is_named and providers.serves_llms(request.host, path)
+        is_listed = not is_named and provider_table.serves_llms(request.host, path)
         if not (is_named or is_listed):
             return None
         if not is_llm and is_no_call(request.host, path, is_listed=is_listed):
@@ -171,7 +171,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
         is_sure = is_llm or is_socket or request.method == "POST"
         route = table.UNKNOWN if is_sure or asks else table.UNKNOWN_FETCH
     is_served = is_named or route.host_is_known or route.needs_stream
-    host = providers.normalised(request.host).strip("[]")
+    host = provider_table.normalised(request.host).strip("[]")
     return Routes(
         rules=rules,
         route=route,
@@ -181,7 +181,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
         is_served=is_served,
         is_confirmed=is_sure and (route.is_confirmed or is_served),
         origin=f"{request.scheme}://{f'[{host}]' if ':' in host else host}:{request.port}",
-        provider=provider or providers.provider_of(request.host, path),
+        provider=provider or provider_table.provider_of(request.host, path),
         path=_redacted(path[:PATH_LENGTH_MAX]),
         began_at=request.began_at,
     )

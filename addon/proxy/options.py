@@ -23,7 +23,7 @@ from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import RunRules, Upstream
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, Exchange
-from ledger.model.providers import normalised
+from ledger.model.provider_table import normalised
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url, sqlite_path
 from ledger.text.printable import without_passwords

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.learned import Learned
 from ledger.model.providers import StreamUsage
 
@@ -40,13 +40,13 @@ def asks_of(
     """
     if learned is not None and learned.expires_at > now:
         return learned.verdict == UsageHabit.OPT_IN
-    usage = providers.TABLE.stream_usage_of(provider)
+    usage = provider_table.TABLE.stream_usage_of(provider)
     return usage is StreamUsage.OPT_IN or (is_named and usage is StreamUsage.UNKNOWN)
 
 
 def is_known(provider: str) -> bool:
     """Whether the table already decides for a provider's streams."""
-    return providers.TABLE.stream_usage_of(provider) is not StreamUsage.UNKNOWN
+    return provider_table.TABLE.stream_usage_of(provider) is not StreamUsage.UNKNOWN
 
 
 def lesson(

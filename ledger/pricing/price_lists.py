@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.providers import VENDOR
 
 
@@ -81,7 +81,7 @@ def candidates(question: PriceQuestion, gateways: tuple[Gateway, ...] = ()) -> I
         if fnmatchcase(host, gateway.host.lower()):
             yield from _listed(question, gateway.prices, gateway.models)
             return
-    list_id = providers.TABLE.price_list_at(host) or None
+    list_id = provider_table.TABLE.price_list_at(host) or None
     if host == "router.huggingface.co":
         # The router bills the price of the chosen provider: `/groq/openai/v1/…`, or `/v1/…` and a
         # model named `org/name:groq`. If the router chooses, it does not report which one.
@@ -93,7 +93,7 @@ def candidates(question: PriceQuestion, gateways: tuple[Gateway, ...] = ()) -> I
     if list_id is not None:
         yield from _listed(question, list_id, {})
         return
-    row = providers.TABLE.named(question.provider)
+    row = provider_table.TABLE.named(question.provider)
     list_id = (row.prices if row is not None else "") or question.provider
     for name in _names(question, list_id):
         if list_id != VENDOR:
@@ -133,7 +133,7 @@ def _names(question: PriceQuestion, list_id: str) -> Iterator[str]:
                 continue
             yield name
             vendor, _, own = name.rpartition("/")
-            if own != name and providers.TABLE.price_list_of_vendor(vendor) == list_id:
+            if own != name and provider_table.TABLE.price_list_of_vendor(vendor) == list_id:
                 yield own  # Vertex' chat: google/gemini-…
             bare, separator, suffix = name.rpartition(":")
             if separator and (suffix in ROUTING_SUFFIXES or list_id.startswith("huggingface_")):
@@ -149,8 +149,8 @@ def _of_vendor(model: str, *, is_gateway: bool) -> Iterator[Candidate]:
     vendor, separator, bare = model.rpartition("/")
     vendor = vendor.rpartition("/")[2]
     name = bare.lower()
-    by_name = providers.TABLE.price_list_of_model(name, with_open=is_gateway)
-    by_prefix = providers.TABLE.price_list_of_vendor(vendor.lower()) if separator else None
+    by_name = provider_table.TABLE.price_list_of_model(name, with_open=is_gateway)
+    by_prefix = provider_table.TABLE.price_list_of_vendor(vendor.lower()) if separator else None
     if by_prefix is not None and (is_gateway or by_name):
         yield Candidate(by_prefix, bare, own=False)
     elif by_name is not None:

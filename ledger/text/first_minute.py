@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.text.figures import counted
 from ledger.text.printable import printable
 
@@ -75,7 +75,7 @@ def lines_at_start(
         match kind:
             case "reverse":
                 # The variable that the SDKs of the target read, with the URL of its proxy.
-                setting = providers.TABLE.base_url_setting(urlsplit(target).hostname, url)
+                setting = provider_table.TABLE.base_url_setting(urlsplit(target).hostname, url)
                 words = f"their base URL to {url} in the place of {target}, with the same path"
                 lines.append(f"clients set {setting or words}")
             case "regular" | "upstream":

@@ -24,7 +24,7 @@ import zstandard
 from addon.dialects import routes
 from addon.dialects.facts import AnswerContext, token_of
 from addon.metering.meter import Meter
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.usage import BESIDE, Usage
 from tests.addon.feeding import Answer, pieces
 from tests.conftest import Say
@@ -161,7 +161,7 @@ def metered(
         content_encoding=encoding,
         context=AnswerContext(
             headers=headers,
-            provider=providers.provider_of(url.hostname or "", url.path),
+            provider=provider_table.provider_of(url.hostname or "", url.path),
             path_model=route.path_model,
         ),
         status=response["status"],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledger.model.providers import TABLE
+from ledger.model.provider_table import TABLE
 from tests.clients import playing
 from tests.clients.default_hosts_answers import BOTH_WAYS, script
 from tests.clients.matrix import PROGRAMS

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from ledger.model import providers
+from ledger.model import provider_table
 
 SDKS = (
     *("openai", "anthropic", "google-genai", "google-cloud-aiplatform", "mistralai", "cohere"),
@@ -133,7 +133,7 @@ def main(names: tuple[str, ...]) -> int:
                 sys.stdout.write(f"not read: {name} ({type(error).__name__})\n")
                 continue
             for host in set(default_hosts(archive, PARTS.get(name, ("",)))):
-                if providers.TABLE.at(host) is None:
+                if provider_table.TABLE.at(host) is None:
                     missing[host].add(name)
             archive.unlink()
     for host, found_in in sorted(missing.items()):

@@ -27,7 +27,7 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.model.providers import provider_of
+from ledger.model.provider_table import provider_of
 from ledger.model.usage import TOKENS, Usage
 from ledger.pricing.prices import PriceBook
 from tests.ledger.priced import exchange, reading

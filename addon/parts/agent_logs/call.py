@@ -21,7 +21,7 @@ from ledger.model.exchange import (
     State,
     UsageSource,
 )
-from ledger.model.providers import provider_of
+from ledger.model.provider_table import provider_of
 from ledger.model.usage import BESIDE, NO_USAGE, Usage
 
 LOG_METER_VERSION = "log-3"

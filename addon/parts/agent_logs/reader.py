@@ -29,7 +29,7 @@ from addon.parts.agent_logs.call import (
     folder_name,
     moment,
 )
-from ledger.model.providers import provider_of
+from ledger.model.provider_table import provider_of
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 
 OPEN_ANSWERS_MAX = 256

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.exchange import DEFAULT_PORTS
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -74,7 +74,7 @@ class LlmHosts:
         return (
             self.everything
             or any(each.name == host and each.port in (None, port) for each in self.named)
-            or providers.TABLE.at(host) is not None
+            or provider_table.TABLE.at(host) is not None
         )
 
 
@@ -83,7 +83,7 @@ def javascript_pattern(hosts: LlmHosts) -> str:
     if hosts.everything:
         return "."
     parts = [f"{re.escape(each.name)}:{each.port or r'[0-9]+'}" for each in hosts.named]
-    for row in providers.TABLE.rows:
+    for row in provider_table.TABLE.rows:
         for host in (*row.hosts, *row.unlisted_hosts):
             below = "" if "*" in host else r"(?:[^:]*\.)?"
             name = re.escape(host).replace(r"\*", "[^:]*")
@@ -105,7 +105,7 @@ def from_base_urls(environment: Mapping[str, str]) -> tuple[NamedHost, ...]:
 def set_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
     """Base-URL variable -> its value, for those that the user has set to a complete http(s) URL."""
     found = {}
-    for entry in providers.TABLE.base_urls():
+    for entry in provider_table.TABLE.base_urls():
         url = environment.get(entry.variable, "")
         if url.startswith(("http://", "https://")) and address_of(url)[0]:
             found[entry.variable] = url
@@ -129,9 +129,9 @@ def local_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
 def default_hosts() -> tuple[str, ...]:
     """Names of the hosts that clients call, which the bypass check resolves: those of the table and
     their `api.`, and what is known of its patterns. Not hosts where other services answer, too."""
-    urls = [entry.default for entry in providers.TABLE.base_urls() if entry.default]
+    urls = [entry.default for entry in provider_table.TABLE.base_urls() if entry.default]
     names = [address_of(url)[0] for url in urls if "*" not in url]
-    for row in providers.TABLE.rows:
+    for row in provider_table.TABLE.rows:
         for host in (*row.hosts, *row.unlisted_hosts):
             if "*" in host or row.hosts_are_shared:
                 continue
@@ -153,7 +153,7 @@ def is_llm_name(host: str) -> bool:
 def base_url_variable(host: str) -> str:
     """NAME=URL of the variable that leads the SDKs of a host to a reverse proxy; or words."""
     proxy = "http://127.0.0.1:8080"
-    setting = providers.TABLE.base_url_setting(host, proxy)
+    setting = provider_table.TABLE.base_url_setting(host, proxy)
     return setting or f"{proxy} as its base URL, with the same path"
 
 

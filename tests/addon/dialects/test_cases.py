@@ -30,7 +30,7 @@ from addon.dialects.facts import AnswerContext
 from addon.dialects.fetched import BATCH
 from addon.dialects.request import read_request
 from addon.framing import document, long_json
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.usage import NO_USAGE, Usage
 from ledger.pricing.rules import published
 from tests.addon.feeding import Answer, cuts_of, pieces
@@ -85,7 +85,7 @@ def metered(case: Path, chunks: list[bytes]) -> Answer:
         content_type=expected.get("content_type", content_type),
         context=AnswerContext(
             headers={name.lower(): value for name, value in expected.get("headers", {}).items()},
-            provider=providers.provider_of(request["host"], request["path"]),
+            provider=provider_table.provider_of(request["host"], request["path"]),
             path_model=route.path_model,
             prompts=said.prompts,
             choices=said.choices,
@@ -114,7 +114,7 @@ def test_the_case_reads_as_worked_out_by_hand(case: Path) -> None:
     for name, value in expected.get("request", {}).items():
         assert getattr(said, name) == value, name
     if "provider" in expected:
-        assert providers.provider_of(request["host"], request["path"]) == expected["provider"]
+        assert provider_table.provider_of(request["host"], request["path"]) == expected["provider"]
 
     meter = metered(case, [body])
     usage = meter.usage()

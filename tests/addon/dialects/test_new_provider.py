@@ -17,9 +17,10 @@ from addon.dialects.dialect import Dialect
 from addon.dialects.openai import chat as openai_chat
 from addon.metering.exchange import MeteredExchange
 from addon.metering.messages import Body, End
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.exchange import Outcome
-from ledger.model.providers import PROVIDERS, Provider, ProviderTable
+from ledger.model.provider_table import ProviderTable
+from ledger.model.providers import PROVIDERS, Provider
 from tests.addon.feeding import JSON, SSE
 from tests.addon.metering.opened import REQUEST, maybe_opened, tapped
 
@@ -52,7 +53,7 @@ def lumen(monkeypatch: pytest.MonkeyPatch) -> Dialect:
     dialect: Dialect = module["LUMEN"]
     added = eval(row[1].replace("lumen.", ""), {"RouteRow": routes.RouteRow, **module})
     table = ProviderTable((*PROVIDERS, eval(provider[1], {"Provider": Provider})))
-    monkeypatch.setattr(providers, "TABLE", table)
+    monkeypatch.setattr(provider_table, "TABLE", table)
     monkeypatch.setattr(routes, "match", routes.RouteTable([*routes.ROWS, added]).match)
     monkeypatch.setitem(routes.DIALECTS, dialect.name, dialect)
     return dialect
@@ -109,4 +110,4 @@ def test_a_new_provider_of_a_known_wire_is_a_row(lumen):
     assert route is not None
     assert route.dialect is openai_chat.CHAT
     assert route.is_confirmed
-    assert providers.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"
+    assert provider_table.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"

@@ -11,9 +11,10 @@ import pytest
 
 from addon.run.command.hosts import LlmHosts, set_base_urls
 from addon.usage_opt_in import policy
-from ledger.model import providers
+from ledger.model import provider_table, providers
 from ledger.model.aliases import ALIASES, RECORDED, is_another
-from ledger.model.providers import PROVIDERS, TABLE, BaseUrl, Provider, ProviderTable, StreamUsage
+from ledger.model.provider_table import TABLE, ProviderTable
+from ledger.model.providers import PROVIDERS, BaseUrl, Provider, StreamUsage
 from ledger.pricing.price_lists import Candidate, PriceQuestion, candidates
 from tests.named import for_each
 
@@ -61,7 +62,7 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
     ],
 )
 def test_which_provider_answers_at_a_host(host: str, path: str, name: str) -> None:
-    assert providers.provider_of(host, path) == name
+    assert provider_table.provider_of(host, path) == name
     row = TABLE.at(host, path)
     assert (row.name if row else host.lower().rstrip(".")) == name
 
@@ -132,8 +133,8 @@ LUMEN = Provider(
 
 def test_adding_a_provider_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Routing, prices, usage opt-in and the environment of `run` all follow from the row."""
-    monkeypatch.setattr(providers, "TABLE", ProviderTable((*PROVIDERS, LUMEN)))
-    assert providers.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"
+    monkeypatch.setattr(provider_table, "TABLE", ProviderTable((*PROVIDERS, LUMEN)))
+    assert provider_table.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"
     assert policy.is_known("lumen")
     assert policy.asks_of("lumen", None, now=NOW)
     assert ("api.lumen.example", 443) in LlmHosts()

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ledger.maintenance import reprice
-from ledger.model.providers import TABLE, provider_of
+from ledger.model.provider_table import TABLE, provider_of
 from ledger.model.usage import (
     BILLING_FIELDS,
     BILLING_VALUE_LENGTH_MAX,

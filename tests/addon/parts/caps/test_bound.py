@@ -34,7 +34,7 @@ from addon.parts.caps.limits import (
     response_asked,
 )
 from addon.parts.caps.turns import Turns
-from ledger.model import providers
+from ledger.model import provider_table
 from ledger.model.charge import amounts_of
 from ledger.model.exchange import Exchange
 from ledger.model.usage import Usage, sum_of
@@ -82,7 +82,7 @@ def test_no_exchange_of_the_corpus_used_more_than_its_hold():
         facts = read_request(route, data)
         exchange = opened(
             row["name"], request_model=facts.model, origin=url.hostname or "",
-            provider=providers.provider_of(url.hostname or "", url.path),
+            provider=provider_table.provider_of(url.hostname or "", url.path),
         )  # fmt: skip
         chat = without_pauses(read_in_steps(data, b"secret"))
         limits = read_limits(route.dialect, body, data, chat.parts)

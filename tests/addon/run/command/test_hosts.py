@@ -25,7 +25,7 @@ from addon.run.command.hosts import (
     no_proxy_for,
     origin_of,
 )
-from ledger.model import providers
+from ledger.model import provider_table
 from tests.named import for_each
 
 GATEWAY = LlmHosts(named=(NamedHost(name="gw.corp", port=8443), NamedHost(name="llm.corp")))
@@ -231,14 +231,14 @@ def test_names_that_look_like_sellers_of_models(host: str, is_named_so: bool):
 
 def test_every_seller_with_hosts_of_its_own_is_recognised_by_one():
     """But for patterns whose parts a user chooses: the name of a resource, a network, a tenant."""
-    found = {providers.provider_of(name, "") for name in default_hosts()}
-    rows = [row for row in providers.TABLE.rows if row.hosts and not row.hosts_are_shared]
+    found = {provider_table.provider_of(name, "") for name in default_hosts()}
+    rows = [row for row in provider_table.TABLE.rows if row.hosts and not row.hosts_are_shared]
     missing = {row.name for row in rows} - found
     assert missing == {"oci", "ovhcloud", "sap"}
 
 
 def test_each_name_that_is_resolved_is_one_of_a_seller():
-    strangers = [name for name in default_hosts() if providers.TABLE.at(name) is None]
+    strangers = [name for name in default_hosts() if provider_table.TABLE.at(name) is None]
     assert not strangers
 
 
