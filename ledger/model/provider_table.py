@@ -1,4 +1,4 @@
-"""Pure. The table of providers, indexed for every lookup: who answers at a host, whose prices hold."""
+"""Pure. The table of providers, indexed for every lookup: who answers where, whose prices hold."""
 
 import re
 from collections.abc import Iterable
