@@ -126,8 +126,18 @@ def verify(engine: Engine, since: datetime | None = None) -> Iterator[Finding]:
         # Each in a snapshot of its own: a long snapshot would delay the clean-up of a live ledger.
         with snapshot(engine) as connection:
             yield _ask(connection, promise, since)
+    count = 0
+    examples: list[tuple[str, str]] = []
     with snapshot(engine) as connection:
-        yield _digests(connection, since or BEGINNING)
+        try:
+            for exchange, reading in _altered(connection, since or BEGINNING):
+                count += 1
+                if count <= FAULTS_SHOWN_MAX:
+                    examples.append((exchange, f"reading {reading} was changed"))
+        except (sa.exc.DBAPIError, ValueError, TypeError) as error:
+            why = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else type(error).__name__
+            count, examples = 1, [("", f"cannot be asked: {why}")]
+    yield Finding(DIGESTS, count, tuple(examples))
 
 
 def _ask(connection: Connection, promise: Promise, begin: datetime | None) -> Finding:
@@ -167,19 +177,6 @@ def _ask(connection: Connection, promise: Promise, begin: datetime | None) -> Fi
         examples[0][2] if examples else 0,
         tuple((row.id, row.detail or "") for row in examples),
     )
-
-
-def _digests(connection: Connection, since: datetime) -> Finding:
-    count = 0
-    examples: list[tuple[str, str]] = []
-    try:
-        for count, (exchange, reading) in enumerate(_altered(connection, since), 1):  # noqa: B007
-            if len(examples) < FAULTS_SHOWN_MAX:
-                examples.append((exchange, f"reading {reading} was changed"))
-    except (sa.exc.DBAPIError, ValueError, TypeError) as error:
-        why = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else type(error).__name__
-        return Finding(DIGESTS, 1, (("", f"cannot be asked: {why}"),))
-    return Finding(DIGESTS, count, tuple(examples))
 
 
 def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str]]:

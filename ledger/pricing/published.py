@@ -21,7 +21,7 @@ from ledger.model.money import PICOUSD_PER_USD
 from ledger.pricing.price_lines import NO_TIME, Rate
 
 if TYPE_CHECKING:
-    from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, PriceVariant, Provider
+    from genai_prices.types import ConditionalPrice, ModelInfo, PriceVariant, Provider
 
 MTOK = 1_000_000
 
@@ -161,7 +161,17 @@ def prices(published: Published, *, tier: str | None, at: datetime, source: str)
         if variant.constraint is None or variant.constraint.active(at)
     )
     missing = None if has_tier else name
-    rates = _rates(model.get_prices(at, None if missing else context or None), source)
+    price = model.get_prices(at, None if missing else context or None)
+    rates: dict[str, Rate] = {}
+    for line, (key, units) in PRICE_KEYS.items():
+        value: Any = getattr(price, key, None)
+        if value is None and key == "audio_hours":
+            value = getattr(price, "input_audio_hours", None)
+        if (tiers := getattr(value, "tiers", None)) is not None:
+            above = tuple((tier.start, picousd_of_price(tier.price, units)) for tier in tiers)
+            rates[line] = Rate(picousd_of_price(value.base, units), source, above)
+        elif value is not None:
+            rates[line] = Rate(picousd_of_price(value, units), source)
     what = f"{published.list_id}/{model.id}"
     absent = f"{what} is listed without {'this line' if rates else 'a price'}"
     partial = ""
@@ -178,20 +188,6 @@ def picousd_of_price(price: Decimal, units: int) -> int:
     price in use.
     """
     return int((price * PICOUSD_PER_USD / units).to_integral_value(ROUND_HALF_EVEN))
-
-
-def _rates(price: "ModelPrice", source: str) -> dict[str, Rate]:
-    rates = {}
-    for line, (key, units) in PRICE_KEYS.items():
-        value: Any = getattr(price, key, None)
-        if value is None and key == "audio_hours":
-            value = getattr(price, "input_audio_hours", None)
-        if (tiers := getattr(value, "tiers", None)) is not None:
-            above = tuple((tier.start, picousd_of_price(tier.price, units)) for tier in tiers)
-            rates[line] = Rate(picousd_of_price(value.base, units), source, above)
-        elif value is not None:
-            rates[line] = Rate(picousd_of_price(value, units), source)
-    return rates
 
 
 def _span(model: "ModelInfo", at: datetime) -> tuple[datetime, datetime]:

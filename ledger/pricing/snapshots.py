@@ -99,7 +99,11 @@ class PriceList:
             return self.lists.figures(at)
         assert self.second is not None
         return {
-            name: {key: each for key, each in model.items() if "cost" in key and _is_number(each)}
+            name: {
+                key: each
+                for key, each in model.items()
+                if "cost" in key and type(each) in (int, Decimal)
+            }
             for name, model in self.second.models.items()
         }
 
@@ -190,15 +194,11 @@ class Snapshots:
     def install(self, prices: PriceList, *, source: str, now: datetime) -> None:
         """Keep a list, and put it into force from now on."""
         self._write(f"{prices.digest}.json", prices.data)
-        self._append(
-            SnapshotEntry(digest=prices.digest, kind=prices.kind, since=now, source=source)
-        )
-
-    def _append(self, entry: SnapshotEntry) -> None:
-        if self.entries and entry.since < self.entries[-1].since:
+        if self.entries and now < self.entries[-1].since:
             raise LedgerError("the clock is before the last update of prices; set it right first")
         if len(self.entries) >= ENTRIES_MAX:
             raise LedgerError(f"{self.folder} has {ENTRIES_MAX} updates; remove its index")
+        entry = SnapshotEntry(digest=prices.digest, kind=prices.kind, since=now, source=source)
         self.entries = (*self.entries, entry)
         self._write(INDEX_NAME, msgspec.json.format(msgspec.json.encode(self.entries)))
 
@@ -263,10 +263,6 @@ def _check_pattern(pattern: object) -> None:
         raise ValueError(f"regex {str(pattern)[:80]!r}: a group is repeated")
     if len(_REPETITION.findall(str(pattern))) > REPETITIONS_MAX:
         raise ValueError(f"regex {str(pattern)[:80]!r}: more than {REPETITIONS_MAX} repetitions")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 def now_in_seconds() -> datetime:

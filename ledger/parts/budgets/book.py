@@ -370,21 +370,18 @@ class Book:
         if found is None:
             until = None if span is None else span.end.astimezone(UTC)
             if len(self._accounts) >= ACCOUNTS_MAX:
-                self._forget()
+                # The older half of what is shared and holds nothing: the table has it.
+                idle = [
+                    place
+                    for place, account in self._accounts.items()
+                    if account.cap.is_shared and not account.under_way
+                ]
+                for old in idle[: len(idle) // 2 + 1]:
+                    del self._accounts[old]
             found = self._accounts[place] = Account(cap, cap.limits, place, since, until)
         if since is not None:
             self._latest[cap.name] = found
         return found
-
-    def _forget(self) -> None:
-        """The older half of what is shared and holds nothing: the table has it."""
-        idle = [
-            place
-            for place, account in self._accounts.items()
-            if account.cap.is_shared and not account.under_way
-        ]
-        for place in idle[: len(idle) // 2 + 1]:
-            del self._accounts[place]
 
     def _refusal(self, one: Waiting, text: str) -> Refusal:
         for account in one.accounts:

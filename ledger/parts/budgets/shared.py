@@ -141,7 +141,11 @@ class SharedCaps:
         be. LedgerError if the ledger cannot be asked."""
         with self._asking() as rows:
             rows.sign(self._node)
-            self._reap(rows)
+            live: set[str] | None = None
+            for place, row, spent, held in rows.holding(self._node):
+                live = self._live(rows) if live is None else live
+                if row.rpartition("#")[0] not in live:  # what a dead process held is spent
+                    rows.put(place, row, plus(spent, held), NOTHING, None)
             if time.monotonic() >= self._prune_at:
                 self._prune_at = time.monotonic() + PRUNE_SECONDS
                 rows.prune()
@@ -307,14 +311,6 @@ class SharedCaps:
         """The account stands in the table no more: the ledger has what this process spent."""
         own.spent, own.is_made, own.is_told = NOTHING, False, own.held == NOTHING
         self._made.discard(own.place.cap)
-
-    def _reap(self, rows: Rows) -> None:
-        """What a dead process held counts as spent."""
-        live: set[str] | None = None
-        for place, row, spent, held in rows.holding(self._node):
-            live = self._live(rows) if live is None else live
-            if row.rpartition("#")[0] not in live:
-                rows.put(place, row, plus(spent, held), NOTHING, None)
 
     def _own_of(self, account: Account, place: Place | None = None) -> _Own:
         place = place or account.place

@@ -1,7 +1,7 @@
 """Pure. The problems in the figures of a period: how often, and what to do about them."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -41,7 +41,7 @@ def problems(
     value no rule knows, as reasons. `other_models`: (asked for, answered) -> requests.
     `ledger`: the option of a command that names the ledger, if it needs one."""
     order = {"bad": 0, "look": 1, "note": 2}
-    narrowed = _only_options(only)
+    narrowed = "".join(f" --only {shlex.quote(f'{word}={value}')}" for word, value in only)
     of_period = period.options() + ledger
     everywhere = ", whatever this page selects" if only else ""
     found = [
@@ -81,10 +81,6 @@ def problems(
         )
     )
     return sorted((each for each in found if each.count), key=lambda each: order[each.level])
-
-
-def _only_options(pairs: Iterable[tuple[str, str]]) -> str:
-    return "".join(f" --only {shlex.quote(f'{word}={value}')}" for word, value in pairs)
 
 
 def _of_unusual(days: Sequence[UnusualDay], options: str) -> Iterator[Problem]:

@@ -119,8 +119,9 @@ def value_notes(values: Sequence[LimitValue]) -> Iterator[str]:
         if known.why:
             yield f"{name}: not known yet: {known.why}"
         for change in known.changes:
+            day = datetime.fromtimestamp(change.at, UTC)
             yield (
-                f"{name}: changed on {_day(change.at):%Y-%m-%d}: a percent bought "
+                f"{name}: changed on {day:%Y-%m-%d}: a percent bought "
                 f"${change.before:.4g} before and ${change.after:.4g} since"
             )
 
@@ -135,10 +136,6 @@ def worths(values: Sequence[LimitValue]) -> Iterator[str]:
         if usd is not None:
             name = f"{each.provider} {each.window} of account {each.holder[:8] or '(not known)'}"
             yield f"{name}: a whole window is worth {usd} at list prices ({low} to {high})"
-
-
-def _day(moment: float) -> datetime:
-    return datetime.fromtimestamp(moment, UTC)
 
 
 def plan_table(months: Sequence[PlanMonth]) -> Table:

@@ -146,19 +146,16 @@ class Shipper(Companion):
                     self._changed.clear()
                     self._stopping.wait(SHIP_AFTER_SECONDS)
         with contextlib.suppress(*_SHIPPING_ERRORS):
-            self._ship_rest()
+            # Unless another process ships. The one that does looks again after it gave its turn
+            # back: others may have ended meanwhile.
+            while self._turn is not None or (self._is_waiting() and self._take_turn()):
+                while not self._ship():
+                    pass
+                self._give_turn_back()
         self._disconnect()
         if self._watching is not None:
             self._watching.close()
         self._give_turn_back()
-
-    def _ship_rest(self) -> None:
-        """Ship the outbox, unless another process does. The one that ships looks again after it
-        gave its turn back: others may have ended meanwhile."""
-        while self._turn is not None or (self._is_waiting() and self._take_turn()):
-            while not self._ship():
-                pass
-            self._give_turn_back()
 
     def _is_waiting(self) -> bool:
         """Whether the outbox has rows."""

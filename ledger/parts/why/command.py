@@ -136,13 +136,9 @@ def context(
 
 def _say_left_out(count: int) -> None:
     if count:
-        typer.echo(f"left out: {_without_segments(count)}", err=True)
+        from ledger.text.figures import counted
 
-
-def _without_segments(count: int) -> str:
-    from ledger.text.figures import counted
-
-    return f"{counted(count, 'request')} without segments"
+        typer.echo(f"left out: {counted(count, 'request')} without segments", err=True)
 
 
 def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: Form) -> None:

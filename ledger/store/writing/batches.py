@@ -374,13 +374,7 @@ class MeantModels:
         """The exchange; if no model has answered it, with the one that was meant."""
         if exchange.response_model or exchange.outcome is Outcome.COMPLETE:
             return exchange
-        model = self._model_of((exchange.provider, exchange.request_model), connection)
-        if model in (None, exchange.request_model):
-            return exchange
-        return replace(exchange, meant_model=model)
-
-    def _model_of(self, name: _Name, connection: sqlite3.Connection) -> str | None:
-        now = time.monotonic()
+        name, now = (exchange.provider, exchange.request_model), time.monotonic()
         if (
             name[1]
             and name not in self._models
@@ -389,7 +383,10 @@ class MeantModels:
             _put(self._searched, name, now)
             for (model,) in connection.execute(_ANSWERED, (SEARCHED_ROWS, *name)):
                 self._remember(name, model)
-        return self._models.get(name)
+        meant = self._models.get(name)
+        if meant in (None, exchange.request_model):
+            return exchange
+        return replace(exchange, meant_model=meant)
 
     def _remember(self, name: _Name, model: str) -> None:
         if name[1] and not is_router(name[1]) and not is_another(*name, model):
