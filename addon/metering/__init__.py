@@ -12,7 +12,8 @@
     templates   skips parsing frames that match earlier ones
     estimate    token estimates for text without reported usage
     settlement  how an exchange ended, and its reading
-    websocket   the exchanges of one WebSocket connection
+    websocket   which messages of a WebSocket begin and end a response
+    session     the exchanges of one WebSocket connection
     troubles    errors of our own code in one exchange
     memory_budget
                 how many bytes all exchanges together may keep

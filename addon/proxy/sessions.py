@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from mitmproxy import websocket
 
 from addon.metering.messages import End
+from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
-from addon.metering.websocket import MeteredSession
 from addon.proxy.authorising import OpenSocket
 from addon.proxy.live import Clock, Live
 from addon.recordings.capture import CaptureFiles

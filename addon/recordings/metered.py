@@ -31,8 +31,8 @@ from addon.metering.messages import (
     recorded_body,
 )
 from addon.metering.opening import RunRules, Upstream
+from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
-from addon.metering.websocket import MeteredSession
 from addon.recordings.formats.recorded import Recorded
 from addon.usage_opt_in import asking
 from ledger.model.door import admitted

@@ -44,7 +44,7 @@ BOUNDS = {
     "dialects/counts.py Counts._remarks": "_REMARKS_MAX",
     "metering/backlog.py Backlog._runs": "BACKLOG_BYTES_MAX with RUN_BYTES each, short ones joined",
     "metering/estimate.py GeneratedText._unmeasured": "LAST_BYTES_MAX with RUN_BYTES each",
-    "metering/websocket.py MeteredSession._open": "OPEN_MAX responses of a session",
+    "metering/session.py MeteredSession._open": "OPEN_MAX responses of a session",
     "metering/tap.py Tap.edit.kept": "what BATCH_BYTES of pending events become",
     "metering/tap.py Tap.edit.removed": "the same",
     "metering/tap.py Tap._pending": "BATCH_BYTES with CHUNK_BYTES each",

@@ -25,8 +25,8 @@ from addon.dialects.limits import (
 )
 from addon.metering.messages import Body, End, RecordedTimes, Response
 from addon.metering.opening import RunRules
+from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
 from addon.metering.settlement import Settled
-from addon.metering.websocket import RATE_LIMITS_BYTES_MAX, MeteredSession
 from ledger.model.exchange import Quota, QuotaKind
 from tests.addon.metering.opened import REQUEST, opened, tapped
 from tests.named import for_each

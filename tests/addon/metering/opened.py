@@ -9,8 +9,8 @@ from addon.framing.long_json import without_pauses
 from addon.metering.exchange import Event, MeteredExchange, exchange_of
 from addon.metering.messages import Body, Request, Response
 from addon.metering.opening import RunRules
+from addon.metering.session import MeteredSession
 from addon.metering.tap import Tap
-from addon.metering.websocket import MeteredSession
 from ledger.model.exchange import Billing, Exchange, Source
 
 BODY = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'

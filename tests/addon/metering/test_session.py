@@ -40,7 +40,7 @@ def test_a_response_whose_reading_fails_is_settled_all_the_same(monkeypatch: pyt
     def fail(*_: object, **__: object) -> Settled:
         raise RuntimeError("fault")
 
-    monkeypatch.setattr("addon.metering.websocket.result_of", fail)
+    monkeypatch.setattr("addon.metering.session.result_of", fail)
     session = session_of(asked())
     session.message(create(), from_client=True, at=AT)
     (settled,) = session.end(End.CLIENT_LEFT, at=AT)
