@@ -115,7 +115,7 @@ def main() -> None:
         file = Path(folder) / "ledger.db"
         url = f"sqlite:///{file}"
         db.ensure(url).dispose()
-        claim = nodes.Claim(file, "n")
+        claim = nodes.Claim(file, "n").take()
 
         async def play() -> None:
             own(gate_of(url, file, Cap(name="run", usd=100_000, period="run")))

@@ -15,7 +15,7 @@ import secrets
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ledger.store.engines.sqlite_file import REVISION
 
@@ -26,21 +26,27 @@ LINE_BYTES_MAX = 1_000
 
 
 class Claim:
-    """Marks a node as alive until it is released or the process ends."""
+    """Marks a node as alive from `take` on, until it is released or the process ends."""
 
     def __init__(self, ledger: Path, node: str) -> None:
         self.node = node
         """The node's name: made unique if another process has the same."""
+        self._ledger = ledger
         self._file: int | None = None
         self._lock = threading.Lock()
+
+    def take(self) -> Self:
+        """Mark it. OSError if that cannot be written."""
+        wanted = self.node
         while self._file is None:
-            self._path = _lock_path(ledger, self.node)
+            self._path = _lock_path(self._ledger, self.node)
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # None: another container has the same host name, process id and second of start.
             self._file = take_turn(self._path)
             if self._file is None:
-                self.node = f"{node}/{secrets.token_hex(4)}"
+                self.node = f"{wanted}/{secrets.token_hex(4)}"
         self.note_answered(())
+        return self
 
     def note_answered(self, ids: Iterable[str]) -> None:
         """Write which exchanges upstream is answering, in place of the last ones."""

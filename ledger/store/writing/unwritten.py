@@ -17,6 +17,7 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import batched
 from pathlib import Path
@@ -112,11 +113,41 @@ class Unbooked:
     """The rows of a writer whose ledger takes none, or took none up to the end."""
 
     def __init__(self, ledger: Path, node: str, *, set_aside: SetAside) -> None:
-        self.path = ledger.with_name(f"{ledger.name}-unbooked-{secrets.token_hex(8)}.jsonl")
+        self._ledger = ledger
         self._node = node
         self._set_aside = set_aside
+        self._unfit: UnfitError | None = None
+        self._due = 0.0
+        """When the schema is looked at again, as `time.monotonic`."""
+        self._begin()
+
+    def _begin(self) -> None:
+        name = f"{self._ledger.name}-unbooked-{secrets.token_hex(8)}.jsonl"
+        self.path = self._ledger.with_name(name)
         self._file: int | None = None
         self._size = 0
+
+    def explain(self, unfit: UnfitError | None, *, again_at: float) -> None:
+        """Why the ledger takes none; None: it was overwritten, and is never tried again."""
+        self._unfit, self._due = unfit, again_at
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the ledger may take rows again."""
+        return self._unfit is not None and time.monotonic() >= self._due
+
+    @property
+    def why(self) -> str:
+        """Why nothing goes into the ledger."""
+        if self._unfit is not None:
+            return (
+                f"the ledger's schema takes no rows ({self._unfit}); exchanges go into "
+                f"{self.path}: the ledger gets them when it does"
+            )
+        return (
+            "the ledger was overwritten in place, and nothing more is written to "
+            f"it; exchanges go into {self.path}: after a restart the ledger gets them"
+        )
 
     def write(self, jobs: Sequence[Job]) -> None:
         """Append rows, on disk when it returns. OSError: they are to be written again."""
@@ -144,14 +175,15 @@ class Unbooked:
         self._size += len(data)
 
     def close(self) -> None:
-        """Leave the file to the next start, without what an error has cut off."""
+        """Leave the file to the next start, without what an error has cut off. Later rows go into
+        another one."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._size)
                 if not self._size:
                     self.path.unlink()
             os.close(self._file)
-            self._file = None
+            self._begin()
 
 
 def book(ledger: Path, write: Callable[[list[Job]], None], *, set_aside: SetAside) -> int:

@@ -85,16 +85,11 @@ class Ledger:
         self.first_opened_at = datetime.now(UTC)
         """No exchange that is written here was opened earlier: the start, or an earlier moment, of
         a flow from a file or after the clock was set back."""
-        self._node = node
         self._log = log
         self._companions = companions
-        self._claim: nodes.Claim
+        self._claim = nodes.Claim(path, node)
         self._unbooked: Unbooked | None = None
         """Where rows go while the ledger takes none."""
-        self._unfit: UnfitError | None = None
-        """Why it takes none; None: it was overwritten."""
-        self._fits_at = 0.0
-        """When its schema is looked at again, as `time.monotonic`."""
         self._waiting: list[Job] = []
         self._lessons = Lessons()
         self._trouble = Trouble(path, log=log)
@@ -117,7 +112,7 @@ class Ledger:
             with contextlib.ExitStack() as undoing:
                 self._file.open()
                 undoing.callback(self._file.close)
-                self._claim = nodes.Claim(path, self._node)
+                self._claim.take()
                 undoing.callback(self._claim.release)
                 connection, node = self._file.connection, self._claim.node
                 self.secret = secret.of_file(path, connection)
@@ -199,9 +194,10 @@ class Ledger:
 
     def health(self) -> RecordingHealth:
         """The state of recording, for health endpoints."""
+        unbooked = self._unbooked
         return RecordingHealth(
             threads=(self._thread.health(), *(each.health() for each in self._companions)),
-            trouble=self._why_unbooked or self._trouble.reason,
+            trouble=self._trouble.reason if unbooked is None else unbooked.why,
             queued_rows=self._incoming.count + len(self._waiting),
             dropped=self._trouble.dropped,
             set_aside=self._set_aside.count,
@@ -229,8 +225,8 @@ class Ledger:
         while not stopping:
             pause = max(0.0, retry_at - time.monotonic()) if self._waiting else IDLE_SECONDS
             stopping = self._incoming.take(self._waiting, self._lessons.new, pause)
-            if self._unfit is not None and time.monotonic() >= self._fits_at:
-                self._try_again()
+            if self._unbooked is not None and self._unbooked.is_due:
+                self._try_again(self._unbooked)
             if not self._waiting and self._unbooked is None:
                 # Let go of a file that was replaced: others that open the new one wait for that.
                 with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
@@ -308,27 +304,27 @@ class Ledger:
             self._unbooked.write(batch)
 
     def _stop_writing(self, error: OverwrittenError | UnfitError) -> None:
-        self._unfit = error if isinstance(error, UnfitError) else None
-        self._fits_at = time.monotonic() + RETRY_SECONDS_MAX
-        if self._unbooked is None:
-            self._unbooked = Unbooked(self.file, self._claim.node, set_aside=self._set_aside)
-        self._log("error", f"{self.file}: {self._why_unbooked}")
+        unbooked = self._unbooked or Unbooked(
+            self.file, self._claim.node, set_aside=self._set_aside
+        )
+        unfit = error if isinstance(error, UnfitError) else None
+        unbooked.explain(unfit, again_at=time.monotonic() + RETRY_SECONDS_MAX)
+        self._unbooked = unbooked
+        self._log("error", f"{self.file}: {unbooked.why}")
 
-    def _try_again(self) -> None:
+    def _try_again(self, unbooked: Unbooked) -> None:
         """Write into the ledger again if its schema takes rows, those of the file first."""
-        assert self._unbooked is not None
-        self._fits_at = time.monotonic() + RETRY_SECONDS_MAX
+        again_at = time.monotonic() + RETRY_SECONDS_MAX
         try:
             self._file.reopen()
             self._batches.check_schema()
-            self._unbooked.close()  # `book` takes files without a writer
-            self._unbooked = Unbooked(self.file, self._claim.node, set_aside=self._set_aside)
+            unbooked.close()  # `book` takes files without a writer
             self._batches.node = None
             self._book()
         except (UnfitError, *TROUBLE) as error:
-            self._unfit = UnfitError(str(error))
+            unbooked.explain(UnfitError(str(error)), again_at=again_at)
         else:
-            self._unbooked = self._unfit = None
+            self._unbooked = None
             self._log("warning", f"the ledger {self.file} is written again")
         finally:
             self._batches.node = self._claim.node
@@ -348,21 +344,6 @@ class Ledger:
                 f"{booked} exchanges that could not be written earlier are in the ledger now",
             )
         return booked
-
-    @property
-    def _why_unbooked(self) -> str | None:
-        """Why nothing goes into the ledger."""
-        if self._unbooked is None:
-            return None
-        if self._unfit is not None:
-            return (
-                f"the ledger's schema takes no rows ({self._unfit}); exchanges go into "
-                f"{self._unbooked.path}: the ledger gets them when it does"
-            )
-        return (
-            "the ledger was overwritten in place, and nothing more is written to "
-            f"it; exchanges go into {self._unbooked.path}: after a restart the ledger gets them"
-        )
 
     def _leave_behind(self, jobs: list[Job]) -> None:
         """Put what could not be written up to the end into a file that the next start books."""

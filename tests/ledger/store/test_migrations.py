@@ -385,7 +385,7 @@ def test_a_migration_beside_an_older_recorder_is_refused_and_names_it(tmp_path, 
 def test_an_older_copy_under_the_name_of_a_recorded_ledger_is_migrated_by_its_recorders(tmp_path):
     """They write the schema that it gets."""
     path = tmp_path / "ledger.sqlite3"
-    claims = [nodes.Claim(path, f"host/{number}/2020") for number in range(2)]
+    claims = [nodes.Claim(path, f"host/{number}/2020").take() for number in range(2)]
     with db.disposing(db.create(f"sqlite:///{path}")) as engine:
         migrate(engine, OLDER[-1])
     file = LedgerFile(path, shown_url=str(path), spooling=False, log=print)

@@ -212,7 +212,7 @@ async def test_a_table_that_is_away_is_said_once_and_asked_again(trouble, why, c
 async def test_a_client_that_leaves_while_the_table_is_asked_costs_nothing(tmp_path):
     file = tmp_path / "ledger.db"
     db.ensure(f"sqlite:///{file}").dispose()
-    claim = nodes.Claim(file, "n")
+    claim = nodes.Claim(file, "n").take()
     table = SharedCaps(f"sqlite:///{file}", node="n", file=file)
     gate = gate_under(Cap(name="daily", requests=1, period="day"), table)
     limits = read_limits(MESSAGES, {"max_tokens": 1}, b"{}")

@@ -43,7 +43,7 @@ class Peer:
         self.book = Book()
         self.book.set_caps(caps, NO_NAMES)
         self.shared = SharedCaps(url, node=node, file=file)
-        self.claim = nodes.Claim(file, node)
+        self.claim = nodes.Claim(file, node).take()
         self.node = node
         self.count = 0
         self.look()

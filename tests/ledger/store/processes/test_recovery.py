@@ -124,7 +124,7 @@ def test_only_nodes_that_live_are_spoken_for(url):
     with db.disposing(db.open_engine(url)) as engine:
         path = file_of(url)
         put(engine, (opened("a", node="alive"), None, ()), (opened("b", node="dead"), None, ()))
-        claim = nodes.Claim(path, "alive")
+        claim = nodes.Claim(path, "alive").take()
         with engine.connect() as connection:
             assert recovery.live_nodes(connection, path) == {"alive"}
             assert connection.scalar(sa.select(sa.func.count()).select_from(exchanges)) == 2
@@ -137,7 +137,7 @@ def ledger(tmp_path):
 
 
 def test_a_node_lives_until_it_is_released(ledger):
-    claim = nodes.Claim(ledger, "host/1/1")
+    claim = nodes.Claim(ledger, "host/1/1").take()
     for _ in range(3):  # looking at a node does not take its place
         assert nodes.is_alive(ledger, "host/1/1")
     assert not nodes.is_alive(ledger, "host/2/1")
@@ -147,7 +147,7 @@ def test_a_node_lives_until_it_is_released(ledger):
 
 
 def test_the_folder_is_the_owners_alone(ledger):
-    claim = nodes.Claim(ledger, "n")
+    claim = nodes.Claim(ledger, "n").take()
     folder = ledger.with_name("ledger.sqlite3-nodes")
     assert folder.stat().st_mode & 0o777 == 0o700
     (file,) = folder.iterdir()
@@ -157,7 +157,7 @@ def test_the_folder_is_the_owners_alone(ledger):
 
 
 def hold(ledger, said):
-    nodes.Claim(ledger, "other")
+    nodes.Claim(ledger, "other").take()
     said.send("claimed")
     signal.pause()
 
@@ -188,7 +188,7 @@ def test_a_turn_is_one_holders(tmp_path):
 
 
 def test_what_is_answered_can_be_read_while_the_node_lives(ledger):
-    claim, other = nodes.Claim(ledger, "n"), nodes.Claim(ledger, "m")
+    claim, other = nodes.Claim(ledger, "n").take(), nodes.Claim(ledger, "m").take()
     claim.note_answered(["a", "b"])
     other.note_answered(["c"])
     assert nodes.answered(ledger, ["n", "m", "never"]) == {"a", "b", "c"}
