@@ -5,6 +5,7 @@ An exchange opens when its request goes upstream. The first event that ends it s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -38,8 +39,14 @@ raises it, so that `tokentee rebuild` finds the readings to redo."""
 
 ZEROS = "zeros for an answer with text"
 """The remark on usage that is no figure: it counts as not reported, and is asked for next time."""
-ESTIMATE_KEYS = frozenset(("estimated", "is_estimated", "is_estimate"))
-"""Members by which a usage object calls itself an estimate (9router's is `estimated`)."""
+NO_OUTPUT = "no output tokens for an answer with text"
+"""The remark on usage that leaves out what was generated, or states zero: it is partial."""
+_GENERATES = ("chat", "text_completion", "generate_content")
+"""Operations whose answers have input and output tokens."""
+_ESTIMATE_KEY = re.compile(r"(is_|usage_)?(estimated?|approximate)")
+_ESTIMATE_WORDS = ("estimated", "estimate", "approximate")
+"""By such a member with `true`, or such a text, a usage object calls itself an estimate (9router's
+is `estimated`)."""
 HIDDEN_OUTPUT = "output that cannot be read is not in the estimate"
 """The remark on a stream that ended early behind encrypted reasoning, pictures or sound."""
 
@@ -142,20 +149,25 @@ def result_of(
     usage, source, estimated = NO_USAGE, UsageSource.NONE, None
     if meter is not None:
         usage = meter.usage()
-        stated = facts.usage or {}
         has_usage = facts.usage is not None
-        if has_usage and facts.token_seen and not usage.output_tokens and _has_only_zeros(usage):
+        generates = opened.operation in _GENERATES
+        has_answer = facts.token_seen or (facts.is_document and generates)
+        is_lacking = False
+        if has_usage and has_answer and not usage.output_tokens and _has_only_zeros(usage):
             has_usage, usage = False, replace(NO_USAGE, remarks=(*usage.remarks, ZEROS))
+        elif has_usage and generates and facts.token_seen and not usage.output_tokens:
+            is_lacking = not _is_billed_otherwise(usage)
         is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
         is_final = facts.usage_final and not is_unsure
         if has_usage and not meter.has_route:
             is_read = replace(usage, remarks=()) != NO_USAGE
             source = UsageSource.PARTIAL if is_read else UsageSource.NONE
-        elif has_usage and (outcome is Outcome.COMPLETE or is_final):
-            own_words = ESTIMATE_KEYS.intersection(stated)
-            is_estimate = bool(own_words) and any(stated[key] is True for key in own_words)
+        elif has_usage and (outcome is Outcome.COMPLETE or is_final) and not is_lacking:
+            is_estimate = _calls_itself_estimate(facts.usage or {})
             source = UsageSource.ESTIMATED if is_estimate else UsageSource.REPORTED
         else:
+            if is_lacking and outcome is Outcome.COMPLETE:
+                usage = replace(usage, remarks=(*usage.remarks, NO_OUTPUT))
             estimated = meter.estimated_output_tokens() if opened.streamed else None
             if has_usage:
                 source = UsageSource.PARTIAL
@@ -184,6 +196,22 @@ def _has_only_zeros(usage: Usage) -> bool:
     counts = (usage.input_tokens, usage.output_tokens, *usage.tool_units.values())
     costs = (usage.reported_cost_picousd, usage.reported_upstream_cost_picousd)
     return 0 in counts and not any(counts) and not any(costs) and not usage.further
+
+
+def _is_billed_otherwise(usage: Usage) -> bool:
+    """Whether a bill, other units, or another model explain that there are no tokens."""
+    return bool(usage.tool_units or usage.further or usage.reported_cost_picousd)
+
+
+def _calls_itself_estimate(stated: Mapping[str, Any]) -> bool:
+    """Whether a usage object says that its figures are no count."""
+    return any(
+        value in _ESTIMATE_WORDS
+        if isinstance(value, str) and value != "true"
+        else value in (True, "true") and _ESTIMATE_KEY.fullmatch(key) is not None
+        for key, value in stated.items()
+        if isinstance(value, str | bool)
+    )
 
 
 def refused(opened: Exchange, cap: str, *, now: datetime, status: int | None = None) -> Settled:

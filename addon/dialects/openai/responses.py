@@ -64,6 +64,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         if kind in _TERMINAL:
             facts.ended = facts.usage_final = True
     elif facts.is_document:
+        facts.token_seen |= bool(objects_at(body, "output"))
         read_response(facts, body)
         facts.usage_final = True
     if kind == RATE_LIMITS:

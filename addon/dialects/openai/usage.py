@@ -213,7 +213,15 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         if total != prompt + completion:
             remark = f"total_tokens {total} is not {prompt} + {completion}"
             is_right = sum_of(total_input, total_output) == total
-            if not is_right and columns["cache_read_tokens"] and total > prompt + completion:
+            beside = sum_of(columns["cache_read_tokens"], columns["cache_write_tokens"])
+            left_out = reasoning or 0
+            if total_output != completion:
+                is_right = True  # the reasoning alone explains it
+            elif not is_right and beside and total == prompt + beside + completion + left_out:
+                # Reasoning and cached tokens both beside: 40 + 60 cached + 5 + 20 and 125.
+                total_input, total_output = prompt + beside, completion + left_out
+                is_right = True
+            elif not is_right and beside and total > prompt + completion:
                 # Portkey before Anthropic: 100 + 50 beside 800 cached and a total of 1 050.
                 total_input, is_right = total - completion, True
             why = "the total is right, and the rest of it is in the columns"

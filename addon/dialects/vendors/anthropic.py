@@ -96,6 +96,7 @@ def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None
     facts.record_model(message.get("model"))
     _read_stop(facts, message)
     for block in objects_at(message, "content"):
+        facts.token_seen |= facts.is_document and block.get("type") != "fallback"
         _read_declined(facts, block)
     _overlay(facts, message.get("usage"), final=final)
     # https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics

@@ -68,7 +68,8 @@ def _read_content(facts: Facts, answer: dict[str, Any], key: str) -> None:
     https://ai.google.dev/gemini-api/docs/google-search#pricing, BerriAI/litellm#38418
     """
     parts = objects_at(object_at(answer, key), "parts")
-    facts.token_seen |= bool(parts)
+    # An empty part stands in an answer without a token (finishReason STOP, no candidates' count).
+    facts.token_seen |= any(part != {"text": ""} for part in parts)
     grounding = object_at(answer, "groundingMetadata") or {}
     sources = {kind for chunk in objects_at(grounding, "groundingChunks") for kind in chunk}
     if "urlContextMetadata" in answer or "retrievedContext" in sources:
@@ -104,6 +105,10 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     candidates = counts.first("candidatesTokenCount", "responseTokenCount")
     prompt = counts.first("promptTokenCount")
     tool_use = counts.first("toolUsePromptTokenCount")
+    total = counts.first("totalTokenCount")
+    if candidates is None and total is not None and prompt is not None and facts.token_seen:
+        # Some answers leave the candidates out; what the total has beside the rest is theirs.
+        candidates = max(0, total - prompt - (tool_use or 0) - (thoughts or 0)) or None
     inputs = _by_modality(usage, "promptTokensDetails", "toolUsePromptTokensDetails")
     outputs = _by_modality(usage, "candidatesTokensDetails", "responseTokensDetails")
     cached = _by_modality(usage, "cacheTokensDetails")

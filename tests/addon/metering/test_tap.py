@@ -431,7 +431,7 @@ def test_what_an_event_began_with_is_kept_until_a_later_chunk_ends_another():
 def test_usage_left_in_a_large_event_is_on_the_row():
     troubles = Troubles()
     tap = tap_of(strips=True, troubles=troubles)
-    spliced = b'data: {"choices":[],"usage":{"x":"' + b"y" * 70_000 + b'"}}\n\n'
+    spliced = b'data: {"choices":[1],"usage":{"x":"' + b"y" * 70_000 + b'"}}\n\n'
     assert drink(tap, [spliced]) == spliced
     tap.end()
     assert "left in the stream" in str(troubles.text)

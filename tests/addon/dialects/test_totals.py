@@ -1,0 +1,76 @@
+"""Usage whose parts and total disagree, or whose parts are missing: what each of them proves."""
+
+import pytest
+
+from addon.dialects.facts import Facts
+from addon.dialects.openai.usage import usage_of
+from addon.dialects.routes import DIALECTS
+from tests.named import for_each
+
+
+def stated(prompt: int, completion: int, total: int, **details: int) -> dict[str, object]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": total,
+        "prompt_tokens_details": {
+            key: value for key, value in details.items() if key.startswith("cache")
+        },
+        "completion_tokens_details": {"reasoning_tokens": details.get("reasoning")},
+    }
+
+
+@for_each(
+    "usage, figures",
+    [
+        # A first request through Portkey to Anthropic: nothing is read from the cache yet.
+        pytest.param(stated(100, 50, 350, cache_write_tokens=200), (300, 50), id="written-beside"),
+        pytest.param(
+            stated(40, 5, 125, cached_tokens=60, reasoning=20), (100, 25), id="both-beside"
+        ),
+        pytest.param(
+            stated(100, 5, 125, cached_tokens=60, reasoning=20), (100, 25), id="reasoning-alone"
+        ),
+        # Azure's grok with reasoning: the total leaves out the cached tokens, too.
+        pytest.param(
+            stated(7, 1, 206, cached_tokens=163, reasoning=198), (170, 199), id="azure-grok"
+        ),
+        pytest.param(stated(100, 50, 0), (100, 50), id="no-total"),
+        pytest.param(stated(100, 50, 400), (100, 50), id="nothing-explains-it"),
+    ],
+)
+def test_what_a_total_explains(usage, figures):
+    found = usage_of(usage, Facts())
+    assert (found.input_tokens, found.output_tokens) == figures
+    assert any("total_tokens" in remark for remark in found.remarks)
+
+
+@for_each(
+    "usage, output",
+    [
+        pytest.param({"promptTokenCount": 7, "totalTokenCount": 19}, 12, id="left-out"),
+        pytest.param(
+            {"promptTokenCount": 7, "thoughtsTokenCount": 5, "totalTokenCount": 12},
+            5,
+            id="thoughts-alone",
+        ),
+        pytest.param({"promptTokenCount": 7, "totalTokenCount": 7}, None, id="none-so-far"),
+        pytest.param({"promptTokenCount": 7}, None, id="no-total"),
+    ],
+)
+def test_what_gemini_leaves_out_is_in_its_total(usage, output):
+    facts = Facts()
+    DIALECTS["gemini.generate_content"].read(
+        facts, "", {"candidates": [{"content": {"parts": [{"text": "hi"}]}}]}
+    )
+    assert facts.token_seen
+    found = DIALECTS["gemini.generate_content"].usage_of(usage, facts)
+    assert (found.input_tokens, found.output_tokens) == (7, output)
+
+
+def test_an_empty_part_is_no_text():
+    facts = Facts()
+    DIALECTS["gemini.generate_content"].read(
+        facts, "", {"candidates": [{"content": {"parts": [{"text": ""}]}, "finishReason": "STOP"}]}
+    )
+    assert not facts.token_seen

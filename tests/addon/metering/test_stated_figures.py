@@ -1,0 +1,101 @@
+"""Figures that an answer states and that cannot be right: zeros, no output for text, estimates."""
+
+import json
+
+import pytest
+
+from addon.dialects.routes import DIALECTS
+from addon.metering.messages import End
+from addon.metering.settlement import NO_OUTPUT, ZEROS, result_of
+from ledger.model.exchange import UsageSource
+from tests.addon.feeding import JSON, metered
+from tests.ledger.written import NOON, opened
+from tests.named import for_each
+
+TEXT = "hello there"
+ANSWERS = {
+    "openai.chat": {"choices": [{"message": {"content": TEXT}, "finish_reason": "stop"}]},
+    "openai.responses": {
+        "object": "response",
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": TEXT}]}],
+    },
+    "anthropic.messages": {
+        "type": "message",
+        "content": [{"type": "text", "text": TEXT}],
+        "stop_reason": "end_turn",
+    },
+    "cohere.chat": {"message": {"content": [{"text": TEXT}]}, "finish_reason": "COMPLETE"},
+}
+
+
+def read(dialect: str, usage: dict[str, object]):
+    body = json.dumps({"id": "x1", "model": "m", **ANSWERS[dialect], "usage": usage}).encode()
+    meter = metered(DIALECTS[dialect], body, JSON).tap.meter
+    row = opened("x1", streamed=False, operation=DIALECTS[dialect].operation)
+    return result_of(row, end=End.FINISHED, status=200, meter=meter, now=NOON).reading
+
+
+@for_each(
+    "dialect, usage",
+    [
+        pytest.param("openai.responses", {"input_tokens": 0, "output_tokens": 0}, id="responses"),
+        pytest.param("anthropic.messages", {"input_tokens": 0, "output_tokens": 0}, id="messages"),
+        pytest.param(
+            "cohere.chat", {"tokens": {"input_tokens": 0, "output_tokens": 0}}, id="cohere"
+        ),
+    ],
+)
+def test_zeros_of_a_document_are_no_figures(dialect, usage):
+    reading = read(dialect, usage)
+    assert reading.usage_source is UsageSource.NONE
+    assert ZEROS in reading.usage.remarks
+
+
+@for_each(
+    "dialect, usage",
+    [
+        pytest.param("openai.chat", {"prompt_tokens": 12, "completion_tokens": 0}, id="zero"),
+        pytest.param("openai.chat", {"prompt_tokens": 12, "completion_tokens": -1}, id="below"),
+        pytest.param("openai.chat", {"total_tokens": 17}, id="total-alone"),
+        pytest.param("openai.responses", {"input_tokens": 12, "output_tokens": 0}, id="responses"),
+        pytest.param("anthropic.messages", {"input_tokens": 12}, id="messages"),
+    ],
+)
+def test_text_without_output_tokens_is_read_in_part(dialect, usage):
+    reading = read(dialect, usage)
+    assert reading.usage_source is UsageSource.PARTIAL
+    assert NO_OUTPUT in reading.usage.remarks
+
+
+def test_a_bill_explains_text_without_tokens():
+    reading = read("openai.chat", {"prompt_tokens": 12, "completion_tokens": 0, "cost": 0.5})
+    assert reading.usage_source is UsageSource.REPORTED
+
+
+@for_each(
+    "words",
+    [
+        pytest.param({"estimated": "true"}, id="as-text"),
+        pytest.param({"usage_estimated": True}, id="usage"),
+        pytest.param({"estimate": True}, id="estimate"),
+        pytest.param({"source": "estimated"}, id="source"),
+        pytest.param({"approximate": True}, id="approximate"),
+    ],
+)
+def test_figures_that_call_themselves_estimates(words):
+    usage = {"prompt_tokens": 12, "completion_tokens": 3, **words}
+    assert read("openai.chat", usage).usage_source is UsageSource.ESTIMATED
+
+
+@for_each(
+    "words",
+    [
+        pytest.param({"estimated": False}, id="not-one"),
+        pytest.param({"estimated_cost": 0.1}, id="a-cost"),
+        pytest.param({"cached": True, "source": "provider"}, id="other-words"),
+    ],
+)
+def test_figures_that_do_not(words):
+    usage = {"prompt_tokens": 12, "completion_tokens": 3, **words}
+    assert read("openai.chat", usage).usage_source is UsageSource.REPORTED
