@@ -22,6 +22,7 @@ def open_ledger(
     *,
     node: str,
     price: Price | None = None,
+    price_again: Price | None = None,
     on_commit: Callable[[Sequence[Receipt]], None] | None = None,
     log: Log,
     has_companions: bool = True,
@@ -29,8 +30,9 @@ def open_ledger(
     """A ledger that is open for writing, with its threads running. LedgerError if it cannot be
     opened.
 
-    `has_companions`: False if the threads beside the writer run in another process, which sums up
-    the days, ships and watches when all is written.
+    `price_again`: of what is booked anew in a shared ledger, where `price` also tells others what
+    it prices. `has_companions`: False if the threads beside the writer run in another process,
+    which sums up the days, ships and watches when all is written.
     """
     path = urls.sqlite_path(url)
     companions: tuple[Companion, ...] = (
@@ -45,7 +47,7 @@ def open_ledger(
                 f"{urls.shown(url)}: recording into PostgreSQL needs the part `sync`, which is "
                 "missing; name a file, sqlite:///ledger.sqlite3"
             )
-        path, shipper = openers[0](urls.parse_url(url), log=log)
+        path, shipper = openers[0](urls.parse_url(url), log=log, price=price_again or price)
         companions = (shipper, *companions)
     ledger = Ledger(
         path,

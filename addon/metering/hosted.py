@@ -66,7 +66,7 @@ def rows_of(
 ) -> Iterator[Settled]:
     """The rows of what an answer states, in its order. `settled`: the answer itself."""
     wire = settled.exchange
-    ended_at = wire.settled_at or wire.opened_at
+    latest = ended_at = wire.settled_at or wire.opened_at
     for one in facts.rare.stated:
         session_id = one.session_id or _session_in(wire.path)
         if session_id is None:
@@ -74,6 +74,7 @@ def rows_of(
         usage_json = json_values.dumps(one.usage)
         is_total = one.request_id is None
         at = _moment(one, ended_at)
+        latest = max(latest, at or latest)
         key = "\0".join((wire.origin, session_id, one.request_id or usage_json))
         digest = hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=16)
         exchange = replace(
@@ -81,7 +82,8 @@ def rows_of(
             id=f"agent.{digest.hexdigest()}",
             operation=SESSION_TOTAL if is_total else SESSION_REQUEST,
             opened_at=at or (wire.opened_at if is_total else ended_at),
-            settled_at=at or ended_at,
+            # A total is stated behind the requests before it, whatever our clock says.
+            settled_at=at or latest,
             state=State.SETTLED,
             outcome=Outcome.COMPLETE,
             session_id=session_id,

@@ -150,6 +150,7 @@ def start(
             settings.ledger_url,
             node=node,
             price=watching.pricing(price) if watching else price,
+            price_again=book.price,
             on_commit=_commit_callback(on_commit, comments, watching, receivers),
             log=_log,
         )

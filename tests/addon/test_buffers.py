@@ -126,6 +126,7 @@ CACHES = {
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",
     "proxy/options.py help_of": "no argument",
     "recordings/replay.py book": "no argument",
+    "ledger/parts/sync/sessions.py _own_prices": "no argument",
     "ledger/model/aliases.py is_another": "NAMES_MAX of MODEL_LENGTH_MAX, from the ledger",
     "ledger/model/columns.py columns_of": "our own records",
     "ledger/model/door.py _gates_of": "our own records",

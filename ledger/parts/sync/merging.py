@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.parts.sync import bounds, bundles
+from ledger.parts.sync import bounds, bundles, sessions
 from ledger.parts.sync.bundles import Bundle
 from ledger.store import db, retention, secret
 from ledger.store.engines import migration, sqlite_file, urls
@@ -25,6 +25,7 @@ from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.keys import Key
 from ledger.store.spool import RefusedExchange
 from ledger.store.tables import exchanges
+from ledger.store.writing.running_totals import Price
 
 BUNDLE_EXCHANGES_MAX = 500
 """On SQLite a bundle holds the write lock for about 0.1 s; a proxy's own commits wait behind it."""
@@ -160,11 +161,16 @@ def _of_this_schema(source: Engine) -> Iterator[Engine]:
 
 
 def deliver(
-    read: Callable[[Sequence[Key]], Bundle], target: Engine, keys: Sequence[Key], months: set[date]
+    read: Callable[[Sequence[Key]], Bundle],
+    target: Engine,
+    keys: Sequence[Key],
+    months: set[date],
+    price: Price | None = None,
 ) -> list[RefusedExchange]:
     """Copy these exchanges, as `read` gives them, into the target; the exchanges that it refuses.
 
     `months` holds the months for which the target has made partitions; this function adds to it.
+    `price`: of what is booked anew of hosted agents' sessions; None: the own price book.
     """
     if target.dialect.name == "postgresql":
         new = {retention.month_of(opened_at) for opened_at, _ in keys} - months
@@ -184,6 +190,8 @@ def deliver(
             bundles.write(connection, bundle)
             if target.dialect.name == "sqlite":
                 bundles.link(connection, keys)
+                if sessions.are_in(bundle):
+                    sessions.settle(connection, keys, price)
     except Exception as error:  # one exchange must not stop the others
         if not is_refusal(error):
             raise
@@ -192,19 +200,23 @@ def deliver(
         half = len(keys) // 2
         return [
             *refused,
-            *deliver(read, target, keys[:half], months),
-            *deliver(read, target, keys[half:], months),
+            *deliver(read, target, keys[:half], months, price),
+            *deliver(read, target, keys[half:], months, price),
         ]
     if target.dialect.name == "postgresql":
         # In a transaction of its own, so that of two writers the later one sees both.
-        _link(target, keys)
+        _link(target, keys, price, has_sessions=sessions.are_in(bundle))
     return refused
 
 
-def _link(target: Engine, keys: Sequence[Key]) -> None:
+def _link(
+    target: Engine, keys: Sequence[Key], price: Price | None = None, *, has_sessions: bool = True
+) -> None:
     with db.writing(target) as connection:
         _bound(connection)
         bundles.link(connection, keys)
+        if has_sessions:
+            sessions.settle(connection, keys, price)
 
 
 def _bound(connection: Connection) -> None:

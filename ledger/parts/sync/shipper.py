@@ -39,6 +39,7 @@ from ledger.store.processes.supervision import Companion, Log, pause_after
 from ledger.store.retention import drop
 from ledger.store.spool import RefusedExchange
 from ledger.store.tables import exchanges, outbox, set_aside
+from ledger.store.writing.running_totals import Price
 from ledger.text.figures import seconds_text
 
 KEPT_DAYS = 7
@@ -85,8 +86,9 @@ _SHIPPING_ERRORS = (sa.exc.SQLAlchemyError, LedgerError, sqlite3.Error, OSError)
 class Shipper(Companion):
     """Ships a spool, in a thread of its own."""
 
-    def __init__(self, path: Path, target: URL, *, log: Log) -> None:
+    def __init__(self, path: Path, target: URL, *, log: Log, price: Price | None = None) -> None:
         super().__init__("shipper", log=log)
+        self._price = price
         self._path = path
         self._url = target
         self._spool = db.open_engine(f"sqlite:///{path}")
@@ -196,7 +198,8 @@ class Shipper(Companion):
                 keys, last = pending(connection, BUNDLE_EXCHANGES_MAX)
                 if last is None:
                     return True
-                refused = deliver(partial(bundles.read, connection), target, keys, self._months)
+                read = partial(bundles.read, connection)
+                refused = deliver(read, target, keys, self._months, self._price)
             for one in refused:
                 self._log("error", f"the shared ledger refuses exchange {one.key[1]}: {one.error}")
             with db.writing(self._spool) as connection:
@@ -282,7 +285,7 @@ class Shipper(Companion):
         self._trouble = trouble
 
 
-def open_spool(target: URL, *, log: Log) -> tuple[Path, Shipper]:
+def open_spool(target: URL, *, log: Log, price: Price | None = None) -> tuple[Path, Shipper]:
     """The file of a shared database's spool, and its shipper.
 
     The database may be down: the shipper connects when it can. Only a proxy that never had a
@@ -294,7 +297,7 @@ def open_spool(target: URL, *, log: Log) -> tuple[Path, Shipper]:
     engine = db.ensure(f"sqlite:///{path}")
     with db.disposing(engine), engine.connect() as connection:
         has_met = db.noted(connection, "met") is not None
-    shipper = Shipper(path, target, log=log)
+    shipper = Shipper(path, target, log=log, price=price)
     if not has_met:
         failed: list[LedgerError] = []
         connected: Queue[float] = Queue(1)

@@ -164,6 +164,12 @@ class Batches:
             new = [job for job in new if not _states_a_session(job)]
             with sqlite_file.writing(self._file.connection):
                 self._each(sessions, self._book)
+                last = {
+                    (job.exchange.session_id, job.exchange.origin, job.exchange.dialect): job
+                    for job in sessions
+                }
+                for job in last.values():
+                    self._settle_session(job)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
         for job in recorded:
             self._join_first_part(job, batch)
@@ -241,12 +247,12 @@ class Batches:
         )
 
     def _book(self, job: Job) -> None:
-        """Write a statement of a hosted agent's session, which depends on what is booked of it."""
+        """Write a statement of a hosted agent's session."""
         assert job.reading is not None, "it has no open row"
-        connection, price = self._file.connection, self._price or _unpriced
+        connection = self._file.connection
         connection.execute("SAVEPOINT statement")
         try:
-            row = running_totals.booked(connection, job.exchange, job.reading, price)
+            row = running_totals.book(connection, job.exchange, job.reading)
             if row is not None:
                 self._prepare(statement := Job(*row))
                 self._execute([statement.row] if statement.row else [])
@@ -255,6 +261,18 @@ class Batches:
                 connection.execute("ROLLBACK TO statement")
             raise
         connection.execute("RELEASE statement")
+
+    def _settle_session(self, job: Job) -> None:
+        """Book the rows of a session anew, each as far as it counts beside the others."""
+        assert job.reading is not None, "it has no open row"
+        price, connection = self._price or _unpriced, self._file.connection
+        try:
+            running_totals.settle(connection, job.exchange, price, job.reading.read_at)
+        except Exception as error:
+            if is_of_statement(error) or is_trouble(error):
+                raise
+            session = job.exchange.session_id
+            self._trouble.log_throttled(f"totals of session {session} overlap: {shown(error)}")
 
     def _each(self, jobs: list[Job], step: Callable[[Job], None]) -> None:
         """Apply a step to each job; a job for which it fails is refused and leaves the list."""

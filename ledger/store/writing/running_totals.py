@@ -1,40 +1,44 @@
-"""Database. Sessions of hosted agents: what a running total states beyond what is booked of it.
+"""Database. Sessions of hosted agents: what counts of running totals that overlap.
 
 The rows of a session have its id, one origin and one dialect:
 
     SESSION_REQUEST   one model request, with its own figures
-    SESSION_TOTAL     what a running total stated beyond all rows that were booked before it
+    SESSION_TOTAL     a running total: its first reading has what was stated, the current one what
+                      that is beyond the totals and the requests before it
 
-So the sum of the rows is what was stated last. A total that states nothing new makes no row, but
-for the first one of a session, which has its model. A request that is read after a total that has
-it takes its figures from the rows of totals that were stated after it: they get a further reading.
-A newer total below the one before it has NULL for what is less than is booked, and a remark.
+So the sum of the rows is what was stated last. `counted` is the rule. What it finds depends on the
+set of rows alone, so rows may come in any order, and from other ledgers: whoever adds some calls
+`further` for the readings that the others need then. A total that changes no sum makes no row, but
+for the first one of a session, which has its model. A newer total below the one before it has NULL
+for what is less than is booked, and a remark.
+
+A request is in a total that was stated later, or that was fetched after the request was read: the
+moment of a fetched total is of our clock, and the request's of the provider's.
 """
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate, groupby, zip_longest
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
 from msgspec.structs import replace
 
-from ledger.model.charge import DIFFERS, Charge, remarked
-from ledger.model.exchange import (
-    SESSION_OPERATIONS,
-    SESSION_REQUEST,
-    SESSION_TOTAL,
-    Exchange,
-    Reading,
-    State,
-)
+from ledger.model.charge import DIFFERS, Charge, pricing_of
+from ledger.model.exchange import SESSION_OPERATIONS, SESSION_TOTAL, Exchange, Reading
 from ledger.model.money import usd_text
 from ledger.model.usage import TOKENS, Usage
-from ledger.store.keys import exchange_of, instant_text, reading_of
+from ledger.store.keys import exchange_of, instant_text, list_of, object_of, reading_of
+from ledger.store.schema.charged import READING_ORDER
 from ledger.store.writing import batch_insert
 
-TAKEN = "requests of the session have rows of their own"
+BEYOND = "what the total states beyond the session's other rows"
 """The reason of the further reading of a total."""
+AGAIN = "the session has this request in another row"
 FELL = "the session's total of {} fell"
 AMOUNT_LENGTH_MAX = 20
 """Digits of an amount that is stated as a text."""
@@ -43,118 +47,235 @@ PICOUSD_PER_CENT = 10**10
 DEPTH_MAX = 4
 """Of the objects in a usage object that are compared."""
 
-_CURRENT = (
-    "FROM exchanges e JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id "
-    "WHERE e.session_id = ? AND e.origin = ? AND e.dialect = ? AND e.operation = ? "
-    "AND e.state = 'settled' AND NOT EXISTS (SELECT 1 FROM readings n WHERE "
-    "n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id AND n.revision > r.revision)"
-)
 _COST = "reported_cost_picousd"
+_COUNTS = (*TOKENS, _COST)
+_COUNTED = (*_COUNTS, "tool_units", "remarks")
 _WRITES = ("cache_write_5m_tokens", "cache_write_1h_tokens")
-_SUMS = f"SELECT {', '.join(f'SUM(r.{name})' for name in (*TOKENS, _COST))} {_CURRENT}"
-_UNITS = f"""SELECT u.key, SUM(u.value) FROM (SELECT r.tool_units {_CURRENT}) t,
-  json_each(t.tool_units) u GROUP BY u.key"""
-_LAST = (
-    f"SELECT e.settled_at, r.usage_json {_CURRENT} ORDER BY e.settled_at DESC, e.id DESC LIMIT 1"
+SESSION = (
+    "e.session_id = :session_id AND e.origin = :origin AND e.dialect = :dialect "
+    f"AND e.operation IN {SESSION_OPERATIONS} AND e.state = 'settled' AND e.outcome = 'complete'"
 )
-_MODEL = (
-    f"SELECT e.request_model {_CURRENT} AND e.request_model IS NOT NULL "
-    "ORDER BY e.settled_at DESC LIMIT 1"
-)
-_OURS = f"""SELECT COALESCE(SUM(r.amount_picousd), 0), COUNT(CASE WHEN r.cost_state <> 'priced'
-  THEN 1 END) {_CURRENT}"""
+"""The rows of a session, for both databases. A refused request to a session states nothing."""
+# For both databases: JSON as text.
+READINGS = f"""SELECT e.opened_at, e.id, e.operation, e.settled_at, r.id, r.read_at,
+  CAST(r.usage_json AS TEXT), CAST(r.tool_units AS TEXT), CAST(r.remarks AS TEXT), r.cost_state,
+  r.amount_picousd, {", ".join(f"r.{name}" for name in _COUNTS)}
+FROM exchanges e JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
+WHERE {SESSION} ORDER BY e.opened_at, e.id, {READING_ORDER.format("r")}"""
+"""All readings of a session, for `rows_of`."""
 _EXCHANGE = batch_insert.EXCHANGE_COLUMNS
 _READING = batch_insert.READING_COLUMNS
-# The oldest first: a later request cannot be in it.
-_HOLDING = (
-    f"SELECT {', '.join(f'e.{name}' for name in _EXCHANGE)}, "
-    f"{', '.join(f'r.{name}' for name in _READING)} {_CURRENT} "
-    "AND e.settled_at >= ? AND (r.input_tokens > 0 OR r.output_tokens > 0) "
-    "ORDER BY e.settled_at, e.id LIMIT ?"
+_WHOLE = f"""SELECT {", ".join(f"e.{name}" for name in _EXCHANGE)},
+  {", ".join(f"r.{name}" for name in _READING)}
+FROM exchanges e JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
+WHERE e.opened_at = ? AND e.id = ? AND r.id = ?"""
+_MODEL = (
+    f"SELECT e.request_model FROM exchanges e WHERE {SESSION} AND e.request_model IS NOT NULL "
+    f"AND e.operation = '{SESSION_TOTAL}' ORDER BY e.settled_at DESC LIMIT 1"
 )
-HOLDING_MAX = 100
-"""Rows of totals that one request takes its figures from: it is in the first one, nearly always."""
 _IS_KNOWN = "SELECT 1 FROM exchanges WHERE id = ? AND state = 'settled'"
-_PLACE = f"""INSERT INTO readings (id, exchange_id, opened_at, {", ".join(_READING)},
-  {", ".join(batch_insert.PRICING)}, charges)
-VALUES ({", ".join("?" * (len(_READING) + len(batch_insert.PRICING) + 4))})"""
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
+type Further = tuple[Exchange, Reading, tuple[Charge, ...]]
 
 
-class _Total(NamedTuple):
-    """A row of a total, with its current reading."""
+class Row(NamedTuple):
+    """What the rows of one session need to know of each other."""
 
-    exchange: Exchange
-    reading: Reading
+    opened_at: datetime
+    id: str
+    reading_id: str
+    """Of the current reading."""
+    is_total: bool
+    at: datetime
+    """When it was stated."""
+    read_at: datetime
+    """When it was read first."""
+    usage_json: str | None
+    stated: Usage
+    booked: Usage
+    """Of the current reading."""
+    amount: int | None
+    """Its list value; None: some of it has no price."""
 
 
-def booked(
-    connection: sqlite3.Connection, exchange: Exchange, reading: Reading, price: Price
+def book(
+    connection: sqlite3.Connection, exchange: Exchange, reading: Reading
 ) -> tuple[Exchange, Reading] | None:
-    """The row to write for a statement; None: the ledger has it. In the caller's transaction."""
+    """The row to write for a statement, as stated; None: it says nothing new. Call `settle` behind
+    it, in the same transaction."""
     if connection.execute(_IS_KNOWN, (exchange.id,)).fetchone() is not None:
         return None
-    session = exchange.session_id, exchange.origin, exchange.dialect
-    of_totals = (*session, SESSION_TOTAL)
+    session = _name_of(exchange)
     if exchange.request_model is None:
-        model = connection.execute(_MODEL, of_totals).fetchone()
+        model = connection.execute(_MODEL, session).fetchone()
         exchange = replace(exchange, request_model=model and model[0])
-    if exchange.operation == SESSION_REQUEST:
-        left = {name: getattr(reading.usage, name) or 0 for name in TOKENS}
-        since = instant_text(exchange.opened_at)
-        for row in connection.execute(_HOLDING, (*of_totals, since, HOLDING_MAX)).fetchall():
-            if left["input_tokens"] or left["output_tokens"]:
-                _take(connection, _total_of(row), left, reading.read_at, price)
-        return exchange, reading
-    last = connection.execute(_LAST, of_totals).fetchone()
-    is_newer = last is None or last[0] <= instant_text(exchange.settled_at or exchange.opened_at)
-    usage = _difference(
-        reading.usage,
-        _sums(connection, of_totals),
-        _sums(connection, (*session, SESSION_REQUEST)),
-        dict(connection.execute(_UNITS, of_totals).fetchall()),
-        has_fallen=last is not None and is_newer and _has_fallen(last[1], reading.usage_json),
-    )
-    counts = (*(getattr(usage, name) for name in TOKENS), *usage.tool_units.values())
-    if last and not any(counts) and not getattr(usage, _COST) and not usage.remarks:
-        return None
-    booked_reading = replace(reading, usage=usage)
-    theirs = reading.usage.reported_cost_picousd
-    ours = (
-        None if theirs is None else _our_cost(connection, session, exchange, booked_reading, price)
-    )
-    if theirs is not None and ours is not None and abs(theirs - ours) > PICOUSD_PER_CENT:
-        differ = f"{DIFFERS}: ${usd_text(theirs)} for the session, and the list value is "
-        remarks = (*usage.remarks, f"{differ}${usd_text(ours)}")
-        booked_reading = replace(reading, usage=replace(usage, remarks=remarks))
-    return exchange, booked_reading
+    if exchange.operation == SESSION_TOTAL:
+        rows = rows_of(connection.execute(READINGS, session))
+        row = Row(
+            opened_at=exchange.opened_at,
+            id=exchange.id,
+            reading_id="",
+            is_total=True,
+            at=exchange.settled_at or exchange.opened_at,
+            read_at=reading.read_at,
+            usage_json=reading.usage_json,
+            stated=reading.usage,
+            booked=reading.usage,
+            amount=None,
+        )
+        if any(each.is_total for each in rows):
+            found = [*counted([*rows, row])]
+            own = next(usage for each, usage in found if each is row)
+            is_remarked = own.remarks != ()
+            if not is_remarked and _sums(found) == _sums(counted(rows)):
+                return None
+    return exchange, reading
 
 
-def _our_cost(
-    connection: sqlite3.Connection,
-    session: tuple[object, ...],
-    exchange: Exchange,
-    reading: Reading,
+def settle(connection: sqlite3.Connection, of: Exchange, price: Price, at: datetime) -> None:
+    """Give the rows of a session the readings that they need, in the caller's transaction.
+    `of`: one of its rows; `at`: the time of these readings."""
+
+    def whole(row: Row) -> tuple[Exchange, Reading]:
+        key = instant_text(row.opened_at), row.id, row.reading_id
+        return _whole(connection.execute(_WHOLE, key).fetchone())
+
+    rows = rows_of(connection.execute(READINGS, _name_of(of)))
+    for exchange, reading, lines in [*further(rows, whole, price, at)]:
+        row = batch_insert.settled_row(exchange, reading, lines, None)
+        connection.execute(*batch_insert.statement([row]))
+
+
+def rows_of(found: Iterable[Any]) -> list[Row]:
+    """The rows of a session; `found`: those of `READINGS`."""
+    rows = []
+    for (opened_at, name), readings in groupby(found, itemgetter(0, 1)):
+        current, *others = readings
+        first = others[-1] if others else current
+        is_total = current[2] == SESSION_TOTAL
+        amount = current[10] if current[9] == "priced" else None
+        booked = _usage(current)
+        rows.append(
+            Row(
+                opened_at=_moment(opened_at),
+                id=name,
+                reading_id=current[4],
+                is_total=is_total,
+                at=_moment(current[3] if is_total and current[3] is not None else opened_at),
+                read_at=min(_moment(each[5]) for each in (current, *others)),
+                usage_json=first[6],
+                stated=_usage(first) if others else booked,
+                booked=booked,
+                amount=0 if current[9] is None else amount,
+            )
+        )
+    return rows
+
+
+def further(
+    rows: Sequence[Row],
+    whole: Callable[[Row], tuple[Exchange, Reading]],
     price: Price,
-) -> int | None:
-    """The list value of a session with this row; None: some of it has no price."""
-    ours = 0
-    for operation in SESSION_OPERATIONS:
-        amount, unpriced = connection.execute(_OURS, (*session, operation)).fetchone()
-        if unpriced:
-            return None
-        ours += amount
-    for line in price(exchange, reading):
-        if line.amount_picousd is None:
-            return None
-        ours += line.amount_picousd
-    return ours
+    at: datetime,
+) -> Iterator[Further]:
+    """The readings that the rows of a session need, so that each has what counts of it. `whole`
+    gives a row's exchange and its current reading."""
+
+    def again(row: Row, usage: Usage) -> Further:
+        exchange, reading = whole(row)
+        found = {name: getattr(usage, name) for name in _COUNTED}
+        reading = replace(
+            reading,
+            usage=replace(reading.usage, **found),
+            revision=reading.revision + 1,
+            read_at=at,
+            reason=BEYOND if row.is_total else AGAIN,
+        )
+        return exchange, reading, price(exchange, reading)
+
+    ours: int | None = 0
+    for row, counts in counted(rows):
+        usage, amount, made, has = counts, row.amount, None, row.booked
+        if _plain(usage) != _plain(has):
+            made, has = again(row, usage), usage
+            pricing = pricing_of(made[2], made[1].usage_source)
+            amount = pricing.amount_picousd if pricing.cost_state == "priced" else None
+        ours = None if ours is None or amount is None else ours + amount
+        theirs = row.stated.reported_cost_picousd if row.is_total else None
+        if theirs is not None and ours is not None and abs(theirs - ours) > PICOUSD_PER_CENT:
+            differ = f"{DIFFERS}: ${usd_text(theirs)} for the session, and the list value is "
+            usage = replace(usage, remarks=(*usage.remarks, f"{differ}${usd_text(ours)}"))
+        if usage.remarks != has.remarks:
+            made = again(row, usage)
+        if made is not None:
+            yield made
 
 
-def _sums(connection: sqlite3.Connection, rows: tuple[object, ...]) -> dict[str, int]:
-    sums = connection.execute(_SUMS, rows).fetchone()
-    return {name: count or 0 for name, count in zip((*TOKENS, _COST), sums, strict=True)}
+def counted(rows: Sequence[Row]) -> Iterator[tuple[Row, Usage]]:
+    """What counts of each row of a session, in the order of time: what a request has, once, and
+    what a total states beyond all that counts before it."""
+    totals = sorted((row for row in rows if row.is_total), key=lambda row: (row.at, row.id))
+    stated_at = [row.at for row in totals]
+    # One with a moment of the provider's own began and ended then.
+    read_at = [row.at if row.opened_at == row.at else row.read_at for row in totals]
+    read_by = [*accumulate(read_at, max)]
+    before: list[list[Row]] = [[] for _ in range(len(totals) + 1)]
+    again, known = set[int](), set[str]()
+    for row in rows:
+        if not row.is_total:
+            place = min(bisect_left(stated_at, row.at), bisect_right(read_by, row.read_at))
+            before[place].append(row)
+            if row.id in known:
+                again.add(id(row))
+            known.add(row.id)
+    counts: Counter[str] = Counter()
+    of_totals: Counter[str] = Counter()
+    last: Row | None = None
+    for requests, total in zip_longest(before, totals):
+        for row in requests:
+            usage = row.booked
+            if id(row) in again:
+                none = {name: getattr(usage, name) and 0 for name in TOKENS}
+                usage = replace(usage, **none, tool_units={})
+            counts.update({name: getattr(usage, name) or 0 for name in TOKENS})
+            yield row, usage
+        if total is not None:
+            usage = _difference(total, counts, of_totals, last)
+            counts.update({name: getattr(usage, name) or 0 for name in TOKENS})
+            of_totals.update({_COST: usage.reported_cost_picousd or 0, **usage.tool_units})
+            last = total
+            yield total, usage
+
+
+def _difference(
+    total: Row, counts: Mapping[str, int], of_totals: Mapping[str, int], last: Row | None
+) -> Usage:
+    """What is stated beyond what counts before it. `of_totals`: of the list cost and of units,
+    which requests do not state; `last`: the total before it."""
+    stated, remarks = total.stated, []
+
+    def beyond(name: str, count: int | None, before: int) -> int | None:
+        left = None if count is None else count - before
+        if left is None or left >= 0:
+            return left
+        is_newer = last is not None and last.read_at <= total.read_at
+        if last is None or not is_newer or not _has_fallen(last.usage_json, total.usage_json):
+            return 0  # it lags behind the requests
+        remarks.append(FELL.format(name))
+        return None
+
+    found: dict[str, Any] = {
+        name: beyond(name, getattr(stated, name), counts[name]) for name in TOKENS
+    }
+    if found["cache_write_tokens"] != sum(found[name] or 0 for name in _WRITES):
+        # The requests do not say how long theirs are kept.
+        found |= dict.fromkeys(_WRITES, None if found["cache_write_tokens"] else 0)
+    found[_COST] = beyond("list cost", stated.reported_cost_picousd, of_totals[_COST])
+    units = {name: beyond(name, n, of_totals[name]) for name, n in stated.tool_units.items()}
+    # Without those that are booked; one that is stated as none stays.
+    tool_units = {name: n for name, n in units.items() if n or n == stated.tool_units[name]}
+    return replace(stated, **found, tool_units=tool_units, remarks=(*stated.remarks, *remarks))
 
 
 def _has_fallen(before: str | None, now: str | None) -> bool:
@@ -183,71 +304,41 @@ def _figures(usage: object, place: str = "", depth: int = DEPTH_MAX) -> dict[str
     return {place: usage} if isinstance(usage, int | float) else {}
 
 
-def _difference(
-    stated: Usage,
-    totals: Mapping[str, int],
-    requests: Mapping[str, int],
-    units: Mapping[str, int],
-    *,
-    has_fallen: bool,
-) -> Usage:
-    """What is stated beyond the totals before it and the requests."""
-    remarks = []
-
-    def beyond(name: str, count: int | None, before: int) -> int | None:
-        left = None if count is None else count - before
-        if left is None or left >= 0:
-            return left
-        if not has_fallen:
-            return 0  # it is older than what is booked, or lags behind the requests
-        remarks.append(FELL.format(name))
-        return None
-
-    found: dict[str, Any] = {
-        name: beyond(name, getattr(stated, name), totals[name] + requests[name]) for name in TOKENS
-    }
-    if found["cache_write_tokens"] != sum(found[name] or 0 for name in _WRITES):
-        found |= dict.fromkeys(_WRITES)  # the requests do not say how long theirs are kept
-    found[_COST] = beyond("list cost", stated.reported_cost_picousd, totals[_COST])
-    left = {name: beyond(name, n, units.get(name, 0)) for name, n in stated.tool_units.items()}
-    tool_units = {name: count for name, count in left.items() if count}
-    return replace(stated, **found, tool_units=tool_units, remarks=(*stated.remarks, *remarks))
+def _sums(found: Iterable[tuple[Row, Usage]]) -> Counter[str]:
+    """What the rows of a session add up to."""
+    sums: Counter[str] = Counter()
+    for _, usage in found:
+        sums.update({name: getattr(usage, name) or 0 for name in _COUNTS})
+        sums.update(usage.tool_units)
+    return sums
 
 
-def _take(
-    connection: sqlite3.Connection,
-    total: _Total,
-    left: dict[str, int],
-    at: datetime,
-    price: Price,
-) -> None:
-    """Take what is left of a request's figures from a total, by a further reading."""
-    usage, taken = total.reading.usage, dict[str, int | None]()
-    for name in TOKENS:
-        held = getattr(usage, name) or 0
-        if held and left[name]:
-            taken[name] = held - min(held, left[name])
-            left[name] -= min(held, left[name])
-    if not taken:
-        return
-    if "cache_write_tokens" in taken:
-        taken |= dict.fromkeys(_WRITES, None if taken["cache_write_tokens"] else 0)
-    reading = replace(
-        total.reading,
-        usage=replace(usage, **taken),
-        revision=total.reading.revision + 1,
-        read_at=at,
-        reason=TAKEN,
+def _plain(usage: Usage) -> tuple[object, ...]:
+    """The figures to compare, without the remark on a list cost that differs."""
+    remarks = [each for each in usage.remarks if not each.startswith(DIFFERS)]
+    return (*(getattr(usage, name) for name in _COUNTS), dict(usage.tool_units), remarks)
+
+
+def _name_of(exchange: Exchange) -> dict[str, str | None]:
+    """The parameters of `SESSION`."""
+    names = "session_id", "origin", "dialect"
+    return {name: getattr(exchange, name) for name in names}
+
+
+def _usage(row: Sequence[Any]) -> Usage:
+    return Usage(
+        **dict(zip(_COUNTS, row[11:], strict=True)),
+        tool_units=object_of(row[7], int),
+        remarks=tuple(list_of(row[8], str)),
     )
-    lines = price(total.exchange, reading)
-    row = batch_insert.settled_row(total.exchange, remarked(reading, lines), lines, None)
-    place = len(_EXCHANGE)
-    values = row[place : place + 1 + len(_READING) + len(batch_insert.PRICING) + 1]
-    key = (values[0], total.exchange.id, instant_text(total.exchange.opened_at))
-    connection.execute(_PLACE, (*key, *values[1:]))
 
 
-def _total_of(row: tuple[Any, ...]) -> _Total:
+def _moment(value: Any) -> datetime:
+    """A moment as PostgreSQL or SQLite gives it."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def _whole(row: tuple[Any, ...]) -> tuple[Exchange, Reading]:
     exchange = dict(zip(_EXCHANGE, row, strict=False))
     reading = dict(zip(_READING, row[len(_EXCHANGE) :], strict=True))
     reading |= {"exchange_id": exchange["id"], "opened_at": exchange["opened_at"]}
@@ -257,5 +348,4 @@ def _total_of(row: tuple[Any, ...]) -> _Total:
                 values[name] = datetime.fromisoformat(value)
     if reading["is_byok"] is not None:
         reading["is_byok"] = bool(reading["is_byok"])
-    assert exchange["state"] == State.SETTLED
-    return _Total(exchange_of(exchange), reading_of(reading))
+    return exchange_of(exchange), reading_of(reading)

@@ -191,6 +191,13 @@ def test_a_stream_states_its_requests_and_the_last_total(cut):
     assert len({one.exchange.id for one in found}) == 3
 
 
+def test_a_total_is_behind_the_requests_of_its_answer_whatever_our_clock_says():
+    """The provider's clock is ahead of ours; a total without a moment has ours."""
+    answer = [end(1, at="2026-11-20T11:00:30Z"), {"type": "session", "id": "sesn_1", "usage": {}}]
+    request, total = stated({"data": answer})
+    assert total.exchange.settled_at == request.exchange.opened_at > LATER
+
+
 def test_a_request_without_an_answer_states_nothing():
     exchange = opened("/v1/sessions/sesn_1", ANTHROPIC)
     settled = exchange.settle(End.UPSTREAM_BROKE, cause=None, now=LATER)
