@@ -123,11 +123,11 @@ def listen(
             ]
         except (OSError, OverflowError) as error:
             is_named = opts.has_changed("mode")
-            option = f"--mode {mode.full_spec.partition('@')[0]}@" if is_named else "--listen "
+            cure = "@HOST:PORT at the end of --mode" if is_named else "--listen HOST:PORT"
             reason = getattr(error, "strerror", None) or str(error)
+            reason = reason.partition(" (while")[0]  # Python adds the address
             raise LedgerError(
-                f"cannot listen on {shown_address(address)}: {reason}; "
-                f"name another with {option}HOST:PORT"
+                f"cannot listen on {shown_address(address)}: {reason}; name another with {cure}"
             ) from None
     return found
 

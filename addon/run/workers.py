@@ -107,10 +107,10 @@ class Supervisor:
         standalone.shared_addresses(self.words)
         opts, is_quiet = parsed_options(self.words)
         logger.setLevel(logging.WARNING if is_quiet else logging.INFO)
+        self.listening = standalone.listen(opts)
         self._trusted, troubles = authorities.write_trusted(folder, os.environ)
         for line in (*standalone.warnings(opts), *troubles):
             sys.stderr.write(f"tokentee: {line}\n")
-        self.listening = standalone.listen(opts)
         self.workers: list[Worker] = []
         self.reports = WorkerReports(folder, count)
         self._changing = {number: asyncio.Lock() for number in range(1, count + 1)}

@@ -278,7 +278,7 @@ def test_a_proxy_that_stops_under_a_command_ends_it_loudly(more: list[str], tmp_
         "listen": (["--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
         "mitmproxy's option": (["--listen-port", "{}"], "--listen HOST:PORT"),
         "mode": (["--mode", "reverse:https://a.example@127.0.0.1:{}"],
-            "--mode reverse:https://a.example@HOST:PORT"),
+            "@HOST:PORT at the end of --mode"),
         "workers": (["--workers", "2", "--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
     }),
 )  # fmt: skip
