@@ -356,9 +356,11 @@ class Facts(Struct, kw_only=True):
             self.rare.beside[name if kept else UNREAD_MODE] = kept or name
 
     def record_usage(self, usage: object, *, final: bool) -> None:
-        """Keep a usage object in place of the previous one; `usage: null` is ignored."""
+        """Keep a usage object in place of the previous one; `usage: null` is ignored, and so are
+        zeros behind figures: some gateways send them in a last chunk."""
         if isinstance(usage, dict):
-            self.usage = self.plain_usage(usage)
+            if not (self.usage and _has_figure(self.usage) and not _has_figure(usage)):
+                self.usage = self.plain_usage(usage)
             self.usage_final = final
             if not TIER_KEYS.isdisjoint(usage):
                 self.record_tiers(usage)
@@ -407,6 +409,16 @@ class Facts(Struct, kw_only=True):
         if kept is None and is_billing_field(path):
             self.rare.beside[UNREAD_MODE] = path
         return kept
+
+
+def _has_figure(usage: Mapping[str, Any]) -> bool:
+    """Whether a usage object has a number that is not zero, or an object in it has one."""
+    values = [*usage.values()]
+    inner = [one for value in values if isinstance(value, dict) for one in value.values()]
+    return any(
+        isinstance(value, int | float) and value != 0 and not isinstance(value, bool)
+        for value in (*values, *inner)
+    ) or any(isinstance(value, list) for value in values)
 
 
 def text_of(value: object, secrets: tuple[str, ...] = ()) -> str | None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from addon.dialects.facts import Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering.messages import End
 from addon.metering.settlement import NO_OUTPUT, ZEROS, result_of
@@ -99,3 +100,13 @@ def test_figures_that_call_themselves_estimates(words):
 def test_figures_that_do_not(words):
     usage = {"prompt_tokens": 12, "completion_tokens": 3, **words}
     assert read("openai.chat", usage).usage_source is UsageSource.REPORTED
+
+
+def test_zeros_behind_figures_take_nothing_away():
+    facts = Facts()
+    facts.record_usage({"input_tokens": 9, "details": {"cached": 3}}, final=False)
+    facts.record_usage({"input_tokens": 0, "details": {"cached": 0}, "is_byok": True}, final=True)
+    assert facts.usage_final
+    assert facts.usage == {"input_tokens": 9, "details": {"cached": 3}}
+    facts.record_usage({"details": [1]}, final=True)
+    assert facts.usage == {"details": [1]}
