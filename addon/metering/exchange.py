@@ -120,11 +120,10 @@ class MeteredExchange:
     """One exchange. Only its opener holds it."""
 
     __slots__ = (
-        "_response",
         "asked",
         "is_confirmed",
-        "is_recorded",
         "opened",
+        "response",
         "routes",
         "stage",
         "tap",
@@ -135,8 +134,6 @@ class MeteredExchange:
         self.stage = Stage.OPENING
         self.routes = routes
         """How its request and its answer are read."""
-        self.is_recorded = source is not Source.LIVE
-        """Whether it comes from a file, not from live traffic."""
         self.opened = opening.unread(routes, exchange_id=exchange_id, source=source)
         """The exchange as the ledger stores it while it is open."""
         self.asked = opening.nothing_asked(routes)
@@ -144,7 +141,8 @@ class MeteredExchange:
         self.is_confirmed = False
         """Whether it is an LLM call, by what is known now (`confirm`). Until then it has no row,
         and the proxy edits none of it."""
-        self._response: Response | None = None
+        self.response: Response | None = None
+        """Status and headers of the answer; None until they arrive."""
         self.tap: Tap | None = None
         self.troubles = Troubles()
         self.confirm()
@@ -207,19 +205,18 @@ class MeteredExchange:
         return self.routes.route
 
     @property
-    def response(self) -> Response | None:
-        """Status and headers of the answer; None until they arrive."""
-        return self._response
+    def is_recorded(self) -> bool:
+        """Whether it comes from a file, not from live traffic."""
+        return self.opened.source is not Source.LIVE
 
-    @response.setter
-    def response(self, response: Response | None) -> None:
-        """Leave out the headers that repeat a credential of the request."""
+    def keep_response(self, response: Response) -> None:
+        """Keep status and headers, without those that repeat a credential of the request."""
         is_secret = self.asked.context.is_secret
         # One search in all of them: nearly always there is none.
-        if response is not None and is_secret("\n".join(response.headers.values())):
+        if is_secret("\n".join(response.headers.values())):
             kept = {name: each for name, each in response.headers.items() if not is_secret(each)}
             response = Response(status=response.status, headers=kept)
-        self._response = response
+        self.response = response
 
     @property
     def status(self) -> int | None:
@@ -270,7 +267,8 @@ class MeteredExchange:
         the epoch. `on_confirmed` is called if the answer confirms that this is a call.
         """
         self.moves(Event.ANSWERED)
-        self.response = response
+        self.keep_response(response)
+        assert self.response is not None
         headers = self.response.headers
         content_type = headers.get("content-type", "")
         is_labelled = is_stream(response)

@@ -55,7 +55,8 @@ def chunks_of(data: bytes) -> Sequence[bytes]:
 
 def begin(recording: Recording, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have arrived; `response.stream` is True before."""
-    values = live.response = flows.response_of(response)
+    values = flows.response_of(response)
+    live.keep_response(values)
     headers = values.headers
     can_hold_end = recording.process.can_hold_end
     length = _length_of(values)
@@ -139,7 +140,7 @@ def read_trailers(live: Live, response: http.Response) -> None:
     if status is None or live.response is None:
         return
     values = live.response
-    live.response = Response(status=values.status, headers={**values.headers, STATUS: status})
+    live.keep_response(Response(status=values.status, headers={**values.headers, STATUS: status}))
     if live.capture is not None and live.capture.head is not None:
         code, fields = live.capture.head
         live.capture.head = code, (*fields, (STATUS, status))

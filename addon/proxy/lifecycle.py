@@ -131,9 +131,7 @@ def start(
     leaving = ctx.master.addons.get(Leaving.name)
     if isinstance(leaving, Leaving) and (recording := leaving.give_up()):  # left for a reload
         ctx.master.addons.remove(leaving)
-        recording.ledger.on_commit = _commit_callback(
-            on_commit, recording.comments, recording.watching, recording.receivers
-        )
+        recording.ledger.on_commit = recording.commit_callback(on_commit)
         recording.rules = dataclasses.replace(recording.rules, node=node)
         apply(settings, recording)
         return recording
@@ -144,6 +142,9 @@ def start(
         iter(_made("telemetry", settings.of_parts, metric_files)), None
     )
     receivers: list[OnCommit] = _made("commits", settings.of_parts)
+    commit_callback = partial(
+        _commit_callback, comments=comments, watching=watching, receivers=receivers
+    )
     price = comments.pricing(book.price) if comments else book.price
     try:
         ledger = open_ledger(
@@ -151,7 +152,7 @@ def start(
             node=node,
             price=watching.pricing(price) if watching else price,
             price_again=book.price,
-            on_commit=_commit_callback(on_commit, comments, watching, receivers),
+            on_commit=commit_callback(on_commit),
             log=_log,
         )
     except LedgerError:
@@ -176,8 +177,7 @@ def start(
             authoriser.watch(lambda: _read_limits(recording)), name="tokentee: caps", keep_ref=True
         )
     )
-    recording.comments, recording.watching = comments, watching
-    recording.receivers = receivers
+    recording.watching, recording.commit_callback = watching, commit_callback
     if watching is not None:
         watching.start(
             ledger,

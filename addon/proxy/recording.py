@@ -35,7 +35,7 @@ from addon.proxy.live import Live
 from addon.proxy.options import Log, Settings
 from addon.proxy.process import Bodies, Process
 from addon.proxy.sessions import LiveSession
-from addon.proxy.shown import FlowComments, line_of
+from addon.proxy.shown import line_of
 from addon.recordings.capture import CaptureFiles
 from addon.recordings.metered import without_upstream_bytes
 from ledger.model.exchange import Exchange, UsageSource
@@ -107,12 +107,10 @@ class Recording:
         self.price = price
         self.captures: CaptureFiles | None = None
         """None: nothing is captured."""
-        self.comments: FlowComments | None = None
-        """For mitmweb and mitmproxy, which show flows."""
         self.watching: Telemetry | None = None
         """Health, metrics and spans, where the options ask for them."""
-        self.receivers: list[OnCommit] = []
-        """Of parts that are told of each commit."""
+        self.commit_callback: Callable[[OnCommit], OnCommit] = lambda first: first
+        """What else is told of each commit, behind the first: made anew at a reload."""
         self.process = Process()
         self.bodies = Bodies()
         """Whether other addons want plain answers whole."""

@@ -76,7 +76,7 @@ class Traffic:
         if live.is_recorded and flow.error is not None:
             return  # it ended in an error, whose hook comes next
         if live.status != flow.response.status_code:  # another addon has changed it
-            live.response = flows.response_of(flow.response)
+            live.keep_response(flows.response_of(flow.response))
         answers.read_trailers(live, flow.response)
         if flow.websocket is not None:
             live.moves(Event.ANSWERED)

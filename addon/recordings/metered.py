@@ -207,7 +207,7 @@ def _as_stored(settled: Settled) -> Settled:
 def _session(item: Recorded, handshake: MeteredExchange) -> list[Settled]:
     assert item.status is not None  # 101
     headers = header_map(item.response_headers)
-    handshake.response = Response(status=item.status, headers=headers)
+    handshake.keep_response(Response(status=item.status, headers=headers))
     session = MeteredSession(handshake)
     found: list[Exchange | Settled] = []
     at = item.opened_at
