@@ -164,12 +164,13 @@ class Batches:
             new = [job for job in new if not _states_a_session(job)]
             with sqlite_file.writing(self._file.connection):
                 self._each(sessions, self._book)
-                last = {
-                    (job.exchange.session_id, job.exchange.origin, job.exchange.dialect): job
-                    for job in sessions
-                }
-                for job in last.values():
-                    self._settle_session(job)
+                of_session: dict[tuple[str | None, ...], list[Job]] = {}
+                for job in sessions:
+                    one = job.exchange
+                    name = one.session_id, one.origin, one.dialect
+                    of_session.setdefault(name, []).append(job)
+                for jobs in of_session.values():
+                    self._settle_session(jobs)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
         for job in recorded:
             self._join_first_part(job, batch)
@@ -262,16 +263,18 @@ class Batches:
             raise
         connection.execute("RELEASE statement")
 
-    def _settle_session(self, job: Job) -> None:
+    def _settle_session(self, jobs: Sequence[Job]) -> None:
         """Book the rows of a session anew, each as far as it counts beside the others."""
-        assert job.reading is not None, "it has no open row"
         price, connection = self._price or _unpriced, self._file.connection
+        of, read = jobs[-1].exchange, jobs[-1].reading
+        assert read is not None, "it has no open row"
+        since = min(running_totals.moment_of(job.exchange) for job in jobs)
         try:
-            running_totals.settle(connection, job.exchange, price, job.reading.read_at)
+            running_totals.settle(connection, of, since, price, read.read_at)
         except Exception as error:
             if is_of_statement(error) or is_trouble(error):
                 raise
-            session = job.exchange.session_id
+            session = of.session_id
             self._trouble.log_throttled(f"totals of session {session} overlap: {shown(error)}")
 
     def _each(self, jobs: list[Job], step: Callable[[Job], None]) -> None:

@@ -33,7 +33,7 @@ from ledger.model.exchange import SESSION_OPERATIONS, SESSION_TOTAL, Exchange, R
 from ledger.model.money import usd_text
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.keys import exchange_of, instant_text, list_of, object_of, reading_of
-from ledger.store.schema.charged import READING_ORDER
+from ledger.store.schema.charged import READING_ORDER, joined_reading
 from ledger.store.writing import batch_insert
 
 BEYOND = "what the total states beyond the session's other rows"
@@ -57,12 +57,32 @@ SESSION = (
 )
 """The rows of a session, for both databases. A refused request to a session states nothing."""
 # For both databases: JSON as text.
-READINGS = f"""SELECT e.opened_at, e.id, e.operation, e.settled_at, r.id, r.read_at,
+_COLUMNS = f"""e.opened_at, e.id, e.operation, e.settled_at, r.id, r.read_at,
   CAST(r.usage_json AS TEXT), CAST(r.tool_units AS TEXT), CAST(r.remarks AS TEXT), r.cost_state,
-  r.amount_picousd, {", ".join(f"r.{name}" for name in _COUNTS)}
-FROM exchanges e JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
-WHERE {SESSION} ORDER BY e.opened_at, e.id, {READING_ORDER.format("r")}"""
+  r.amount_picousd, {", ".join(f"r.{name}" for name in _COUNTS)}"""
+_FROM = (
+    "FROM exchanges e JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id "
+    f"WHERE {SESSION}"
+)
+_ORDER = f"ORDER BY e.opened_at, e.id, {READING_ORDER.format('r')}"
+READINGS = f"SELECT {_COLUMNS} {_FROM} {_ORDER}"
 """All readings of a session, for `rows_of`."""
+# Of what is older than anything new, the writer needs the sums alone: a session that is fetched
+# every second has thousands of totals.
+_IS_TOTAL = f"e.operation = '{SESSION_TOTAL}'"
+_AT = f"CASE WHEN {_IS_TOTAL} THEN COALESCE(e.settled_at, e.opened_at) ELSE e.opened_at END"
+_SINCE = f"SELECT {_COLUMNS} {_FROM} AND {_AT} >= :since {_ORDER}"
+_BEFORE = f"FROM exchanges e {joined_reading('sqlite')} WHERE {SESSION} AND {_AT} < :since"
+_READ_AT = f"""CASE WHEN {_IS_TOTAL} THEN CASE WHEN e.opened_at = {_AT} THEN e.opened_at
+  ELSE (SELECT MIN(f.read_at) FROM readings f WHERE f.opened_at = e.opened_at
+    AND f.exchange_id = e.id) END END"""
+_SUMS = f"""SELECT MAX({_READ_AT}),
+  COUNT(CASE WHEN r.cost_state <> 'priced' THEN 1 END), SUM(r.amount_picousd),
+  SUM(CASE WHEN {_IS_TOTAL} THEN r.{_COST} END), {", ".join(f"SUM(r.{name})" for name in TOKENS)}
+{_BEFORE}"""
+_UNITS = f"""SELECT u.key, SUM(u.value) FROM (SELECT r.tool_units {_BEFORE} AND {_IS_TOTAL}) t,
+  json_each(t.tool_units) u GROUP BY u.key"""
+_LAST = f"SELECT {_COLUMNS} {_BEFORE} AND {_IS_TOTAL} ORDER BY e.settled_at DESC, e.id DESC LIMIT 1"
 _EXCHANGE = batch_insert.EXCHANGE_COLUMNS
 _READING = batch_insert.READING_COLUMNS
 _WHOLE = f"""SELECT {", ".join(f"e.{name}" for name in _EXCHANGE)},
@@ -99,6 +119,24 @@ class Row(NamedTuple):
     """Its list value; None: some of it has no price."""
 
 
+class Before(NamedTuple):
+    """What counts before the rows that are looked at."""
+
+    counts: Mapping[str, int] = {}
+    """Tokens."""
+    of_totals: Mapping[str, int] = {}
+    """The list cost and the units, which requests do not state."""
+    ours: int | None = 0
+    """The list value of all; None: some of it has no price."""
+    last: Row | None = None
+    """The last total."""
+    read_by: datetime | None = None
+    """When the latest of the totals was read: requests that were read before are in it."""
+
+
+NOTHING = Before()
+
+
 def book(
     connection: sqlite3.Connection, exchange: Exchange, reading: Reading
 ) -> tuple[Exchange, Reading] | None:
@@ -111,40 +149,65 @@ def book(
         model = connection.execute(_MODEL, session).fetchone()
         exchange = replace(exchange, request_model=model and model[0])
     if exchange.operation == SESSION_TOTAL:
-        rows = rows_of(connection.execute(READINGS, session))
+        rows, before = _looked_at(connection, exchange, moment_of(exchange))
         row = Row(
             opened_at=exchange.opened_at,
             id=exchange.id,
             reading_id="",
             is_total=True,
-            at=exchange.settled_at or exchange.opened_at,
+            at=moment_of(exchange),
             read_at=reading.read_at,
             usage_json=reading.usage_json,
             stated=reading.usage,
             booked=reading.usage,
             amount=None,
         )
-        if any(each.is_total for each in rows):
-            found = [*counted([*rows, row])]
+        if before.last or any(each.is_total for each in rows):
+            found = [*counted([*rows, row], before)]
             own = next(usage for each, usage in found if each is row)
-            is_remarked = own.remarks != ()
-            if not is_remarked and _sums(found) == _sums(counted(rows)):
+            if own.remarks == () and _sums(found) == _sums(counted(rows, before)):
                 return None
     return exchange, reading
 
 
-def settle(connection: sqlite3.Connection, of: Exchange, price: Price, at: datetime) -> None:
-    """Give the rows of a session the readings that they need, in the caller's transaction.
-    `of`: one of its rows; `at`: the time of these readings."""
+def settle(
+    connection: sqlite3.Connection, of: Exchange, since: datetime, price: Price, at: datetime
+) -> None:
+    """Give the rows of a session the readings that they need, in the caller's transaction. `of`:
+    one of its rows; `since`: the earliest moment of a new one; `at`: the time of the readings."""
 
     def whole(row: Row) -> tuple[Exchange, Reading]:
         key = instant_text(row.opened_at), row.id, row.reading_id
         return _whole(connection.execute(_WHOLE, key).fetchone())
 
-    rows = rows_of(connection.execute(READINGS, _name_of(of)))
-    for exchange, reading, lines in [*further(rows, whole, price, at)]:
+    rows, before = _looked_at(connection, of, since)
+    for exchange, reading, lines in [*further(rows, whole, price, at, before)]:
         row = batch_insert.settled_row(exchange, reading, lines, None)
         connection.execute(*batch_insert.statement([row]))
+
+
+def moment_of(exchange: Exchange) -> datetime:
+    """When it was stated."""
+    is_total = exchange.operation == SESSION_TOTAL
+    return (exchange.settled_at if is_total else None) or exchange.opened_at
+
+
+def _looked_at(
+    connection: sqlite3.Connection, of: Exchange, since: datetime
+) -> tuple[list[Row], Before]:
+    """The rows of a session from a moment on, and what counts before them."""
+    named = {**_name_of(of), "since": instant_text(since)}
+    rows = rows_of(connection.execute(_SINCE, named))
+    last = rows_of(connection.execute(_LAST, named))
+    read_by, unpriced, ours, cost, *counts = connection.execute(_SUMS, named).fetchone()
+    units = dict(connection.execute(_UNITS, named).fetchall())
+    return rows, Before(
+        counts={name: count or 0 for name, count in zip(TOKENS, counts, strict=True)},
+        of_totals={_COST: cost or 0, **units},
+        ours=None if unpriced else ours or 0,
+        last=last[0] if last else None,
+        read_by=read_by and datetime.fromisoformat(read_by),
+    )
 
 
 def rows_of(found: Iterable[Any]) -> list[Row]:
@@ -178,6 +241,7 @@ def further(
     whole: Callable[[Row], tuple[Exchange, Reading]],
     price: Price,
     at: datetime,
+    before: Before = NOTHING,
 ) -> Iterator[Further]:
     """The readings that the rows of a session need, so that each has what counts of it. `whole`
     gives a row's exchange and its current reading."""
@@ -194,8 +258,8 @@ def further(
         )
         return exchange, reading, price(exchange, reading)
 
-    ours: int | None = 0
-    for row, counts in counted(rows):
+    ours = before.ours
+    for row, counts in counted(rows, before):
         usage, amount, made, has = counts, row.amount, None, row.booked
         if _plain(usage) != _plain(has):
             made, has = again(row, usage), usage
@@ -212,7 +276,7 @@ def further(
             yield made
 
 
-def counted(rows: Sequence[Row]) -> Iterator[tuple[Row, Usage]]:
+def counted(rows: Sequence[Row], earlier: Before = NOTHING) -> Iterator[tuple[Row, Usage]]:
     """What counts of each row of a session, in the order of time: what a request has, once, and
     what a total states beyond all that counts before it."""
     totals = sorted((row for row in rows if row.is_total), key=lambda row: (row.at, row.id))
@@ -225,13 +289,12 @@ def counted(rows: Sequence[Row]) -> Iterator[tuple[Row, Usage]]:
     for row in rows:
         if not row.is_total:
             place = min(bisect_left(stated_at, row.at), bisect_right(read_by, row.read_at))
-            before[place].append(row)
+            is_in_earlier = earlier.read_by is not None and row.read_at < earlier.read_by
+            before[0 if is_in_earlier else place].append(row)
             if row.id in known:
                 again.add(id(row))
             known.add(row.id)
-    counts: Counter[str] = Counter()
-    of_totals: Counter[str] = Counter()
-    last: Row | None = None
+    counts, of_totals, last = Counter(earlier.counts), Counter(earlier.of_totals), earlier.last
     for requests, total in zip_longest(before, totals):
         for row in requests:
             usage = row.booked

@@ -2,7 +2,9 @@
 they add up to what was stated last, once."""
 
 import itertools
+import random
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -218,6 +220,30 @@ def test_our_clock_may_be_wrong(new_sqlite):
     assert sums(url)[:2] == (130, 13)
     record(url, total(9, 130, 13))
     assert sums(url)[:2] == (130, 13)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_read_in_whatever_order(seed, new_sqlite):
+    """Never more than was used, and all of it once the last total was read. The writer looks at the
+    rows from the earliest new one on, a merge at all of them: they find the same."""
+    draw = random.Random(seed)
+    used = [draw.randint(1, 9) for _ in range(8)]
+    minutes = range(1, len(used) + 1)
+    known = [("request", minute) for minute in minutes] + [("total", minute) for minute in minutes]
+    chosen = draw.sample(known, 9)
+    statements = []
+    for read, (kind, minute) in enumerate(chosen, 100):
+        inputs = used[minute - 1] if kind == "request" else sum(used[:minute])
+        make = partial(request, minute) if kind == "request" else total
+        statements.append(make(minute, inputs * 10, inputs, read=read))
+    one, other = new_sqlite("one"), new_sqlite("other")
+    for statement in statements:
+        record(one, statement)
+        assert sums(one)[0] <= sum(used) * 10
+    merging.sync(one, other)
+    assert contents(one) == contents(other)
+    record(other, total(len(used) + 1, sum(used) * 10, sum(used), read=200))
+    assert sums(other)[:2] == (sum(used) * 10, sum(used))
 
 
 @pytest.mark.postgres
