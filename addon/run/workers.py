@@ -258,13 +258,15 @@ class Supervisor:
             except LedgerError as error:
                 logger.warning("tokentee: the workers keep their settings: %s", error)
                 return
+            replaced = 0
             for number, lock in self._changing.items():
                 async with lock:
                     if not await self._replace(number, words):
                         break
-            else:
-                logger.info("tokentee: %d workers were replaced", len(self._changing))
+                    replaced += 1
             standalone.close(self.listening, but=standalone.shared_addresses(self.words))
+            if replaced == len(self._changing):
+                logger.info("tokentee: %d workers were replaced", replaced)
 
     async def _replace(self, number: int, words: tuple[str, ...]) -> bool:
         """Whether a new worker accepts; the old one retires then."""
