@@ -154,12 +154,13 @@ def booked_answers(
     whole_agents: Iterable[str] = (),
     models: Iterable[str] = (),
     inputs: Iterable[int] = (),
+    copied_inputs: Iterable[int] = (),
 ) -> list[BookedAnswer]:
     """The requests that have ended with one of these ids, response ids, sessions or times of
     opening, in the order of their times, and those of sessions that such a one started
     (`with_subagents`); and those of these agents that were recorded `between` without a session, or
-    without both and with one of these `inputs` or `models`; and all that were recorded of
-    `whole_agents`."""
+    without both and with one of these `inputs` or `models`; and with one of the `copied_inputs`, of
+    whatever session; and all that were recorded of `whole_agents`."""
     import sqlalchemy as sa
 
     from ledger.store.scope import requests
@@ -191,6 +192,11 @@ def booked_answers(
         questions += [
             without_session.where(r.agent.is_(None), r.input_tokens.in_(some))
             for some in batched(sorted(set(inputs)), QUESTION_MAX)
+        ]
+        recorded = query.where(r.source != Source.IMPORT, r.opened_at.between(*between))
+        questions += [
+            recorded.where(r.agent.in_(sorted(set(agents))), r.input_tokens.in_(some))
+            for some in batched(sorted(set(copied_inputs)), QUESTION_MAX)
         ]
         if some_models := sorted(set(models)):
             questions.append(without_session.where(r.agent.is_(None), r.model.in_(some_models)))

@@ -167,6 +167,11 @@ def booked_like(
                 for call in calls
                 if call.usage.input_tokens and call.response_id is None
             ],
+            copied_inputs=[
+                call.usage.input_tokens
+                for call in calls
+                if call.usage.input_tokens and call.copies_renew_ids and call.response_id is None
+            ],
         )
     ]
 

@@ -24,12 +24,14 @@ class KnownAnswers:
     anew). Where one side has no response id, session, figures and time decide together; for a
     request that was recorded without a session, its agent does in the place of the session, and its
     model if nothing of its wire told the agent (Cline, Continue), within a shorter time. What both
-    sides lack is no match.
+    sides lack is no match. What a fork copied under a new id is the recorded request of another
+    session that has its figures at its time.
     """
 
     def __init__(self, answers: Iterable[BookedAnswer]) -> None:
         self._by: dict[tuple[object, ...], list[BookedAnswer]] = defaultdict(list)
-        self._taken: set[str] = set()
+        self._taken: dict[str, str] = {}
+        """Recorded answers that were found without an id -> the session of the log."""
         for answer in answers:
             self.add(answer)
 
@@ -42,6 +44,8 @@ class KnownAnswers:
             self._by[session, _figures(answer)].append(answer)
         if answer.session_id is None:
             self._by["agent", answer.agent, _figures(answer)].append(answer)
+        if not answer.is_import:
+            self._by["recorded", answer.agent, _figures(answer)].append(answer)
         self._by[answer.agent, answer.opened_at, _figures(answer)].append(answer)
 
     def find(self, call: LoggedCall) -> BookedAnswer | None:
@@ -72,8 +76,25 @@ class KnownAnswers:
                 if answer.response_id == call.response_id:
                     return answer
             elif _figures(answer) == call.figures and _is_its_wire(answer, call, sessions):
-                self._taken.add(answer.id)
+                self._taken[answer.id] = call.session_id
                 return answer
+        return self._copied(call, sessions) if call.copies_renew_ids else None
+
+    def _copied(self, call: LoggedCall, sessions: Collection[str]) -> BookedAnswer | None:
+        """The recorded request of another session of which a fork's log has a copy."""
+        for agent in (call.agent, None):
+            for answer in self._by.get(("recorded", agent, call.figures), ()):
+                session = answer.session_id or self._taken.get(answer.id)
+                is_other = session is not None and session not in sessions
+                is_model = agent is not None or answer.model == call.model
+                if (
+                    is_other
+                    and is_model
+                    and None not in call.figures
+                    and not _have_ids(answer, call)
+                    and _is_near(answer, call)
+                ):
+                    return answer
         return None
 
 
@@ -114,9 +135,12 @@ def _is_its_wire(answer: BookedAnswer, call: LoggedCall, sessions: Collection[st
         return False
     if answer.agent is not None:
         return answer.agent == call.agent
+    return _is_near(answer, call) and call.model is not None and answer.model == call.model
+
+
+def _is_near(answer: BookedAnswer, call: LoggedCall) -> bool:
     begins = answer.opened_at - APART_WITHOUT_AGENT_MAX
-    is_near = begins <= call.ended_at and call.at <= answer.settled_at + APART_WITHOUT_AGENT_MAX
-    return is_near and call.model is not None and answer.model == call.model
+    return begins <= call.ended_at and call.at <= answer.settled_at + APART_WITHOUT_AGENT_MAX
 
 
 def answer_of(call: LoggedCall) -> BookedAnswer:

@@ -14,7 +14,7 @@ from tests.ledger.written import NOON, opened
 from tests.named import for_each
 
 TEXT = "hello there"
-ANSWERS = {
+ANSWERS: dict[str, dict[str, object]] = {
     "openai.chat": {"choices": [{"message": {"content": TEXT}, "finish_reason": "stop"}]},
     "openai.responses": {
         "object": "response",

@@ -4,6 +4,8 @@ from datetime import timedelta
 from pathlib import PurePath
 from typing import Any
 
+from msgspec.structs import replace
+
 from addon.parts.agent_logs.agents import AGENTS
 from addon.parts.agent_logs.files import SkippedCounts, read
 from addon.parts.agent_logs.matching import KnownAnswers
@@ -34,6 +36,11 @@ def logged(tmp_path, agent):
     path = tmp_path / PATHS[agent]
     call, *_ = calls_of(AGENTS[agent], read(AGENTS[agent], path, SkippedCounts()), path)
     return call
+
+
+def figures_of(call) -> dict[str, Any]:
+    names = ("input_tokens", "output_tokens", "cache_read_tokens")
+    return {name: getattr(call.usage, name) for name in names}
 
 
 GEMINI = {"input_tokens": 900, "cache_read_tokens": 500, "output_tokens": 100}
@@ -87,6 +94,44 @@ def test_a_recorded_request_whose_wire_told_neither_session_nor_agent(tmp_path, 
     times |= {name: call.at + (facts[name] - NOON) for name in times if name in facts}
     known = KnownAnswers([recorded(**{**CLINE, **facts, **times})])
     assert (known.find(call) is not None) == is_same
+
+
+@for_each(
+    "facts, is_same",
+    [
+        ({"agent": "opencode", "session_id": "the-first"}, True),
+        ({"agent": "opencode"}, True),
+        ({"model": "claude-opus-4-8"}, True),
+        ({"model": "claude-opus-4-7"}, False),
+        ({"agent": "kilo", "session_id": "the-first"}, False),
+        ({"agent": "opencode", "session_id": "the-first", "output_tokens": 99}, False),
+        ({"agent": "opencode", "session_id": "the-first", "hours": 1}, False),
+    ],
+)
+def test_what_a_fork_copied_of_a_recorded_request_is_that_request(tmp_path, facts, is_same):
+    """Under a new id, in another session, whether the request itself was found before or not."""
+    call = replace(logged(tmp_path, "opencode"), model="claude-opus-4-8")
+    moment = call.at + timedelta(hours=facts.get("hours", 0))
+    answer = recorded(
+        **figures_of(call)
+        | {"opened_at": moment, "settled_at": moment}
+        | {name: value for name, value in facts.items() if name != "hours"}
+    )
+    known = KnownAnswers([answer])
+    known.find(replace(call, session_id="the-first"))
+    copy = replace(call, session_id="fork", key=("fork", "msg_9", ""))
+    assert (known.find(copy) is not None) == is_same
+    assert known.find(replace(copy, copies_renew_ids=False)) is None
+    assert (known.find(replace(copy, session_id="fork-of-it")) is not None) == is_same
+
+
+def test_a_second_answer_like_it_in_its_session_is_no_copy(tmp_path):
+    call = logged(tmp_path, "opencode")
+    figures = figures_of(call)
+    answer = recorded(**figures, agent="opencode", opened_at=call.at, settled_at=call.at)
+    known = KnownAnswers([answer])
+    assert known.find(call) is answer
+    assert known.find(replace(call, key=(call.session_id, "msg_9", ""))) is None
 
 
 def test_a_time_that_is_another_is_no_match(tmp_path):
