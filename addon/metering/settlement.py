@@ -156,7 +156,7 @@ def result_of(
         if has_usage and has_answer and not usage.output_tokens and _has_only_zeros(usage):
             has_usage, usage = False, replace(NO_USAGE, remarks=(*usage.remarks, ZEROS))
         elif has_usage and generates and facts.token_seen and not usage.output_tokens:
-            is_lacking = not _is_billed_otherwise(usage)
+            is_lacking = not _is_billed_otherwise(usage) and not _is_echo(opened, facts.usage or {})
         is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
         is_final = facts.usage_final and not is_unsure
         if has_usage and not meter.has_route:
@@ -201,6 +201,13 @@ def _has_only_zeros(usage: Usage) -> bool:
 def _is_billed_otherwise(usage: Usage) -> bool:
     """Whether a bill, other units, or another model explain that there are no tokens."""
     return bool(usage.tool_units or usage.further or usage.reported_cost_picousd)
+
+
+def _is_echo(opened: Exchange, stated: Mapping[str, Any]) -> bool:
+    """Whether the text is the prompt's, whose tokens are all (`echo` with `max_tokens` 0:
+    https://platform.openai.com/docs/api-reference/completions/create)."""
+    is_all = stated.get("prompt_tokens") == stated.get("total_tokens")
+    return opened.operation == "text_completion" and is_all
 
 
 def _calls_itself_estimate(stated: Mapping[str, Any]) -> bool:

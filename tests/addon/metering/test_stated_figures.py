@@ -16,6 +16,7 @@ from tests.named import for_each
 TEXT = "hello there"
 ANSWERS: dict[str, dict[str, object]] = {
     "openai.chat": {"choices": [{"message": {"content": TEXT}, "finish_reason": "stop"}]},
+    "openai.completions": {"choices": [{"text": TEXT, "finish_reason": "length"}]},
     "openai.responses": {
         "object": "response",
         "status": "completed",
@@ -67,6 +68,13 @@ def test_text_without_output_tokens_is_read_in_part(dialect, usage):
     reading = read(dialect, usage)
     assert reading.usage_source is UsageSource.PARTIAL
     assert NO_OUTPUT in reading.usage.remarks
+
+
+def test_a_prompt_that_is_echoed_has_no_output_tokens():
+    usage = {"prompt_tokens": 12, "total_tokens": 12}
+    assert read("openai.completions", usage).usage_source is UsageSource.REPORTED
+    usage |= {"total_tokens": 17, "completion_tokens": 0}
+    assert read("openai.completions", usage).usage_source is UsageSource.PARTIAL
 
 
 def test_a_bill_explains_text_without_tokens():
