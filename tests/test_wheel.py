@@ -81,7 +81,7 @@ def uv_command(folder: Path) -> list[str]:
     for command in ([os.environ.get("UV", "uv")], [sys._base_executable, "-m", "uv"]):  # type: ignore[attr-defined]
         try:
             done = subprocess.run(
-                [*command, "--version"], capture_output=True, check=False, cwd=folder, timeout=30
+                [*command, "--version"], capture_output=True, check=False, cwd=folder, timeout=120
             )
         except OSError:
             continue

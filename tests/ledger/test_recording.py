@@ -3,8 +3,8 @@
 import contextlib
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -118,7 +118,8 @@ class TestKeeperOfAProxy:
 
     def test_a_stop_ends_it_and_makes_the_sums_itself(self, url, started):
         process = started(url, "import time; time.sleep(600)")
-        time.sleep(1)
+        tasks = Path(f"/proc/{process.pid}/task")
+        wait_until(lambda: any(each.read_text() for each in tasks.glob("*/children")))
         assert process.communicate("stop\n", timeout=90)[0] == "False None\nTrue\n"
         assert not keeper.a_day_waits(file_of(url), datetime.now(UTC))
 

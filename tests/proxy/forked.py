@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 FORKING = Path(__file__).parent / "scripts" / "forking.py"
-END_SECONDS_MAX = 30
+END_SECONDS_MAX = 100
 _one_at_a_time = threading.Lock()
 
 

@@ -1,6 +1,8 @@
 """A real mitmdump in a process of its own, listening on loopback, ended by its process id."""
 
+import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -26,11 +28,21 @@ STOP_SECONDS_MAX = 100
 _LISTENING = re.compile(r"listening at (127\.0\.0\.\d+):(\d+)")
 
 
+LOG_SECONDS_MAX = 60
+"""Until a line is logged: a bound, for a machine with much else to do."""
+
+# Below those from which the kernel picks one for a client's end, or for a server that asks for any:
+# another test would get it before it is used.
+_PORTS = range(20_000, 32_000)
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 on which nobody listens, and that the kernel gives to nobody."""
+    while True:
+        port = random.SystemRandom().choice(_PORTS)  # tests seed the other one alike
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class DidNotStartError(AssertionError):
@@ -158,12 +170,12 @@ class Mitmdump:
     def has_logged(self, text: str) -> bool:
         return any(text in line for line in self._lines)
 
-    def wait_until(self, is_so: Callable[[], bool], seconds_max: float = 10) -> bool:
+    def wait_until(self, is_so: Callable[[], bool], seconds_max: float = LOG_SECONDS_MAX) -> bool:
         """Wait for something that a log line announces; False if the process ends first."""
         with self._news:
             return self._news.wait_for(lambda: is_so() or self._ended, seconds_max) and is_so()
 
-    def wait_for_log(self, text: str, seconds_max: float = 10) -> bool:
+    def wait_for_log(self, text: str, seconds_max: float = LOG_SECONDS_MAX) -> bool:
         return self.wait_until(lambda: self.has_logged(text), seconds_max)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 type Row = dict[str, Any]
 
-WAIT_SECONDS_MAX = 15
+WAIT_SECONDS_MAX = 60
 
 _EXCHANGES = """
 SELECT exchanges.*, readings.*, exchanges.id AS id, exchanges.opened_at AS opened_at,

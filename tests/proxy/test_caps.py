@@ -81,7 +81,7 @@ def ask(proxy: Mitmdump, **more: Any) -> tuple[int, dict[str, Any], dict[str, st
             f"http://{host}:{port}/v1/chat/completions",
             json=body,
             headers={"authorization": "Bearer sk-test-0123456789"},
-            timeout=60,
+            timeout=100,
         )
     return found.status_code, found.json(), dict(found.headers)
 

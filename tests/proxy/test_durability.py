@@ -1,5 +1,6 @@
 """Nothing lost, nothing twice: power cuts, a ledger that is locked, gone or full."""
 
+import contextlib
 import gzip
 import os
 import random
@@ -16,6 +17,7 @@ import pytest
 from ledger.store.writing.incoming import LATE
 from tests.proxy import rows
 from tests.proxy.client import Ending, Http1, Received
+from tests.proxy.own_time import Reader, own_ms
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair, post, tee_before
 from tests.proxy.upstream import Answer, Framing, Request, Upstream, document
 from tests.proxy.wire import asks
@@ -108,9 +110,17 @@ def test_stopped_while_the_ledger_is_locked(running: Pair) -> None:
     with rows.locked(running.tee.ledger):
         with ThreadPoolExecutor(len(tags)) as pool:
             list(pool.map(lambda tag: exchange(running.tee, OPENAI, tag), tags))
-        began = time.monotonic()
-        running.tee.stop()
-        assert time.monotonic() - began < 4
+        process = running.tee.process
+        reader = Reader(process.pid)
+        began = ended = reader.now()
+        process.send_signal(signal.SIGTERM)
+        while process.poll() is None:
+            with contextlib.suppress(OSError, AssertionError):  # it has ended since
+                ended = reader.now()
+            time.sleep(0.01)
+        reader.close()
+        assert own_ms(began, ended) < 4_000
+        running.tee.wait()
     assert "the next start books them" in running.tee.log
     running.tee.start()
     for tag in tags:
@@ -227,9 +237,9 @@ def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
         asked = [pool.submit(ask, number) for number in range(LARGE_COUNT)]
         assert rows.eventually(lambda: len(upstream.requests) == LARGE_COUNT)
         gate.release(LARGE_COUNT)
-        assert all(begun.acquire(timeout=20) for _ in asked)
+        assert all(begun.acquire(timeout=rows.WAIT_SECONDS_MAX) for _ in asked)
         gate.release(LARGE_COUNT)
-        assert all(nearly_over.acquire(timeout=20) for _ in asked)
+        assert all(nearly_over.acquire(timeout=rows.WAIT_SECONDS_MAX) for _ in asked)
         gate.release(LARGE_COUNT)
         assert rows.eventually(lambda: upstream.sent_count == LARGE_COUNT)
         os.kill(proxy.process.pid, signal.SIGTERM)

@@ -49,7 +49,8 @@ def test_another_addon_finds_one_wrapped_set_and_afterwards_nothing(tmp_path: Pa
             environment={"PYTHONPATH": str(REPOSITORY)},
             tool=tool,
         ) as proxy:
-            assert proxy.wait_for_log("tokentee: ledger ", 60)
+            assert proxy.wait_for_log("tokentee: ledger ")
+            assert proxy.wait_for_log("a guest")
             (line,) = [each for each in proxy.log.splitlines() if "a guest" in each]
             assert "changes nothing else" in line
             began = probed(proxy)
@@ -57,7 +58,7 @@ def test_another_addon_finds_one_wrapped_set_and_afterwards_nothing(tmp_path: Pa
             exchange(proxy, OPENAI, "one")
             assert set(probed(proxy)["changed"]) == WRAPPED
             script.unlink()
-            assert proxy.wait_for_log("the script was removed", 30)
+            assert proxy.wait_for_log("the script was removed")
             assert rows.eventually(lambda: probed(proxy)["changed"] == [])
             removed = probed(proxy)
             assert removed["options"]["connection_strategy"] == "eager"

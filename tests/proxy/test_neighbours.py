@@ -56,7 +56,7 @@ def test_a_script_behind_us_that_replaces_the_stream(running: Pair) -> None:
     row = running.row(tag)
     assert row["usage_source"] == "none"
     assert "StreamReplacedError" in row["degraded"]
-    assert running.tee.has_logged("another script set flow.response.stream")
+    assert running.tee.wait_for_log("another script set flow.response.stream")
 
 
 def plain(running: Pair, tag: str, **more: object) -> tuple[object, object]:

@@ -82,7 +82,7 @@ def proxy_of(folder: Path, port: int, provider: str) -> Iterator[tuple[Mitmdump,
     }
     upstreams = [f"http://127.0.0.1:{port}"]
     with Mitmdump(folder / "proxy", upstreams=upstreams, script=script, options=options) as proxy:
-        assert proxy.wait_for_log("tokentee: ledger ", 60)
+        assert proxy.wait_for_log("tokentee: ledger ")
         yield proxy, script
 
 

@@ -343,7 +343,7 @@ def test_ctrl_c_at_every_moment_of_the_start_ends_the_run(tmp_path: Path, place,
         assert rows.eventually(lambda: bool(list(tmp_path.glob(place))), 60)
         time.sleep(later_seconds)
         os.killpg(run.pid, signal.SIGINT)
-        _, said = run.communicate(timeout=30)
+        _, said = run.communicate(timeout=100)
     if place == "tmp":  # Python may be starting, whose own words and exit code these are
         assert run.returncode in (130, -signal.SIGINT) or (
             run.returncode == 1 and "Fatal Python error" in said
@@ -418,7 +418,7 @@ def test_http2_without_tls_is_answered(tmp_path: Path) -> None:
             host, port = proxy.address()
             done = subprocess.run(
                 ["node", script, f"http://{host}:{port}", "/v1/chat/completions", body],
-                capture_output=True, timeout=30, check=False,
+                capture_output=True, timeout=100, check=False,
             )  # fmt: skip
             assert done.stdout == b"".join(OPENAI.answer(asked=True)), done.stderr
             assert rows.eventually(
@@ -450,7 +450,7 @@ def test_an_answer_ends_after_its_client_has_closed_the_session(tmp_path: Path) 
             assert client.stderr is not None
             assert client.stderr.readline() == b"closed\n"
             gate.release(len(OPENAI.answer(asked=True)))
-            out, err = client.communicate(timeout=30)
+            out, err = client.communicate(timeout=100)
             assert out == b"".join(OPENAI.answer(asked=True)), err
             assert client.returncode == 0
             assert rows.eventually(

@@ -141,7 +141,7 @@ def test_the_script_runs_from_any_folder(tmp_path: Path) -> None:
     command += ["-s", str(REPOSITORY / "addon" / "tee.py"), "-n", "--set", f"confdir={tmp_path}"]
     command += ["--set", f"ledger_url=sqlite:///{tmp_path}/l.db", "-r", os.devnull]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

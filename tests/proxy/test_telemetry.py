@@ -64,10 +64,9 @@ def test_everything_at_once(tmp_path: Path) -> None:
             time.sleep(0.05)
         assert wanted in text
         assert 'tokentee_requests_total{model="gpt-4.1",outcome="complete"' in text
-        log = proxy.log
     (span,) = spans(receiver)
     assert span.name == "chat gpt-4.1"
-    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in proxy.log.splitlines() if line.startswith("{")]
     assert any("gpt-4.1" in line["message"] and "12" in line["message"] for line in lines)
     with pytest.raises(ConnectionRefusedError):
         get(port, "/healthz")

@@ -240,7 +240,7 @@ def test_whoever_wants_messages_has_all_of_them(tmp_path: Path, wants: str) -> N
             beside=[script] if wants == "script" else [],
             options=options,
         ) as proxy:
-            assert proxy.wait_for_log("tokentee: ledger ", 60)
+            assert proxy.wait_for_log("tokentee: ledger ")
             host, own_port = proxy.address()
             with connect(f"ws://{host}:{own_port}/v1/responses") as client:
                 client.send(CREATE)

@@ -66,10 +66,8 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
         assert workers.has_said("ended with SIGKILL and is started again")
         wait_for_ends(clients, 3)
         broken_by_kill = sum(len(each.broken) for each in clients)
-        assert rows.eventually(
-            lambda: is_ready(port) and len(workers.pids()) == 2 and first not in workers.pids(),
-            START_SECONDS_MAX,
-        )
+        wait_for_workers(workers, port)
+        assert first not in workers.pids()
 
         replace_during_an_answer(workers, upstream)
         assert workers.has_said("has finished", count=2)
@@ -93,15 +91,21 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
 
 def test_connections_wait_while_no_worker_lives(tmp_path: Path) -> None:
     """The port is the supervisor's: what no worker has accepted is lost with none of them."""
+    port = free_port()
     with (
         Upstream(answer) as upstream,
-        Workers(tmp_path, upstream.url, options=settings(upstream)) as workers,
+        Workers(
+            tmp_path, upstream.url, options=settings(upstream, tee_metrics=str(port))
+        ) as workers,
         loaded(workers.address(), CLIENTS) as clients,
     ):
         for deaths in (2, 4):
             wait_for_ends(clients, 3)
-            for pid in workers.pids():
-                os.kill(pid, signal.SIGKILL)
+            wait_for_workers(workers, port)
+            # Both at once: a client that loses one does not go to the other.
+            for how in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in workers.pids():
+                    os.kill(pid, how)
             assert workers.has_said("ended with SIGKILL and is started again", deaths)
         wait_for_ends(clients, 3)
         for each in clients:
@@ -150,6 +154,13 @@ def replace_during_an_answer(workers: Workers, upstream: Upstream) -> None:
     assert (received.ending, received.body) == (Ending.TERMINATED, b"".join(PIECES))
     (row,) = rows.by_tag(workers.ledger, "case")["long"]
     assert (row["state"], row["output_tokens"]) == ("settled", 64)
+
+
+def wait_for_workers(workers: Workers, port: int) -> None:
+    """Until both accept: one that dies before that is told of in other words."""
+    assert rows.eventually(
+        lambda: is_ready(port) and len(workers.pids()) == 2, START_SECONDS_MAX
+    ), workers.log
 
 
 def is_ready(port: int) -> bool:

@@ -15,7 +15,7 @@ from ledger.parts.pages.live.server import Pages
 from ledger.store import db
 
 TOKEN = "a-token"
-START_SECONDS_MAX = 10
+STOP_SECONDS_MAX = 60
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def running(make_app) -> Iterator[int]:
         yield port
     finally:
         serving.should_exit = True
-        thread.join(START_SECONDS_MAX)
+        thread.join(STOP_SECONDS_MAX)
         on.close()
         assert not thread.is_alive()
 
