@@ -52,7 +52,12 @@ class NDJSON(Framing):
 
     def split(self, run: bytes) -> list[bytes]:
         """Cut a run after each line feed."""
-        return run.splitlines(keepends=True) if b"\r" not in run else _lines(run)
+        if b"\r" not in run:
+            return run.splitlines(keepends=True)
+        # Lines end in LF alone: in JSON a CR is whitespace anywhere.
+        lines = [line + b"\n" for line in run.split(b"\n")]
+        last = lines.pop()[:-1]
+        return [*lines, last] if last else lines
 
     def parse(self, block: bytes) -> Frame | None:
         """The frame of a line; None if it is blank or too long."""
@@ -125,13 +130,6 @@ class Opaque(Framing):
     def parse(self, _block: bytes) -> Frame | None:
         """No block is a frame."""
         return None
-
-
-def _lines(run: bytes) -> list[bytes]:
-    """Lines that end in LF alone: in JSON a CR is whitespace anywhere."""
-    lines = [line + b"\n" for line in run.split(b"\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
 
 
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024

@@ -85,7 +85,23 @@ class EventStream(LengthPrefixed):
                 self.lost = "an event-stream message with a bad checksum was skipped"
             return None
         headers_end = _PRELUDE_BYTES + int.from_bytes(block[4:8], "big")
-        headers = _headers(block[_PRELUDE_BYTES:headers_end])
+        # Text headers by name; the others have a size and no meaning here.
+        headers: dict[str, str] = {}
+        at, data = _PRELUDE_BYTES, block[:headers_end]
+        for _ in range(HEADERS_MAX):
+            if at >= headers_end:
+                break
+            name_end = at + 1 + data[at]
+            name = data[at + 1 : name_end].decode("utf-8", "replace")
+            kind = data[name_end] if name_end < headers_end else 0
+            at = name_end + 1
+            if kind in (6, 7):
+                value_end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+                if kind == 7:
+                    headers[name] = data[at + 2 : value_end].decode("utf-8", "replace")
+                at = value_end
+            else:
+                at += _NUMBER_BYTES.get(kind, 0)
         payload = block[headers_end:-4]
         if headers.get(":message-type") == "error":
             # It has no payload: the error is in the headers.
@@ -140,24 +156,3 @@ def _next_prelude(
         tried += 1
         at += 1
     return max(at, last + 1), tried
-
-
-def _headers(data: bytes) -> dict[str, str]:
-    """Text headers by name; the others have a size and no meaning here."""
-    headers: dict[str, str] = {}
-    at = 0
-    for _ in range(HEADERS_MAX):
-        if at >= len(data):
-            break
-        name_end = at + 1 + data[at]
-        name = data[at + 1 : name_end].decode("utf-8", "replace")
-        kind = data[name_end] if name_end < len(data) else 0
-        at = name_end + 1
-        if kind in (6, 7):
-            value_end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-            if kind == 7:
-                headers[name] = data[at + 2 : value_end].decode("utf-8", "replace")
-            at = value_end
-        else:
-            at += _NUMBER_BYTES.get(kind, 0)
-    return headers

@@ -300,7 +300,22 @@ class Meter:
         is_escaped = json_values.has_escaped_key(run)
         if not matching and not lacks_id and not is_escaped:
             if self.frames >= LEARN_FROM_FRAMES and self._lessons_left > 0:
-                self._learn(blocks or framing.split(run))
+                # A template from the last two of some blocks without facts.
+                blocks = blocks or framing.split(run)
+                if len(blocks) > 1:
+                    self._lessons_left -= 1
+                    self._ordinary = learn(
+                        blocks[-2],
+                        blocks[-1],
+                        marks=(
+                            *self._marks,
+                            *self._dialect.call_marks,
+                            *self._dialect.hidden_marks,
+                        ),
+                        text_marks=self._dialect.text_marks,
+                        must=needle,
+                        measures_text=self._text.is_measured,
+                    )
             return
         blocks = blocks or framing.split(run)
         if not lacks_id and not is_escaped and all(mark.latest for mark, _ in matching):
@@ -337,20 +352,6 @@ class Meter:
         if facts.response_id.startswith(DIGEST_PREFIX):
             return b""  # the frames have it as it was
         return json_values.dumps(facts.response_id).encode()
-
-    def _learn(self, blocks: list[bytes]) -> None:
-        """Learn a template from the last two of some blocks without facts."""
-        if len(blocks) < 2:
-            return
-        self._lessons_left -= 1
-        self._ordinary = learn(
-            blocks[-2],
-            blocks[-1],
-            marks=(*self._marks, *self._dialect.call_marks, *self._dialect.hidden_marks),
-            text_marks=self._dialect.text_marks,
-            must=self._needle(),
-            measures_text=self._text.is_measured,
-        )
 
     def _read_block(self, block: bytes) -> None:
         assert self.framing is not None

@@ -154,7 +154,7 @@ def routes_of(request: Request, rules: RunRules, *, is_llm: bool = False) -> Rou
     if is_handshake:
         session = table.match_websocket(request.host, path, is_named=is_named)
     route = table.match(request.method, request.host, path, is_named=is_named, named=provider)
-    asks = request.method == "POST" or _has_body(request)
+    asks = request.method == "POST" or bool(request.body.data) or not request.body.is_whole
     if route is None and asks and request.method != "POST":
         route = table.match("POST", request.host, path, is_named=is_named, named=provider)
     if route is None:
@@ -357,10 +357,6 @@ def decoded_body_in_steps(
 
 
 _redacted = lru_cache(maxsize=PATHS_MAX)(attribution.redacted_path)
-
-
-def _has_body(request: Request) -> bool:
-    return bool(request.body.data) or not request.body.is_whole
 
 
 def _in_query(request: Request, name: str) -> str | None:

@@ -265,7 +265,16 @@ def _piece(kind: Kind, part: SegmentType, name: str, value: Any, role: str = "")
         return kind, part, name, role, value, 0
     if _CACHE_POINT in value:
         return kind, part, name, role, _POINT, _ttl_of(value[_CACHE_POINT]) or 1
-    return kind, part, name, role, *_without_breakpoints(value)
+    # Without breakpoints in it and in the parts of its content (a tool's result).
+    bare, mark = _bare(value)
+    content = bare.get("content") if isinstance(bare, dict) else None
+    if isinstance(content, list):
+        inner = [_bare(each) for each in content[:PIECES_MAX]]
+        mark = max(mark, *(ttl for _, ttl in inner), 0)
+        parts = [*(each for each, _ in inner), *content[PIECES_MAX:]]
+        is_text = len(parts) == 1 and isinstance(parts[0], str)
+        bare = {**bare, "content": parts[0] if is_text else parts}
+    return kind, part, name, role, bare, mark
 
 
 def _part_of(value: Any, role: str) -> tuple[SegmentType, str]:
@@ -285,20 +294,6 @@ def _part_of(value: Any, role: str) -> tuple[SegmentType, str]:
 
 def _typed(shape: Any) -> SegmentType:
     return _TYPES.get(shape, SegmentType.TEXT) if isinstance(shape, str) else SegmentType.TEXT
-
-
-def _without_breakpoints(value: dict[str, Any]) -> tuple[Any, int]:
-    """A part without breakpoints in it and in the parts of its content (a tool's result), and
-    its lifetime: 0 none, 1 five minutes, 2 an hour."""
-    bare, mark = _bare(value)
-    content = bare.get("content") if isinstance(bare, dict) else None
-    if isinstance(content, list):
-        inner = [_bare(each) for each in content[:PIECES_MAX]]
-        mark = max(mark, *(ttl for _, ttl in inner), 0)
-        parts = [*(each for each, _ in inner), *content[PIECES_MAX:]]
-        is_text = len(parts) == 1 and isinstance(parts[0], str)
-        bare = {**bare, "content": parts[0] if is_text else parts}
-    return bare, mark
 
 
 def _bare(value: Any) -> tuple[Any, int]:

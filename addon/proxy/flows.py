@@ -103,7 +103,8 @@ def host_meant(flow: http.HTTPFlow) -> str:
     request = flow.request
     if not is_address(request.host) or isinstance(flow.client_conn.proxy_mode, ReverseMode):
         return request.host
-    for name in (flow.client_conn.sni, _without_port(request.host_header)):
+    header = request.host_header or ""
+    for name in (flow.client_conn.sni, "" if header[:1] == "[" else header.partition(":")[0]):
         if name and len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name) and not is_address(name):
             return name.rstrip(".").lower()
     return request.host
@@ -121,13 +122,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _without_port(host_header: str | None) -> str | None:
-    """The host of a Host header or an HTTP/2 `:authority`."""
-    if not host_header or host_header.startswith("["):
-        return None
-    return host_header.partition(":")[0]
 
 
 def take_own_headers(headers: http.Headers) -> tuple[tuple[bytes, bytes], ...]:

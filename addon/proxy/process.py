@@ -171,12 +171,8 @@ def is_known(addon: Any) -> bool:
     unless it is an addon itself."""
     module = type(addon).__module__
     if module == "builtins":  # the module of a script
-        return not _has_hooks(addon)
+        return not any(callable(getattr(addon, name, None)) for name in hooks.all_hooks)
     return module.startswith(("mitmproxy.", f"{_OWN_PACKAGE}."))
-
-
-def _has_hooks(script: Any) -> bool:
-    return any(callable(getattr(script, name, None)) for name in hooks.all_hooks)
 
 
 def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:

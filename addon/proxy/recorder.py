@@ -29,7 +29,6 @@ from addon.metering.opening import routes_of
 from addon.proxy import flows, lifecycle, options
 from addon.proxy.event_loop import guarded
 from addon.proxy.health import MetricFiles
-from addon.proxy.options import Settings
 from addon.proxy.recording import Recording
 from addon.proxy.shown import say_what_is_next
 from addon.proxy.traffic import Traffic
@@ -209,7 +208,21 @@ class Recorder(Traffic):
 
     def _configure(self) -> None:
         try:
-            self._apply(options.parse(ctx.options))
+            settings = options.parse(ctx.options)
+            # `tokentee run` sums up by the program's own tags, so no option overrides them.
+            settings = replace(
+                settings,
+                tags={**settings.tags, **self._tags},
+                project=self._project,
+                git_branch=self._git_branch,
+            )
+            if self._recording is None:
+                self._recording = lifecycle.start(
+                    settings, node=self._node, metric_files=self._metric_files, caps=self._caps
+                )
+            else:
+                options.refuse_late(settings, self._recording.settings)
+                lifecycle.apply(settings, self._recording)
         except (ValueError, LedgerError) as error:
             if self._recording is not None:
                 reason = f"tokentee: {error}"
@@ -239,19 +252,3 @@ class Recorder(Traffic):
             recording, self._recording = self._recording, None
             lifecycle.abandon(recording, self._master)
         return bool(lines)
-
-    def _apply(self, settings: Settings) -> None:
-        # `tokentee run` sums up by the program's own tags, so no option overrides them.
-        settings = replace(
-            settings,
-            tags={**settings.tags, **self._tags},
-            project=self._project,
-            git_branch=self._git_branch,
-        )
-        if self._recording is None:
-            self._recording = lifecycle.start(
-                settings, node=self._node, metric_files=self._metric_files, caps=self._caps
-            )
-        else:
-            options.refuse_late(settings, self._recording.settings)
-            lifecycle.apply(settings, self._recording)

@@ -250,7 +250,13 @@ def _put_on() -> Callable[[], None]:
         held = stream.response_body_buf
         is_held = bool(held) and not stops
         if is_held and any(each.passes_on(stream.flow, len(held)) for each in _watchers):
-            yield from _pass_on(stream, bytes(held))
+            # Stream an answer that was held, as mitmproxy does it for `stream_large_bodies`.
+            body = bytes(held)
+            held.clear()
+            assert stream.flow.response is not None
+            stream.flow.response.stream = True
+            yield from stream.start_response_stream()
+            yield from stream.handle_event(ResponseData(stream.stream_id, body))
         return stops
 
     telling = _telling_its_end(ConnectionHandler.handle_connection)
@@ -309,15 +315,6 @@ def _telling_its_end(handle_connection: _Handle) -> _Handle:
             raise
 
     return handle
-
-
-def _pass_on(stream: HttpStream, body: bytes) -> Commands:
-    """Stream an answer that was held, as mitmproxy does it for `stream_large_bodies`."""
-    stream.response_body_buf.clear()
-    assert stream.flow.response is not None
-    stream.flow.response.stream = True
-    yield from stream.start_response_stream()
-    yield from stream.handle_event(ResponseData(stream.stream_id, body))
 
 
 def _decide(stream: HttpStream, body: bytes) -> Commands:
@@ -385,31 +382,28 @@ def _after_this_event(stream: HttpStream) -> Commands:
         del stream._handle_event
         if stream.state_errored in (stream.client_state, stream.server_state):
             return
-        if not (yield from stream.check_killed(emit_error_hook=True)):
-            yield from _send_again(stream)
+        if (yield from stream.check_killed(emit_error_hook=True)):
+            return
+        stream.server_state = stream.state_wait_for_response_headers
+        if not (yield from stream.make_server_connection()):
+            return
+        server = stream.context.server
+        for layer in stream.context.layers:
+            # An HTTP/2 upstream maps each stream of ours to one of its own, which is closed by now.
+            inner = getattr(layer, "connections", {}).get(server)
+            while inner is not None:  # TLS, then the client, then its protocol
+                getattr(inner, "our_stream_id", {}).pop(stream.stream_id, None)
+                inner = getattr(inner, "child_layer", None)
+        request = stream.flow.request
+        content = request.raw_content
+        yield SendHttp(RequestHeaders(stream.stream_id, request, end_stream=not content), server)
+        if content:
+            yield SendHttp(RequestData(stream.stream_id, content), server)
+        yield SendHttp(RequestEndOfMessage(stream.stream_id), server)
 
     stream.flow.response = None
     stream._handle_event = resume
     yield commands.RequestWakeup(0)
-
-
-def _send_again(stream: HttpStream) -> Commands:
-    stream.server_state = stream.state_wait_for_response_headers
-    if not (yield from stream.make_server_connection()):
-        return
-    server = stream.context.server
-    for layer in stream.context.layers:
-        # An HTTP/2 upstream maps each stream of ours to one of its own, which is closed by now.
-        inner = getattr(layer, "connections", {}).get(server)
-        while inner is not None:  # TLS, then the client, then its protocol
-            getattr(inner, "our_stream_id", {}).pop(stream.stream_id, None)
-            inner = getattr(inner, "child_layer", None)
-    request = stream.flow.request
-    content = request.raw_content
-    yield SendHttp(RequestHeaders(stream.stream_id, request, end_stream=not content), server)
-    if content:
-        yield SendHttp(RequestData(stream.stream_id, content), server)
-    yield SendHttp(RequestEndOfMessage(stream.stream_id), server)
 
 
 def _was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:

@@ -57,7 +57,8 @@ class Echoes:
     def decoded(self, body: bytearray, encoding: str, *, bytes_max: int) -> bytearray | None:
         """The decoded body, which contains a credential; None if it contains none, or cannot be
         decoded. Raises OSError if it decodes to more than `bytes_max`."""
-        if not any(self._holds(piece) for piece in self._pieces(body, encoding)):
+        pieces = self._pieces(body, encoding)
+        if not any(form in piece for piece in pieces for form in self._bytes):
             return None
         found = bytearray()
         for piece in self._pieces(body, encoding):
@@ -77,9 +78,6 @@ class Echoes:
                 both = before + piece
                 before = both[-self._length_max :]
                 yield both
-
-    def _holds(self, data: bytes) -> bool:
-        return any(form in data for form in self._bytes)
 
 
 def _mask(length: int) -> str:

@@ -43,7 +43,10 @@ def show(
         console.print(escape(line), soft_wrap=True)
     try:
         scope = Scope(since=since, only=((word, run_id),))
-        with db.disposing(db.open_engine(_local(ledger_url))) as engine:
+        # Rows for a shared database are committed to the spool first.
+        parsed = urls.parse_url(ledger_url)
+        local = ledger_url if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
+        with db.disposing(db.open_engine(local)) as engine:
             found = queries.report(engine, ["model"], scope)
             refused = queries.refused_by_cap(engine, scope)
             seen = seen_of_run(engine, (word, run_id), since)
@@ -74,10 +77,3 @@ def show(
     for line in (*report_tables.notes(found), where):
         console.print(escape(as_typed(line, os.environ, named)), soft_wrap=line == where)
     return True
-
-
-def _local(ledger_url: str) -> str:
-    """The ledger that holds all requests of the run: rows for a shared database are committed to
-    the spool first."""
-    parsed = urls.parse_url(ledger_url)
-    return ledger_url if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"

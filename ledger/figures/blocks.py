@@ -45,7 +45,11 @@ def report_by_block(
     """
     found, rows = [], []
     with snapshot(engine) as connection:
-        for holder in _holders(connection, scope):
+        r = requests.c
+        of_key = sa.case((r.account.is_(None), r.key_fingerprint))
+        columns = [r.provider, sa.func.coalesce(r.account, ""), sa.func.coalesce(of_key, "")]
+        holders = sa.select(*columns).where(*conditions(scope, connection.dialect.name)).distinct()
+        for holder in map(tuple, connection.execute(holders).all()):
             for block in _blocks(connection, scope, holder):
                 found.append((block, holder))
                 if len(found) > BLOCKS_MAX:
@@ -70,15 +74,6 @@ def report_by_block(
         raise LedgerError("requests have a time that is none: give a period (--since)")
     by = (BLOCK_WORD, "until", "window", "account")
     return replace(whole, by=by, rows=tuple(rows))
-
-
-def _holders(connection: Connection, scope: Scope) -> list[_Holder]:
-    """Who has windows of their own, of the requests of a scope."""
-    r = requests.c
-    key = sa.case((r.account.is_(None), r.key_fingerprint))
-    holders = sa.select(r.provider, sa.func.coalesce(r.account, ""), sa.func.coalesce(key, ""))
-    about = conditions(scope, connection.dialect.name)
-    return [tuple(each) for each in connection.execute(holders.where(*about).distinct())]
 
 
 def _blocks(

@@ -69,7 +69,12 @@ def differences(
         taken |= {answer.id for answer in counted if answer.session_id is None}
         known = _by_model(counted, [call.model for call in stated])
         for call in stated:
-            less = {name: _less(call, name, known[call.model]) for name in FIGURES}
+            less: dict[str, int | None] = {
+                name: None
+                if (figure := getattr(call.usage, name)) is None
+                else max(0, figure - sum(getattr(each, name) or 0 for each in known[call.model]))
+                for name in FIGURES
+            }
             of_nobody = [
                 each
                 for each in answers.values()
@@ -102,10 +107,3 @@ def _by_model(
     without = [model for model in models if model not in found] or list(models[:1])
     found[without[0]] += others
     return found
-
-
-def _less(call: LoggedCall, name: str, answers: Iterable[BookedAnswer]) -> int | None:
-    """A count without that of answers."""
-    stated: int | None = getattr(call.usage, name)
-    known = sum(getattr(answer, name) or 0 for answer in answers)
-    return None if stated is None else max(0, stated - known)

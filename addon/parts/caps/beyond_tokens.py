@@ -56,7 +56,10 @@ def check(values: dict[str, Any], members: Members) -> None:
     tier or geography in words that nobody understands."""
     for path, off in table().members.items():
         for value in members.at(path):
-            if not (_is_one_of(value, off) or _only_clears(path, value)):
+            is_off = any(
+                type(value) is type(each) and value == each for each in off
+            )  # 0: not false
+            if not (is_off or _only_clears(path, value)):
                 what = "the provider may do work that the request does not limit"
                 raise UnboundedError(f"with {path} {what}")
     for paths in table().fields:
@@ -95,11 +98,6 @@ def is_kept_long(values: dict[str, Any], body: bytes) -> bool:
                         raise UnboundedError(f"a cache lifetime is not known: {str(ttl)[:40]!r}")
                     is_long |= lifetimes[ttl]
     return is_long
-
-
-def _is_one_of(value: Any, off: tuple[Any, ...]) -> bool:
-    """Equal, and of the same type: 0 is not false."""
-    return any(type(value) is type(each) and value == each for each in off)
 
 
 def _only_clears(path: str, value: Any) -> bool:

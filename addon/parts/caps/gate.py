@@ -243,7 +243,15 @@ class Gate(Authoriser):
 
     async def _look(self) -> None:
         try:
-            await self._look_at_file()
+            changed = await asyncio.to_thread(self._file.changed, self._own)
+            before = tuple(self.book.caps.values()), self.book.names
+            if changed is not None and changed != before:
+                caps, names = changed
+                if caps:
+                    await asyncio.to_thread(self._read_prices)
+                self.book.set_caps(caps, names)
+                self._on_change()
+                logger.info("tokentee: %d caps are in force", len(caps))
             self._trouble = ""
         except LedgerError as error:
             if str(error) != self._trouble:
@@ -257,18 +265,6 @@ class Gate(Authoriser):
         for account, standing in zip(accounts, standings, strict=False):
             self.book.noted(account, standing)
         self._tell()
-
-    async def _look_at_file(self) -> None:
-        found = await asyncio.to_thread(self._file.changed, self._own)
-        if found is None:
-            return
-        caps, names = found
-        if caps != tuple(self.book.caps.values()) or names != self.book.names:
-            if caps:
-                await asyncio.to_thread(self._read_prices)
-            self.book.set_caps(caps, names)
-            self._on_change()
-            logger.info("tokentee: %d caps are in force", len(caps))
 
     def release(self) -> None:
         """Tell the table what is left to tell, when all is over."""

@@ -99,7 +99,19 @@ class Holds:
             is_error = exchange.outcome in (Outcome.HTTP_ERROR, Outcome.REFUSED)
             has_no_figure = is_error or exchange.http_status in WITHOUT_FIGURE
             return Amounts(0, 0, 0, 1) if has_no_figure else Amounts()
-        self._learn(exchange, reading)
+        # What the provider has answered with, and how it was billed: the next hold covers that.
+        if len(self._answers) >= ANSWERED_MAX:
+            self._answers.clear()
+            self._billings.clear()
+        self._billings[exchange.key_fingerprint] = reading.billing
+        ways = self._answers.setdefault(_asked_as(exchange), {})
+        fields = frozenset(self._prices.fields(reading).items())
+        way = (exchange.response_model, exchange.service_tier, fields)
+        if way not in ways:
+            ways[way] = None
+            self._priced.clear()
+            if len(ways) > ANSWERS_MAX:
+                del ways[next(iter(ways))]
         usage = reading.usage
         self._turns.add(exchange, usage, limits.turn if isinstance(limits, Limits) else None)
         lines = self._prices.price(exchange, reading)
@@ -120,20 +132,6 @@ class Holds:
         if not amounts.is_complete:
             return Amounts(None, None, tokens, 1)
         return Amounts(usd, amounts.list_value_picousd, tokens, 1)
-
-    def _learn(self, exchange: Exchange, reading: Reading) -> None:
-        if len(self._answers) >= ANSWERED_MAX:
-            self._answers.clear()
-            self._billings.clear()
-        self._billings[exchange.key_fingerprint] = reading.billing
-        ways = self._answers.setdefault(_asked_as(exchange), {})
-        fields = frozenset(self._prices.fields(reading).items())
-        way = (exchange.response_model, exchange.service_tier, fields)
-        if way not in ways:
-            ways[way] = None
-            self._priced.clear()
-            if len(ways) > ANSWERS_MAX:
-                del ways[next(iter(ways))]
 
 
 def _asked_as(exchange: Exchange) -> tuple[str, str | None, str | None]:

@@ -155,7 +155,16 @@ def read_limits(
 ) -> Limits:
     """What a decoded request says; `values`: its members; `parts`: of its conversation."""
     if dialect.request_message is not None and values:
-        return _limits_over_grpc(values, body)
+        # A message has few bytes beside its text, fewer than the template around it has tokens.
+        count = len(values.get("messages", ())) + len(values.get("tools", ()))
+        output, answers = values.get("max_tokens", 0), values.get("n", 1)
+        if max(output, answers) >= 1 << 31:
+            return Limits(unbounded="it asks for fewer than no tokens or answers")
+        return Limits(
+            input_bytes=len(body) + count * GRPC_PART_TOKENS_MAX,
+            output_tokens=output or None,
+            answers=max(answers, 1),
+        )
     where = dialect.cost_limits
     if where is None or dialect.operation not in OPERATIONS or body.startswith(b"--"):
         return Limits(unbounded=f"a request of {dialect.name} states no limit of its cost")
@@ -165,19 +174,6 @@ def read_limits(
         return _read(where, values, body, parts)
     except UnboundedError as error:
         return Limits(unbounded=str(error))
-
-
-def _limits_over_grpc(values: dict[str, Any], body: bytes) -> Limits:
-    """A message has few bytes beside its text, fewer than the template around it has tokens."""
-    parts = len(values.get("messages", ())) + len(values.get("tools", ()))
-    output, answers = values.get("max_tokens", 0), values.get("n", 1)
-    if max(output, answers) >= 1 << 31:
-        return Limits(unbounded="it asks for fewer than no tokens or answers")
-    return Limits(
-        input_bytes=len(body) + parts * GRPC_PART_TOKENS_MAX,
-        output_tokens=output or None,
-        answers=max(answers, 1),
-    )
 
 
 def _read(where: CostLimits, values: dict[str, Any], body: bytes, parts: Sequence[Row]) -> Limits:

@@ -89,15 +89,12 @@ class HookLists(addonmanager.AddonManager):
     def _hooks_of(self, event: hooks.Hook) -> list[list[Callable[..., Any]]] | None:
         """From the lists; looked up at the first event of its kind."""
         if event.name not in self.hook_lists:
-            self.hook_lists[event.name] = self._look_up(event)
+            try:
+                found = [[hook for _, hook in self._iter_hooks(each, event)] for each in self.chain]
+                self.hook_lists[event.name] = [functions for functions in found if functions]
+            except Exception:  # noqa: BLE001  # an attribute that raises, a hook that is no function
+                self.hook_lists[event.name] = None
         return self.hook_lists[event.name]
-
-    def _look_up(self, event: hooks.Hook) -> list[list[Callable[..., Any]]] | None:
-        try:
-            found = [[hook for _, hook in self._iter_hooks(addon, event)] for addon in self.chain]
-        except Exception:  # noqa: BLE001  # an attribute that raises, a hook that is no function
-            return None
-        return [functions for functions in found if functions]
 
 
 def install(place: InstallContext) -> Callable[[], None]:

@@ -71,7 +71,11 @@ class Watching:
             sinks.append(counted)
             self._endpoint = Endpoint(*metrics, health=self.health, registry=counted.registry)
         if otlp is not None:
-            sinks.append(_otlp(otlp))
+            try:
+                from addon.parts.telemetry.otlp import Otlp
+            except ModuleNotFoundError as error:
+                raise LedgerError(f"tee_otlp: {needs('opentelemetry')}") from error
+            sinks.append(Otlp(otlp))
         self.observer = Observer(sinks)
         self.pricing, self.on_commit = self.observer.pricing, self.observer.on_commit
 
@@ -200,14 +204,6 @@ class WorkersEndpoint:
         where = "http://{}:{}".format(*self._endpoint.address)
         logger.info("tokentee: health and metrics of all workers on %s", where)
         self.stop = self._endpoint.stop
-
-
-def _otlp(endpoint: str) -> Sink:
-    try:
-        from addon.parts.telemetry.otlp import Otlp
-    except ModuleNotFoundError as error:
-        raise LedgerError(f"tee_otlp: {needs('opentelemetry')}") from error
-    return Otlp(endpoint)
 
 
 def _size(path: Path) -> int | None:

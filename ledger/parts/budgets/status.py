@@ -216,8 +216,7 @@ def table(found: Sequence[Status]) -> Table:
             (
                 status.cap.name,
                 status.period_text,
-                _limit_shown(status),
-                _spent_shown(status),
+                *_limit_and_spent(status),
                 percent((status.used_percent or Decimal(0)) / 100),
                 amount_of(status.forecast_picousd, "~"),
                 status.state,
@@ -227,17 +226,14 @@ def table(found: Sequence[Status]) -> Table:
     )
 
 
-def _limit_shown(status: Status) -> Amount | str:
+def _limit_and_spent(status: Status) -> tuple[Amount | str, Amount | str]:
+    """Both as money, or in the unit of the fullest limit."""
     if (limit := status.limit_picousd) is not None:
-        return Amount(picousd=limit)
-    return f"{shown(status.fullest, status.limit(status.fullest))} {status.fullest}"
-
-
-def _spent_shown(status: Status) -> Amount | str:
-    if status.limit_picousd is not None:
         mark = "≥ " if status.requests_without_price else ""
-        return Amount(picousd=status.spent_picousd, mark=mark)
-    return shown(status.fullest, getattr(status.spent or NOTHING, status.fullest))
+        return Amount(picousd=limit), Amount(picousd=status.spent_picousd, mark=mark)
+    word = status.fullest
+    spent = getattr(status.spent or NOTHING, word)
+    return f"{shown(word, status.limit(word))} {word}", shown(word, spent)
 
 
 def caps_table(found: Sequence[Status]) -> Table:

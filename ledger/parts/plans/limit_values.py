@@ -37,7 +37,11 @@ class LimitValue:
         over_all = self._row(None, known.value, known.recorded) | {
             "unrecorded_percent": _round(known.unrecorded),
             "changes": [
-                {"at": _text(each.at), "before": _round(each.before), "after": _round(each.after)}
+                {
+                    "at": limits.moment_text(datetime.fromtimestamp(round(each.at), UTC)),
+                    "before": _round(each.before),
+                    "after": _round(each.after),
+                }
                 for each in known.changes
             ],
             "full_at": self.full_at and limits.moment_text(self.full_at),
@@ -110,7 +114,3 @@ def limit_values(
 def _round(number: float | None) -> float | None:
     """To six digits, which is more than is known."""
     return None if number is None else float(f"{number:.6g}")
-
-
-def _text(moment: float) -> str:
-    return limits.moment_text(datetime.fromtimestamp(round(moment), UTC))

@@ -176,27 +176,26 @@ def _types_of(record: type) -> Mapping[str, Any]:
         _RENAMED.get(name, name): (kind, Column("", is_token=name == "status"))
         for name, kind in get_type_hints(record).items()
     }
-    return {name: _type_of(name, kind, column) for name, (kind, column) in columns.items()}
-
-
-def _type_of(name: str, kind: Any, column: Column) -> Any:
-    is_optional = NoneType in get_args(kind)
-    inner = get_args(kind)[0] if is_optional else kind
-    if name in _DOCUMENTS:
-        found: Any = _DOCUMENTS[name]
-    elif inner is datetime:
-        found = _Moment
-    elif inner is bool:
-        found = _FLAG
-    elif inner is int:
-        usual = AMOUNT_MAX if name.endswith("_picousd") else COUNT_MAX
-        found = _LIMITS.get(name, _whole(usual))
-    elif inner is str:
-        found = _WORD if column.is_token else _text(column.characters_max)
-    else:
-        assert issubclass(inner, StrEnum), name
-        found = inner
-    return found | None if is_optional else found
+    types: dict[str, Any] = {}
+    for name, (kind, column) in columns.items():
+        is_optional = NoneType in get_args(kind)
+        inner = get_args(kind)[0] if is_optional else kind
+        if name in _DOCUMENTS:
+            found: Any = _DOCUMENTS[name]
+        elif inner is datetime:
+            found = _Moment
+        elif inner is bool:
+            found = _FLAG
+        elif inner is int:
+            usual = AMOUNT_MAX if name.endswith("_picousd") else COUNT_MAX
+            found = _LIMITS.get(name, _whole(usual))
+        elif inner is str:
+            found = _WORD if column.is_token else _text(column.characters_max)
+        else:
+            assert issubclass(inner, StrEnum), name
+            found = inner
+        types[name] = found | None if is_optional else found
+    return types
 
 
 def _checked(kind: type, value: Any) -> Any:

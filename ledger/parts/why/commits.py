@@ -63,7 +63,14 @@ def report_by_commit(engine: Engine, scope: Scope, folder: Path | None = None) -
 
     LedgerError without a repository or git, or with more than `COMMITS_MAX` commits.
     """
-    place = _repository(folder or Path.cwd())
+    begin = folder or Path.cwd()
+    for place in (begin, *begin.parents):
+        if (place / ".git").is_file() or (place / ".git" / "HEAD").is_file():
+            break  # its name is the project of its requests
+    else:
+        raise LedgerError(
+            f"--by commit: {begin} is in no git repository; run it in the project's folder"
+        )
     with snapshot(engine) as connection:
         dialect = connection.dialect.name
         of_project = replace(scope, only=(*scope.only, ("project", place.name)))
@@ -147,16 +154,6 @@ def _commits(place: Path, first_at: dict[str, datetime]) -> dict[str, list[_Comm
     if (count := sum(map(len, found.values()))) > COMMITS_MAX:
         raise LedgerError(f"more than {COMMITS_MAX} commits ({count}): give a shorter period")
     return found
-
-
-def _repository(folder: Path) -> Path:
-    """The folder of the repository, whose name is the project of its requests."""
-    for place in (folder, *folder.parents):
-        if (place / ".git").is_file() or (place / ".git" / "HEAD").is_file():
-            return place
-    raise LedgerError(
-        f"--by commit: {folder} is in no git repository; run it in the project's folder"
-    )
 
 
 def _git(place: Path, *arguments: str) -> str:
