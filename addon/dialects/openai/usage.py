@@ -53,6 +53,7 @@ def _inside(details: tuple[str, ...], key: str) -> tuple[str, ...]:
 
 
 _CACHE_READ = (
+    *_inside(_INPUT_DETAILS, "cached_read_tokens"),  # Bifrost (maximhq/bifrost#1872)
     *_inside(_INPUT_DETAILS, "cached_tokens"),
     *_inside(_INPUT_DETAILS, "cache_read_input_tokens"),  # Perplexity's Responses
     "prompt_cache_hit_tokens",  # DeepSeek, beside the same figure in the details
@@ -62,6 +63,7 @@ _CACHE_READ = (
     "cached_input_tokens",  # Inception
     "timings.cache_n",
     "precached_prompt_tokens",  # GigaChat
+    "cache_read_tokens",  # llmshim, beside the same figure in the details
 )
 _CACHE_WRITE = (
     *_inside(_INPUT_DETAILS, "cache_write_tokens"),
@@ -71,6 +73,9 @@ _CACHE_WRITE = (
     "x_details.0.prompt_tokens_details.cache_creation_input_tokens",
     "cache_creation_input_tokens",
     *_inside(_INPUT_DETAILS, "created_cache_tokens"),  # vLLM
+    *_inside(_INPUT_DETAILS, "cached_write_tokens"),  # Bifrost
+    "cache_write_tokens",  # llmshim
+    "cache_creation_tokens",
 )
 _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
 _WRITES_12H = _inside(_INPUT_DETAILS, "cache_write_tokens_details.ttl_12h_tokens")

@@ -46,6 +46,33 @@ def test_what_a_total_explains(usage, figures):
 
 
 @for_each(
+    "usage",
+    [
+        pytest.param(
+            {
+                "prompt_tokens_details": {
+                    "cached_tokens": 800,
+                    "cached_read_tokens": 600,
+                    "cached_write_tokens": 200,
+                }
+            },
+            id="bifrost",
+        ),
+        pytest.param({"cache_read_tokens": 600, "cache_write_tokens": 200}, id="llmshim"),
+        pytest.param({"cache_read_tokens": 600, "cache_creation_tokens": 200}, id="created"),
+    ],
+)
+def test_spellings_of_what_the_cache_gave_and_took(usage):
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 50, "total_tokens": 1_050, **usage}
+    facts = Facts()
+    facts.record_usage(usage, final=True)
+    found = DIALECTS["openai.chat"].figures(facts)
+    assert (found.cache_read_tokens, found.cache_write_tokens) == (600, 200)
+    assert found.input_tokens == 1_000
+    assert not found.tool_units
+
+
+@for_each(
     "usage, output",
     [
         pytest.param({"promptTokenCount": 7, "totalTokenCount": 19}, 12, id="left-out"),
