@@ -1,6 +1,7 @@
 """Figures that an answer states and that cannot be right: zeros, no output for text, estimates."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -31,7 +32,7 @@ ANSWERS: dict[str, dict[str, object]] = {
 }
 
 
-def read(dialect: str, usage: dict[str, object]):
+def read(dialect: str, usage: Mapping[str, object]):
     body = json.dumps({"id": "x1", "model": "m", **ANSWERS[dialect], "usage": usage}).encode()
     meter = metered(DIALECTS[dialect], body, JSON).tap.meter
     row = opened("x1", streamed=False, operation=DIALECTS[dialect].operation)
