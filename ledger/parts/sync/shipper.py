@@ -98,9 +98,9 @@ class Shipper(Companion):
         self._trouble: str | None = None
         self._logged: set[str] = set()
         self._months: set[date] = set()
-        self._retried = False
-        self._due = {"heartbeat": 0.0, "housekeeping": 0.0, "giving up": 0.0}
-        """When each periodic task is due, as `time.monotonic`."""
+        self._due: dict[str, float] = {}
+        """When each periodic task is due, as `time.monotonic`; empty before the first connection.
+        """
         self._changed = threading.Event()
 
     def wake(self) -> None:
@@ -216,17 +216,17 @@ class Shipper(Companion):
             try:
                 _meet(self._spool, target, self._log, is_recording=True)
                 self._months.clear()
-                settled_at = time.monotonic() + SETTLING_SECONDS
-                self._due = {"heartbeat": 0.0, "housekeeping": 0.0, "giving up": settled_at}
                 with db.writing(self._spool) as connection:
                     db.note(connection, "target", urls.shown(self._url))
-                    if not self._retried:
+                    if not self._due:
                         retry_refused(connection)
             except BaseException:
                 target.dispose()
                 raise
             # Set last: after a failure half way, all of it is repeated.
-            self._target, self._retried = target, True
+            settled_at = time.monotonic() + SETTLING_SECONDS
+            self._due = {"heartbeat": 0.0, "housekeeping": 0.0, "giving up": settled_at}
+            self._target = target
         return self._target
 
     def _disconnect(self) -> None:

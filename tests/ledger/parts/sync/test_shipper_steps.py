@@ -27,7 +27,7 @@ def test_living_nodes_are_reported_once_a_minute(alone, sqlite_engine, monkeypat
     monkeypatch.setattr(shipper, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(recovery, "record_heartbeats", lambda *_: reported.append(clock[0]))
     monkeypatch.setattr(alone, "_connected", lambda: sqlite_engine)
-    alone._due["housekeeping"] = alone._due["giving up"] = float("inf")
+    alone._due = {"heartbeat": 0.0, "housekeeping": float("inf"), "giving up": float("inf")}
     for now in (100.0, 101.0, 159.0, 160.0, 219.0, 220.0):
         clock[0] = now
         alone._keep_house()
