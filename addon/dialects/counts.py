@@ -8,12 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.model.money import picousd_of
-from ledger.model.usage import COUNT_MAX, count_of
+from ledger.model.usage import COUNT_MAX, count_of, with_underscores
 
 HEADER_PREFIX = "header:"
 """Begins the keys of a usage object that was gathered from the answer's headers."""
 
-_CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 _BILLABLE = re.compile(
     "^(?!.*time_(to|per)_).*(tokens?|token_?count|units|requests|queries|calls|searches|images"
     "|pages|characters|invocations?|executions|sessions|credits"
@@ -97,7 +96,7 @@ class Counts:
         for path in self._reported:
             name = names.get(path)
             if name is None and within and path.startswith(within + "."):
-                name = _CAPITAL.sub(r"_\g<0>", path.rpartition(".")[2]).lower()[:64]
+                name = with_underscores(path.rpartition(".")[2])[:64]
             count = self.first(path) if name is not None else None
             if name is not None and count:
                 found[name] = count
@@ -162,7 +161,7 @@ def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
 
 def unit_name(path: str) -> str:
     """The ledger's name for a unit that it has no word for."""
-    return _NOT_IN_NAMES.sub("_", _CAPITAL.sub(r"_\g<0>", path)).lower()[:64]
+    return with_underscores(_NOT_IN_NAMES.sub("_", path))[:64]
 
 
 def counts_among(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

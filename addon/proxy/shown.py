@@ -76,25 +76,20 @@ def line_of(settled: Settled, price: Price) -> str:
     model = exchange.model or exchange.dialect
     cached = f" ({usage.cache_read_tokens} cached)" if usage.cache_read_tokens else ""
     took = until_text(exchange.settled_at, exchange.opened_at) or "-"
-    return (
-        f"{printable(model)} in {_shown(usage.input_tokens)}{cached} "
-        f"out {_shown(usage.output_tokens)} {_cost_logged(reading, price(exchange, reading))} "
-        f"{exchange.outcome} {took}"
-    )
-
-
-def _cost_logged(reading: Reading, charges: tuple[Charge, ...]) -> str:
+    charges = price(exchange, reading)
     found = amounts_of(
         reading.usage_source,
         reading.billing,
         ((charge.amount_picousd, charge.price_source) for charge in charges),
     )
-    amount = found.shown_picousd
-    plan = f"{reading.billing} " if found.is_covered else ""
-    if amount is None:
-        return plan.strip() or ("unpriced" if charges else "-")
-    more = "" if found.is_complete else ">= "
-    return f"{plan}{more}{money_text(amount)}"
+    cost = f"{reading.billing} " if found.is_covered else ""
+    if (amount := found.shown_picousd) is not None:
+        cost += f"{'' if found.is_complete else '>= '}{money_text(amount)}"
+    cost = cost.strip() or ("unpriced" if charges else "-")
+    return (
+        f"{printable(model)} in {_shown(usage.input_tokens)}{cached} "
+        f"out {_shown(usage.output_tokens)} {cost} {exchange.outcome} {took}"
+    )
 
 
 def _shown(figure: int | None) -> str:

@@ -125,6 +125,11 @@ def count_of(value: object) -> int | None:
     return None
 
 
+def with_underscores(name: str) -> str:
+    """`inferenceGeo` -> `inference_geo`."""
+    return _CAPITAL.sub(r"_\g<0>", name).lower()
+
+
 def billing_value(value: object) -> str | None:
     """A billing field's value as a text, what is no text as JSON; None: absent or null."""
     text = value if isinstance(value, str) or value is None else json.dumps(value)
@@ -150,7 +155,7 @@ def billing_fields(usage: object, known: Collection[str] = BILLING_FIELDS) -> di
         is_number = type(value) in (int, float)
         if is_number and outer:
             continue
-        name = _CAPITAL.sub(r"_\g<0>", key.removeprefix(BESIDE)).lower()
+        name = with_underscores(key.removeprefix(BESIDE))
         if is_number and name not in known:
             continue
         if name == SERVICE_TIER or not is_billing_field(name, known):

@@ -88,11 +88,9 @@ class Period:
                 words += f" --{name} {at.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
         return words + self.zone_option()
 
-    def zone_option(self, zone: str | None = None) -> str:
-        """What a command needs to mean the days of a zone, by default those of this period;
-        nothing if everybody means UTC."""
-        zone = zone or self.zone_name
-        return "" if zone == self.zone_name == "UTC" else f" --timezone {zone}"
+    def zone_option(self) -> str:
+        """What a command needs to mean the days of this period's zone; nothing for UTC."""
+        return "" if self.zone_name == "UTC" else f" --timezone {self.zone_name}"
 
     @property
     def bar(self) -> str:

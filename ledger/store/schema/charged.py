@@ -28,7 +28,7 @@ READING_ORDER = f"{{0}}.revision DESC, {_SOURCE} DESC, {_OUTPUT} DESC, {{0}}.rea
 _JOINED_READING = {
     # Most exchanges have one reading, which the first comparison leaves out.
     "sqlite": f"""JOIN readings r
-  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND {{0}}
+  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND true
   AND NOT EXISTS (
     SELECT 1 FROM readings n
     WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id AND n.id <> r.id
@@ -41,7 +41,7 @@ _JOINED_READING = {
     WHERE n.opened_at = e.opened_at AND n.exchange_id = e.id
     ORDER BY """
     + READING_ORDER.format("n")
-    + """ LIMIT 1) r ON {0}""",
+    + """ LIMIT 1) r ON true""",
 }
 
 PART = 10**9
@@ -98,9 +98,9 @@ lines again); NULL: it is of this pricing, and counts."""
 OWN, KEPT, PAST = None, "kept", "past"
 
 
-def joined_reading(dialect: str, condition: str = "true") -> str:
+def joined_reading(dialect: str) -> str:
     """A join of an exchange `e` with its current reading `r`."""
-    return _JOINED_READING[dialect].format(condition)
+    return _JOINED_READING[dialect]
 
 
 def pricing(name: str) -> str:
