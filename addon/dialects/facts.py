@@ -61,6 +61,12 @@ BILLING_HEADERS = {
     "x-amzn-bedrock-performanceconfig-latency": "latency_mode",
 }
 """Header of an answer or a request -> what prices depend on."""
+ANSWER_HEADERS = {
+    **BILLING_HEADERS,
+    # https://developers.cloudflare.com/ai-gateway/features/caching/: HIT or MISS
+    "cf-aig-cache-status": "gateway_cache_mode",
+}
+"""Those of an answer: no request says that it costs nothing."""
 _TIERS = (SERVICE_TIER, "serviceTier", "trafficType")
 """The spellings of a service tier; Vertex calls it traffic: ON_DEMAND, ON_DEMAND_FLEX."""
 _NO_TIER = ("default", "auto")

@@ -17,7 +17,7 @@ from addon.dialects.counts import counts_in, unknown_values
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_in, record_error_text
 from addon.dialects.facts import (
-    BILLING_HEADERS,
+    ANSWER_HEADERS,
     DIGEST_PREFIX,
     NO_CONTEXT,
     TIER_KEYS,
@@ -112,7 +112,7 @@ class Meter:
         self._text = GeneratedText(dialect)
         self._unread: str | None = None
         headers = context.headers
-        named = {field: headers[name] for name, field in BILLING_HEADERS.items() if name in headers}
+        named = {field: headers[name] for name, field in ANSWER_HEADERS.items() if name in headers}
         beside = {**requested, **named}
         self.facts = Facts(of=context, ending=dialect.ending)
         """The facts read so far."""

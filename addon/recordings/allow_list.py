@@ -27,7 +27,8 @@ KEPT_HEADERS = frozenset(
     ai-language-model-id alt-svc anthropic-beta
     anthropic-dangerous-direct-browser-access anthropic-organization-id anthropic-version
     apim-request-id azureml-model-deployment azureml-model-session cache-control cf-cache-status
-    cf-ray chatgpt-account-id connection content-disposition content-encoding content-language
+    cf-aig-cache-status cf-ray chatgpt-account-id connection content-disposition
+    content-encoding content-language
     content-length content-range content-type date etag expect expires
     fireworks-server-processing-time
     host idempotency-key keep-alive last-modified openai-beta openai-model

@@ -35,6 +35,7 @@ BILLING_FIELDS = (
     "latency_mode",
     "annotation_format",
     "cache_type",
+    "gateway_cache_mode",
     REFUSED,
 )
 """Fields of a usage object on which prices depend; `ledger.pricing.rules` has their values."""

@@ -61,6 +61,21 @@ def test_the_tier_of_an_answer_may_stand_in_a_header(dialect, header, body):
     assert meter.facts.service_tier == "flex"
 
 
+def test_what_a_gateway_answers_from_its_cache_only_its_answer_says():
+    body = {"choices": [], "usage": {"prompt_tokens": 3}}
+    meter = metered("openai.chat", body, headers={"cf-aig-cache-status": "HIT"})
+    assert meter.facts.rare.beside == {"gateway_cache_mode": "HIT"}
+    assert '"HIT"' in (meter.usage_json or "")
+    route = match("POST", "gateway.ai.cloudflare.com", "/v1/a/g/openai/chat/completions")
+    assert route is not None
+    asked = read_request(
+        route,
+        b'{"model":"m","gateway_cache_mode":"HIT"}',
+        headers={"cf-aig-cache-status": "HIT"},
+    )
+    assert not asked.billing
+
+
 def test_the_requested_tier_counts_if_the_answer_names_none():
     """https://docs.fireworks.ai/serverless/serverless-modes: in the request alone."""
     body = {"choices": [{"finish_reason": "stop", "message": {"content": "x"}}], "usage": {}}
