@@ -71,6 +71,10 @@ class KnownAnswers:
                 continue
             begins, ends = answer.opened_at - APART_MAX, answer.settled_at + APART_MAX
             if not (begins <= call.ended_at and call.at <= ends):
+                # A copy that was stamped anew has the id and the figures.
+                is_copy = _have_ids(answer, call) and answer.response_id == call.response_id
+                if is_copy and None not in call.figures and _figures(answer) == call.figures:
+                    return answer
                 continue
             if _have_ids(answer, call):
                 if answer.response_id == call.response_id:

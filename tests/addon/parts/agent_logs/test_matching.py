@@ -125,6 +125,17 @@ def test_what_a_fork_copied_of_a_recorded_request_is_that_request(tmp_path, fact
     assert (known.find(replace(copy, session_id="fork-of-it")) is not None) == is_same
 
 
+@for_each(
+    "more, is_same", [({}, True), ({"output_tokens": 8}, False), ({"response_id": "m"}, False)]
+)
+def test_a_copy_that_was_stamped_anew_is_the_recorded_request(tmp_path, more, is_same):
+    call = logged(tmp_path, "claude-code")
+    facts = figures_of(call) | {"response_id": call.response_id} | more
+    answer = recorded(**facts, opened_at=call.at - timedelta(days=1), settled_at=call.at)
+    answer.settled_at = answer.opened_at
+    assert (KnownAnswers([answer]).find(call) is not None) == is_same
+
+
 def test_a_second_answer_like_it_in_its_session_is_no_copy(tmp_path):
     call = logged(tmp_path, "opencode")
     figures = figures_of(call)
