@@ -24,7 +24,7 @@ from h2.errors import ErrorCodes
 
 from tests.proxy.upstream import header_of
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 class Ending(StrEnum):

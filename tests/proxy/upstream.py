@@ -22,7 +22,7 @@ import h2.events
 from h2.errors import ErrorCodes
 
 HEAD_BYTES_MAX = 256 * 1024
-WAIT_SECONDS_MAX = 20
+WAIT_SECONDS_MAX = 60
 """Bound on every wait for the other side; a test that meets it has failed."""
 LATE_SECONDS = 0.2
 

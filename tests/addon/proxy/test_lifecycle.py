@@ -235,7 +235,6 @@ async def test_a_recording_whose_script_is_gone_stays_until_all_is_written(ledge
             other.execute("ROLLBACK")
         while context.master.addons.get(Leaving.name):
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
         assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
