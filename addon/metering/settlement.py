@@ -150,13 +150,15 @@ def result_of(
     if meter is not None:
         usage = meter.usage()
         has_usage = facts.usage is not None
-        generates = opened.operation in _GENERATES
-        has_answer = facts.token_seen or (facts.is_document and generates)
         is_lacking = False
-        if has_usage and has_answer and not usage.output_tokens and _has_only_zeros(usage):
+        if has_usage and facts.token_seen and not usage.output_tokens and _has_only_zeros(usage):
             has_usage, usage = False, replace(NO_USAGE, remarks=(*usage.remarks, ZEROS))
-        elif has_usage and generates and facts.token_seen and not usage.output_tokens:
-            is_lacking = not _is_billed_otherwise(usage) and not _is_echo(opened, facts.usage or {})
+        elif has_usage and facts.token_seen and not usage.output_tokens:
+            is_lacking = (
+                opened.operation in _GENERATES
+                and not _is_billed_otherwise(usage)
+                and not _is_echo(opened, facts.usage or {})
+            )
         is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
         is_final = facts.usage_final and not is_unsure
         if has_usage and not meter.has_route:

@@ -28,7 +28,6 @@ ANSWERS: dict[str, dict[str, object]] = {
         "content": [{"type": "text", "text": TEXT}],
         "stop_reason": "end_turn",
     },
-    "cohere.chat": {"message": {"content": [{"text": TEXT}]}, "finish_reason": "COMPLETE"},
 }
 
 
@@ -44,15 +43,25 @@ def read(dialect: str, usage: Mapping[str, object]):
     [
         pytest.param("openai.responses", {"input_tokens": 0, "output_tokens": 0}, id="responses"),
         pytest.param("anthropic.messages", {"input_tokens": 0, "output_tokens": 0}, id="messages"),
-        pytest.param(
-            "cohere.chat", {"tokens": {"input_tokens": 0, "output_tokens": 0}}, id="cohere"
-        ),
     ],
 )
 def test_zeros_of_a_document_are_no_figures(dialect, usage):
     reading = read(dialect, usage)
     assert reading.usage_source is UsageSource.NONE
     assert ZEROS in reading.usage.remarks
+
+
+def test_zeros_of_an_answer_that_a_guardrail_made_are_figures():
+    body = {
+        "output": {"message": {"role": "assistant", "content": [{"text": TEXT}]}},
+        "stopReason": "guardrail_intervened",
+        "usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0},
+    }
+    dialect = DIALECTS["bedrock.converse"]
+    meter = metered(dialect, json.dumps(body).encode(), JSON).tap.meter
+    row = opened("x1", streamed=False, operation=dialect.operation)
+    reading = result_of(row, end=End.FINISHED, status=200, meter=meter, now=NOON).reading
+    assert reading.usage_source is UsageSource.REPORTED
 
 
 @for_each(
