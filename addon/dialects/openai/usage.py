@@ -205,32 +205,9 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     reasoning = columns["reasoning_tokens"]
     total_input = _all_input(columns, total, counts, facts)
     total_output = completion
-    remarks = list[str]()
+    remarks: tuple[str, ...] = ()
     if completion is not None and total is not None and prompt is not None:
-        # Reasoning may be counted beside the completion.
-        if reasoning:
-            if total == prompt + completion + reasoning:
-                total_output = sum_of(completion, reasoning)  # xAI: 213 + 2 + 198 = 413
-        elif facts.of.provider in ("gcp.gemini", "gcp.vertex_ai") or (
-            "gemini-" in (facts.response_model or "")
-        ):
-            total_output = max(completion, total - prompt)
-        if total != prompt + completion:
-            remark = f"total_tokens {total} is not {prompt} + {completion}"
-            is_right = sum_of(total_input, total_output) == total
-            beside = sum_of(columns["cache_read_tokens"], columns["cache_write_tokens"])
-            left_out = reasoning or 0
-            if total_output != completion:
-                is_right = True  # the reasoning alone explains it
-            elif not is_right and beside and total == prompt + beside + completion + left_out:
-                # Reasoning and cached tokens both beside: 40 + 60 cached + 5 + 20 and 125.
-                total_input, total_output = prompt + beside, completion + left_out
-                is_right = True
-            elif not is_right and beside and total > prompt + completion:
-                # Portkey before Anthropic: 100 + 50 beside 800 cached and a total of 1 050.
-                total_input, is_right = total - completion, True
-            why = "the total is right, and the rest of it is in the columns"
-            remarks.append(f"{remark}: {why if is_right else 'the parts are kept'}")
+        total_input, total_output, remarks = _by_total(total, total_input, columns, facts)
     units = {**facts.rare.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
     if facts.of.provider in _REASONING_BESIDE and reasoning and counts.has(_COMPLETION):
         billed = sum_of(completion, reasoning)
@@ -258,6 +235,43 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
         remarks=(*counts.remarks, *remarks),
+    )
+
+
+def _by_total(
+    total: int, total_input: int | None, columns: Mapping[str, Any], facts: Facts
+) -> tuple[int | None, int | None, tuple[str, ...]]:
+    """All input, all output, and a remark where the total is not the sum of the parts: reasoning
+    or cached tokens may be counted beside them, or the figures disagree."""
+    prompt, completion = columns["input_tokens"], columns["output_tokens"]
+    reasoning, total_output = columns["reasoning_tokens"], completion
+    if reasoning:
+        if total == prompt + completion + reasoning:
+            total_output = sum_of(completion, reasoning)  # xAI: 213 + 2 + 198 = 413
+    elif facts.of.provider in ("gcp.gemini", "gcp.vertex_ai") or (
+        "gemini-" in (facts.response_model or "")
+    ):
+        total_output = max(completion, total - prompt)
+    if total == prompt + completion:
+        return total_input, total_output, ()
+    is_right = sum_of(total_input, total_output) == total
+    beside = sum_of(columns["cache_read_tokens"], columns["cache_write_tokens"])
+    left_out = reasoning or 0
+    if total_output != completion:
+        is_right = True  # the reasoning alone explains it
+    elif not is_right and beside and total == prompt + beside + completion + left_out:
+        # Reasoning and cached tokens both beside: 40 + 60 cached + 5 + 20 and 125.
+        total_input, total_output = prompt + beside, completion + left_out
+        is_right = True
+    elif not is_right and beside and total > prompt + completion:
+        # Portkey before Anthropic: 100 + 50 beside 800 cached and a total of 1 050.
+        total_input, is_right = total - completion, True
+    kept = "the total is right, and the rest of it is in the columns"
+    why = kept if is_right else "the parts are kept"
+    return (
+        total_input,
+        total_output,
+        (f"total_tokens {total} is not {prompt} + {completion}: {why}",),
     )
 
 
