@@ -1,5 +1,5 @@
 """Pure. Model servers that people run themselves: Ollama, LM Studio, llama.cpp, Text Generation
-Inference, each in its own format.
+Inference, SGLang, each in its own format.
 
 Ollama      https://github.com/ollama/ollama/blob/main/docs/api.md. There is no usage object: the
             counts and durations (nanoseconds) are on the last line, beside `done: true`. Ollama
@@ -17,6 +17,9 @@ Hugging Face Text Generation Inference
             https://huggingface.github.io/text-generation-inference/: `/generate`. A document has
             details only if the request asked for them; response headers always have the counts.
             The last event of a stream has `generated_text` and details.
+SGLang      https://docs.sglang.io/basic_usage/native_api.html: its `/generate` is TGI's path, so
+            one dialect reads both. `meta_info` has the counts; each event of a stream repeats all
+            of the text and the counts so far.
 """
 
 from dataclasses import replace
@@ -177,13 +180,21 @@ LLAMA_CPP_COMPLETION = Dialect(
 
 _TGI_HEADERS = {name: HEADER_PREFIX + name for name in ("x-prompt-tokens", "x-generated-tokens")}
 _TGI = UsagePaths(
-    input=("details.input_length", _TGI_HEADERS["x-prompt-tokens"]),
-    output=("details.generated_tokens", _TGI_HEADERS["x-generated-tokens"]),
+    input=("details.input_length", _TGI_HEADERS["x-prompt-tokens"], "meta_info.prompt_tokens"),
+    output=(
+        *("details.generated_tokens", _TGI_HEADERS["x-generated-tokens"]),
+        "meta_info.completion_tokens",
+    ),
+    cache_read=("meta_info.cached_tokens",),
 )
 _TGI_LAYOUT = FramePaths(
-    finishes=("details.finish_reason",),
-    texts=("token.text", "generated_text"),
-    usage_keys=("details.input_length", "details.generated_tokens"),
+    ids=("meta_info.id",),
+    finishes=("details.finish_reason", "meta_info.finish_reason.type"),
+    texts=("token.text", "generated_text", "text"),
+    usage_keys=(
+        *("details.input_length", "details.generated_tokens"),
+        *("meta_info.prompt_tokens", "meta_info.completion_tokens", "meta_info.cached_tokens"),
+    ),
 )
 
 
@@ -204,12 +215,20 @@ TGI_GENERATE = Dialect(
     usage_of=_TGI.usage_of,
     known_keys=_TGI.known_keys(),
     count_headers=tuple(_TGI_HEADERS),
-    marks=(Mark(b'"details"', (b'"details":null', b'"details": null')), Mark(b'"error"')),
+    marks=(
+        Mark(b'"details"', (b'"details":null', b'"details": null')),
+        Mark(b'"meta_info"'),
+        Mark(b'"error"'),
+    ),
     text_marks=(b'"text"',),
     answer_shapes=(
+        {"meta_info.prompt_tokens": shapes.count, "meta_info.completion_tokens": shapes.count},
         {"generated_text": shapes.text, "details.generated_tokens": shapes.count},
         {"generated_text": shapes.text},
         {"token.id": shapes.count, "token.text": shapes.anything},
     ),
-    request_shapes=({"inputs": shapes.text, "parameters": shapes.an_object},),
+    request_shapes=(
+        {"inputs": shapes.text, "parameters": shapes.an_object},
+        {"text": shapes.anything, "sampling_params": shapes.an_object},
+    ),
 )

@@ -333,7 +333,7 @@ ROWS = (
     RouteRow("/api/v1/chat", local.LM_STUDIO_CHAT, is_generic=True),
     RouteRow("/completion", local.LLAMA_CPP_COMPLETION, is_generic=True),
     RouteRow("/infill", local.LLAMA_CPP_COMPLETION, is_generic=True),
-    RouteRow("/generate", local.TGI_GENERATE, False, is_generic=True),
+    RouteRow("/generate", local.TGI_GENERATE, is_generic=True),
     RouteRow("/generate_stream", local.TGI_GENERATE, True, is_generic=True),
 )
 """Of the rows with the path's last word, the first that fits applies."""

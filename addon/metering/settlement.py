@@ -208,7 +208,8 @@ def _is_billed_otherwise(usage: Usage) -> bool:
 def _is_echo(opened: Exchange, stated: Mapping[str, Any]) -> bool:
     """Whether the text is the prompt's, whose tokens are all (`echo` with `max_tokens` 0:
     https://platform.openai.com/docs/api-reference/completions/create)."""
-    is_all = stated.get("prompt_tokens") == stated.get("total_tokens")
+    prompt = stated.get("prompt_tokens")
+    is_all = prompt is not None and prompt == stated.get("total_tokens")
     return opened.operation == "text_completion" and is_all
 
 
