@@ -65,6 +65,10 @@ ANSWER_HEADERS = {
     **BILLING_HEADERS,
     # https://developers.cloudflare.com/ai-gateway/features/caching/: HIT or MISS
     "cf-aig-cache-status": "gateway_cache_mode",
+    # https://docs.helicone.ai/features/advanced-usage/caching: the same
+    "helicone-cache": "gateway_cache_mode",
+    # https://portkey.ai/docs/api-reference/response-schema: SEMANTIC HIT, too
+    "x-portkey-cache-status": "gateway_cache_mode",
 }
 """Those of an answer: no request says that it costs nothing."""
 _TIERS = (SERVICE_TIER, "serviceTier", "trafficType")

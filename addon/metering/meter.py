@@ -112,7 +112,11 @@ class Meter:
         self._text = GeneratedText(dialect)
         self._unread: str | None = None
         headers = context.headers
-        named = {field: headers[name] for name, field in ANSWER_HEADERS.items() if name in headers}
+        named = {
+            field: headers[name].replace(" ", "_")
+            for name, field in ANSWER_HEADERS.items()
+            if name in headers
+        }
         beside = {**requested, **named}
         self.facts = Facts(of=context, ending=dialect.ending)
         """The facts read so far."""

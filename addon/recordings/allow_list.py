@@ -30,7 +30,7 @@ KEPT_HEADERS = frozenset(
     cf-aig-cache-status cf-ray chatgpt-account-id connection content-disposition
     content-encoding content-language
     content-length content-range content-type date etag expect expires
-    fireworks-server-processing-time
+    fireworks-server-processing-time helicone-cache
     host idempotency-key keep-alive last-modified openai-beta openai-model
     openai-organization openai-processing-ms openai-project openai-version pragma priority
     request-id server server-timing strict-transport-security te
@@ -45,7 +45,8 @@ KEPT_HEADERS = frozenset(
     x-generated-tokens x-prompt-tokens
     x-goog-api-client x-groq-region x-llm-proxy-cost x-litellm-call-id x-litellm-model-id
     x-litellm-response-cost x-litellm-version x-model x-ms-client-request-id x-ms-region
-    x-ms-rai-invoked x-openrouter-title x-powered-by x-request-id x-robots-tag
+    x-ms-rai-invoked x-openrouter-title x-portkey-cache-status x-powered-by x-request-id
+    x-robots-tag
     x-served-by x-should-retry x-stainless-arch x-stainless-async x-stainless-helper-method
     x-stainless-lang x-stainless-os x-stainless-package-version x-stainless-read-timeout
     x-stainless-retry-count x-stainless-runtime x-stainless-runtime-version x-stainless-timeout

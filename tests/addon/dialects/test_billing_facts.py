@@ -63,6 +63,8 @@ def test_the_tier_of_an_answer_may_stand_in_a_header(dialect, header, body):
 
 def test_what_a_gateway_answers_from_its_cache_only_its_answer_says():
     body = {"choices": [], "usage": {"prompt_tokens": 3}}
+    meter = metered("openai.chat", body, headers={"x-portkey-cache-status": "SEMANTIC HIT"})
+    assert meter.facts.rare.beside == {"gateway_cache_mode": "SEMANTIC_HIT"}
     meter = metered("openai.chat", body, headers={"cf-aig-cache-status": "HIT"})
     assert meter.facts.rare.beside == {"gateway_cache_mode": "HIT"}
     assert '"HIT"' in (meter.usage_json or "")
