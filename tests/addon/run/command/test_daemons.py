@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from addon.run.command import daemons
+from tests.proxy.rows import eventually
 
 MARK = "tokentee:a-secret-of-this-run@"
 
@@ -16,6 +17,8 @@ def sleeping(*command: str, **environment: str) -> Iterator[subprocess.Popen[byt
     """A process that runs until it is ended."""
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as process:
         try:
+            # The kernel closes Popen's pipe before the new process has its words.
+            assert eventually(lambda: bool(daemons._words(process.pid)))
             yield process
         finally:
             process.kill()
