@@ -186,7 +186,8 @@ def test_an_sdk_notices_nothing(stage: Stage, play: Callable[[str], Any]) -> Non
             if row["id"] not in before
         ]
 
-    # An SDK leaves a stream at `[DONE]` if its end does not come within a tenth of a second.
+    # OpenAI's SDK leaves a stream at `[DONE]`, the async one if the end is late by a tenth of a
+    # second (findings/openai-connection-lost-after-done).
     assert rows.eventually(lambda: recorded() == told), recorded()
 
 
