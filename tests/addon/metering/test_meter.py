@@ -439,6 +439,10 @@ def test_whether_a_stream_ends_inside_an_event(rest: bytes, is_cut: bool) -> Non
     assert meter.facts.is_cut_inside is is_cut
 
 
+DEEP = b"[" * 12_000 + b"]" * 12_000
+"""Beyond what Python's reader takes: 3.13's takes 2 000. Longer documents have another one."""
+
+
 @for_each(
     "damaged, is_read",
     [
@@ -446,7 +450,7 @@ def test_whether_a_stream_ends_inside_an_event(rest: bytes, is_cut: bool) -> Non
         (b'{"id":"d","usage":{"prompt_tokens":7},"x":"\x01"}', True),
         (b'{"id":"d","usage":{"prompt_tokens":7}}trailing', True),
         (b'{"id":"d",,"usage":{"prompt_tokens":7,}}', True),
-        (b'{"id":"d","usage":{"prompt_tokens":7},"x":' + b"[" * 2_000 + b"]" * 2_000 + b"}", False),
+        (b'{"id":"d","usage":{"prompt_tokens":7},"x":' + DEEP + b"}", False),
         (b'{"id":"d","usage":{"prompt_tokens":7},x}', False),
     ],
     ids=["utf-8", "control", "trailing", "commas", "depth", "no-json"],

@@ -390,12 +390,13 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, kind):
     for path, reason in (
         (tmp_path / "none", "No such file or directory"),
         (tmp_path, "Is a directory"),
-        (tmp_path / "a\0b", "embedded null byte"),
+        (tmp_path / "a\0b", "embedded null"),  # "byte"; "open: … character in path" in 3.13
     ):
         with pytest.raises(LedgerError) as raised:
             READERS[kind](path)
         shown = str(path).replace("\0", "\\x00")
-        assert str(raised.value) == f"cannot read the {kind} {shown}: {reason}"
+        assert str(raised.value).startswith(f"cannot read the {kind} {shown}: ")
+        assert reason in str(raised.value)
 
 
 @pytest.mark.parametrize("kind", READERS)
