@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -32,6 +33,17 @@ def settings(upstream: Upstream, **more: str) -> dict[str, str]:
     return {"tee_hosts": f"127.0.0.1:{upstream.port}=aivene", "termlog_verbosity": "warn", **more}
 
 
+@contextlib.contextmanager
+def under_load(folder: Path, port: int) -> Iterator[tuple[Upstream, Workers, list[Client]]]:
+    """Two workers with metrics at a port, what they record, and clients at work."""
+    with (
+        Upstream(answer) as upstream,
+        Workers(folder, upstream.url, options=settings(upstream, tee_metrics=str(port))) as workers,
+        loaded(workers.address(), CLIENTS) as clients,
+    ):
+        yield upstream, workers, clients
+
+
 def check(ledger: Path, clients: list[Client]) -> None:
     ended = {tag for each in clients for tag in each.ended}
     sent = {tag for each in clients for tag in each.sent}
@@ -52,13 +64,7 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
     """One worker is killed, then all are replaced: no client is refused, no row is lost, and an
     answer that is under way is finished by the worker that began it."""
     port = free_port()
-    with (
-        Upstream(answer) as upstream,
-        Workers(
-            tmp_path, upstream.url, options=settings(upstream, tee_metrics=str(port))
-        ) as workers,
-        loaded(workers.address(), CLIENTS) as clients,
-    ):
+    with under_load(tmp_path, port) as (upstream, workers, clients):
         wait_for_ends(clients, 3)
         fetch_on_other_connections(workers, upstream)
         first, second = workers.pids()
@@ -92,13 +98,7 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
 def test_connections_wait_while_no_worker_lives(tmp_path: Path) -> None:
     """The port is the supervisor's: what no worker has accepted is lost with none of them."""
     port = free_port()
-    with (
-        Upstream(answer) as upstream,
-        Workers(
-            tmp_path, upstream.url, options=settings(upstream, tee_metrics=str(port))
-        ) as workers,
-        loaded(workers.address(), CLIENTS) as clients,
-    ):
+    with under_load(tmp_path, port) as (_, workers, clients):
         for deaths in (2, 4):
             wait_for_ends(clients, 3)
             wait_for_workers(workers, port)
