@@ -39,28 +39,28 @@ def finish(facts: Facts, choice: Mapping[str, Any]) -> None:
     """Note that a choice is over."""
     index = index_of(choice)
     if index is not None:
-        facts.rare.finished.pop(index, None)
-        facts.rare.finished[index] = None
+        facts.rare.choices.finished.pop(index, None)
+        facts.rare.choices.finished[index] = None
 
 
 def all_finished(facts: Facts) -> bool:
     """Whether as many choices are over as the request asked for."""
-    return len(facts.rare.finished) >= min(facts.of.prompts * facts.of.choices, CHOICES_MAX)
+    return len(facts.rare.choices.finished) >= min(facts.of.prompts * facts.of.choices, CHOICES_MAX)
 
 
 def record_usage(facts: Facts, usage: dict[str, Any], indexes: list[int | None]) -> None:
     """Keep the usage of a frame with the choices of these indexes; [] is an extra chunk."""
-    rare = facts.rare
-    index = indexes[0] if indexes else next(reversed(rare.finished), 0)
+    seen = facts.rare.choices
+    index = indexes[0] if indexes else next(reversed(seen.finished), 0)
     is_extra = not indexes
-    if index is None or len(indexes) > 1 or (is_extra and rare.extra_of in (None, index)):
-        rare.by_choice.clear()
+    if index is None or len(indexes) > 1 or (is_extra and seen.extra_of in (None, index)):
+        seen.by_choice.clear()
     if is_extra:
-        rare.extra_of = index
-    rare.by_choice[index or 0] = dict(_counts(facts.plain_usage(usage)))
-    if len(rare.by_choice) > 1:
-        usage = _added(rare.by_choice, usage, facts.of.choices if facts.of.prompts > 1 else None)
-    facts.record_usage(usage, final=all_finished(facts) or (is_extra and not rare.finished))
+        seen.extra_of = index
+    seen.by_choice[index or 0] = dict(_counts(facts.plain_usage(usage)))
+    if len(seen.by_choice) > 1:
+        usage = _added(seen.by_choice, usage, facts.of.choices if facts.of.prompts > 1 else None)
+    facts.record_usage(usage, final=all_finished(facts) or (is_extra and not seen.finished))
 
 
 def _counts(usage: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:

@@ -185,6 +185,37 @@ class Stated(Struct, frozen=True, kw_only=True):
     """When the provider states it: RFC 3339, or seconds since the epoch; None: with the answer."""
 
 
+class ChoiceFacts(Struct, kw_only=True):
+    """What the chunks of OpenAI's format state of several choices, and of usage beside them."""
+
+    by_choice: dict[int, dict[tuple[str, ...], int]] = field(default_factory=dict)
+    """Of the usage that `addon.dialects.choices` adds up: index -> path -> count."""
+    finished: dict[int, None] = field(default_factory=dict)
+    """Indexes of the choices that are over, the last one last."""
+    extra_of: int | None = None
+    """Index of the choice that was over last before the last chunk with usage alone."""
+    usage_beside: int = 0
+    """Chunks with usage and an answer."""
+    usage_alone: int = 0
+    """Chunks with usage and no choice."""
+    fingerprint: Fingerprint = Fingerprint.UNKNOWN
+
+    @property
+    def has_usage_unasked(self) -> bool:
+        """Whether a stream that was asked for usage has some that `include_usage` does not explain:
+        it adds usage once."""
+        return self.usage_beside > 0 and self.usage_beside + self.usage_alone > 1
+
+
+class ToolFacts(Struct, kw_only=True):
+    """Which tools of the provider an answer ran."""
+
+    executed: dict[int, str] = field(default_factory=dict)
+    """Those that a stream repeats: index -> unit (Groq)."""
+    are_billed: bool = False
+    """One ran whose results are billed as input (Gemini: all but Google Search)."""
+
+
 class RareFacts(Struct, kw_only=True):
     """What few answers report."""
 
@@ -202,21 +233,8 @@ class RareFacts(Struct, kw_only=True):
     """Generated text that no byte search finds: whole items without deltas, content in base64."""
     calls: int = 0
     """The tool calls in them."""
-    by_choice: dict[int, dict[tuple[str, ...], int]] = field(default_factory=dict)
-    """Of the usage that `addon.dialects.choices` adds up: index -> path -> count."""
-    finished: dict[int, None] = field(default_factory=dict)
-    """Indexes of the choices that are over, the last one last."""
-    extra_of: int | None = None
-    """Index of the choice that was over last before the last chunk with usage alone."""
-    usage_beside: int = 0
-    """Chunks with usage and an answer."""
-    usage_alone: int = 0
-    """Chunks with usage and no choice."""
-    fingerprint: Fingerprint = Fingerprint.UNKNOWN
-    executed: dict[int, str] = field(default_factory=dict)
-    """Server tools that a stream repeats: index -> unit (Groq)."""
-    tools_are_billed: bool = False
-    """A server tool ran whose results are billed as input (Gemini: all but Google Search)."""
+    choices: ChoiceFacts = field(default_factory=ChoiceFacts)
+    tools: ToolFacts = field(default_factory=ToolFacts)
     further: list[tuple[str, str | None, dict[str, Any]]] = field(default_factory=list)
     """Kind, model and usage object of what another model did for the answer (an image tool)."""
     cost: object = None
@@ -229,12 +247,6 @@ class RareFacts(Struct, kw_only=True):
     """The usage is a number that we counted, of an answer without a usage object."""
     has_gap: bool = False
     """Of a long body the ends are known alone, so a list in it may be longer than it looks."""
-
-    @property
-    def has_usage_unasked(self) -> bool:
-        """Whether a stream that was asked for usage has some that `include_usage` does not explain:
-        it adds usage once."""
-        return self.usage_beside > 0 and self.usage_beside + self.usage_alone > 1
 
 
 class Facts(Struct, kw_only=True):

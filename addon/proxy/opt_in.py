@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from addon.dialects.dialect import Asking
-from addon.dialects.facts import Ending, Fingerprint, RareFacts
+from addon.dialects.facts import ChoiceFacts, Ending, Fingerprint
 from addon.framing.long_json import without_pauses
 from addon.metering import attribution
 from addon.metering.messages import header_map
@@ -122,12 +122,12 @@ def learn(
     if exchange.outcome is not Outcome.COMPLETE:
         return
     upstream = (exchange.origin, exchange.path)
-    rare = live.tap.meter.facts.rare if live.tap is not None else RareFacts()
-    moves = rare.fingerprint is Fingerprint.LAST
+    seen = live.tap.meter.facts.rare.choices if live.tap is not None else ChoiceFacts()
+    moves = seen.fingerprint is Fingerprint.LAST
     if exchange.usage_injected:
         if len(proven) < PROVEN_MAX:
             proven.add(upstream)
-        is_doubtful = rare.has_usage_unasked and not policy.is_known(exchange.provider)
+        is_doubtful = seen.has_usage_unasked and not policy.is_known(exchange.provider)
         is_doubtful = is_doubtful and upstream not in doubted
         if not moves and not is_doubtful:
             return

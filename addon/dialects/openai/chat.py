@@ -19,7 +19,7 @@ from addon.dialects import choices, shapes
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import Asking, CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error, record_error_in
-from addon.dialects.facts import Ending, Facts, Fingerprint, RareFacts
+from addon.dialects.facts import ChoiceFacts, Ending, Facts, Fingerprint
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (
@@ -69,7 +69,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         if "usage" in choice:
             usage = usage or object_at(choice, "usage")
     if not facts.is_document:
-        _read_signs(facts.rare, body, answered)
+        _read_signs(facts.rare.choices, body, answered)
     if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
         facts.ending = Ending.CLOSE
         # Its documentation: complete when a finish reason has come and/or the connection is closed.
@@ -94,17 +94,17 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         record_error_in(facts, event, body)
 
 
-def _read_signs(rare: RareFacts, body: dict[str, Any], answered: list[dict[str, Any]]) -> None:
+def _read_signs(seen: ChoiceFacts, body: dict[str, Any], answered: list[dict[str, Any]]) -> None:
     """Read what tells whether asking for usage changes more of a stream than it should."""
     has_usage = bool(object_at(body, "usage"))
-    rare.usage_beside += has_usage and bool(answered)
-    rare.usage_alone += has_usage and not answered
+    seen.usage_beside += has_usage and bool(answered)
+    seen.usage_alone += has_usage and not answered
     has_fingerprint = bool(body.get("system_fingerprint"))
     if answered and not any(choice.get("finish_reason") for choice in answered):
-        if rare.fingerprint is Fingerprint.UNKNOWN:
-            rare.fingerprint = Fingerprint.FIRST if has_fingerprint else Fingerprint.NOT_FIRST
-    elif has_fingerprint and rare.fingerprint is Fingerprint.NOT_FIRST:
-        rare.fingerprint = Fingerprint.LAST
+        if seen.fingerprint is Fingerprint.UNKNOWN:
+            seen.fingerprint = Fingerprint.FIRST if has_fingerprint else Fingerprint.NOT_FIRST
+    elif has_fingerprint and seen.fingerprint is Fingerprint.NOT_FIRST:
+        seen.fingerprint = Fingerprint.LAST
 
 
 def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
         if isinstance(part, dict):
             if "executed_tools" in part:
                 # Groq's compound systems: tools that ran, each with its index; a stream repeats it.
-                ran = facts.rare.executed
+                ran = facts.rare.tools.executed
                 for at, tool in enumerate(objects_at(part, "executed_tools")):
                     kind, index = tool.get("type"), tool.get("index", at)
                     if isinstance(kind, str) and type(index) is int and 0 <= index < _EXECUTED_MAX:

@@ -73,8 +73,8 @@ def _read_content(facts: Facts, answer: dict[str, Any], key: str) -> None:
     grounding = object_at(answer, "groundingMetadata") or {}
     sources = {kind for chunk in objects_at(grounding, "groundingChunks") for kind in chunk}
     if "urlContextMetadata" in answer or "retrievedContext" in sources:
-        facts.rare.tools_are_billed = True
-    facts.rare.tools_are_billed |= any("executableCode" in part for part in parts)
+        facts.rare.tools.are_billed = True
+    facts.rare.tools.are_billed |= any("executableCode" in part for part in parts)
     if "maps" in sources:
         facts.rare.units["maps_prompts"] = 1
     for unit_key, unit in _QUERIES.items():
@@ -132,7 +132,7 @@ def _searched(facts: Facts, units: Mapping[str, int], tool_use: int | None) -> d
     """The tokens of what Google Search retrieved, which have a price of their own: none. Where
     another tool ran, too, its tokens cannot be told from them, and all are ordinary input
     (https://ai.google.dev/gemini-api/docs/pricing)."""
-    if not tool_use or facts.rare.tools_are_billed or "web_searches" not in units:
+    if not tool_use or facts.rare.tools.are_billed or "web_searches" not in units:
         return {}
     return {"input_search_tokens": tool_use}
 
@@ -340,7 +340,7 @@ def read_interaction(facts: Facts, event: str, body: dict[str, Any]) -> None:
             facts.record_finish(status)
         facts.record_usage(interaction.get("usage"), final=kind != _STATES[1])
     for step in (object_at(body, "step") or {}, *objects_at(interaction, "steps")):
-        facts.rare.tools_are_billed |= step.get("type") in _BILLED_STEPS
+        facts.rare.tools.are_billed |= step.get("type") in _BILLED_STEPS
     if kind in ("interaction.complete", "interaction.completed", "interaction.failed", _CANCELLED):
         facts.ended = True
     elif kind in ("step.delta", "content.delta"):

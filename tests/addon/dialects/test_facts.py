@@ -435,7 +435,7 @@ def test_the_chunk_with_the_fingerprint(
     chat.read(facts, "", {"choices": [{**said, "finish_reason": "stop"}], **finish})
     if extra is not None:
         chat.read(facts, "", {"choices": [], "usage": {"prompt_tokens": 1}, **extra})
-    assert facts.rare.fingerprint.value == expected
+    assert facts.rare.choices.fingerprint.value == expected
 
 
 @for_each(
@@ -447,4 +447,4 @@ def test_usage_that_include_usage_does_not_explain(usages: str, expected: bool) 
     for usage in usages:
         choices = [{"index": 0, "delta": {}}] if usage == "b" else []
         chat.read(facts, "", {"choices": choices, "usage": {"prompt_tokens": 1}})
-    assert facts.rare.has_usage_unasked is expected
+    assert facts.rare.choices.has_usage_unasked is expected

@@ -19,7 +19,7 @@ from mitmproxy import http
 from msgspec.structs import replace
 
 from addon.dialects.dialect import Asking
-from addon.dialects.facts import Facts, Fingerprint, RareFacts
+from addon.dialects.facts import ChoiceFacts, Facts, Fingerprint, RareFacts
 from addon.metering.messages import End
 from addon.metering.meter import Meter
 from addon.metering.settlement import Settled
@@ -349,7 +349,7 @@ async def test_a_refused_request_is_restored_to_the_byte(ledger: Path, accepted:
 
 def learned(*settled_ones: Settled, lessons: Any = None, **signs: Any) -> tuple[list[str], int]:
     """The verdicts that exchanges of an unknown host teach, and how many upstreams are proven.
-    `signs` are rare facts of their answers."""
+    `signs` are what their chunks show."""
     lessons = {} if lessons is None else lessons
     verdicts: list[str] = []
 
@@ -358,7 +358,7 @@ def learned(*settled_ones: Settled, lessons: Any = None, **signs: Any) -> tuple[
         lessons[lesson.origin, lesson.path] = lesson
 
     dialect = SimpleNamespace(asking=Asking.STREAM_OPTIONS)
-    facts = Facts(rare=RareFacts(**signs))
+    facts = Facts(rare=RareFacts(choices=ChoiceFacts(**signs)))
     tap = SimpleNamespace(meter=SimpleNamespace(facts=facts)) if signs else None
     live: Any = SimpleNamespace(route=SimpleNamespace(dialect=dialect), tap=tap)
     ledger: Any = SimpleNamespace(learned=lessons, learn=learn)
