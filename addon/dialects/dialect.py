@@ -15,10 +15,14 @@ from addon.dialects.errors import openai_refused_event, plain_refusal
 from addon.dialects.facts import LEFT_OUT, Ending, Facts
 from addon.dialects.shapes import Shape
 from addon.framing.grpc import Message
-from ledger.model.usage import NO_USAGE, Usage
+from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 
 NO_ROUTE = "no route"
 """The remark on usage whose path names no format: it is read by its keys alone."""
+
+UNEXPLAINED = ", the sum of the parts: nothing explains this total"
+"""Ends the remark on a total that no rule makes of the parts: the reading is partial."""
+_TOTALS = ("total_tokens", "totalTokens", "totalTokenCount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +182,37 @@ class Dialect:
             unknown = unknown_counts(facts.usage, reader.known_keys)
             if unknown:
                 found = replace(found, tool_units={**unknown, **found.tool_units})
+            found = explained(found, facts.usage)
         if facts.usage is not None and self.family is not None:
             found = replace(found, remarks=(*found.remarks, NO_ROUTE))
         if facts.rare.left_out:
             left_out = map(LEFT_OUT.format, facts.rare.left_out)
             found = replace(found, remarks=(*found.remarks, *left_out))
         return found
+
+
+def explained(found: Usage, stated: Mapping[str, Any]) -> Usage:
+    """The figures, with a remark where nothing explains the total beside them. What it has more
+    than they have becomes a unit without a price, so that the cost is a lower bound.
+
+    A provider may leave out of its total what is cached or thought, and have units in it.
+    """
+    total = next((count for name in _TOTALS if (count := count_of(stated.get(name)))), None)
+    counted = sum_of(found.input_tokens, found.output_tokens)
+    if total is None or counted is None or found.input_tokens is None or found.further:
+        return found
+    cached = found.cache_read_tokens or 0, found.cache_write_tokens or 0
+    left_out = {counted, *(counted - each for each in (*cached, sum(cached)))}
+    if stated.get("inputTokens") == found.input_tokens:
+        left_out.add(counted + sum(cached))  # streams of OpenAI's models at Bedrock count it twice
+    left_out |= {each - (found.reasoning_tokens or 0) for each in left_out}
+    more = total - counted
+    if total in left_out or more in found.tool_units.values():
+        return found
+    remark = f"{total} is not {counted}{UNEXPLAINED}"
+    units = {"unexplained_tokens": more} if more > 0 else {}
+    return replace(
+        found,
+        remarks=(*found.remarks, remark),
+        tool_units={**found.tool_units, **units},
+    )

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from addon.dialects.agents import refused_status_of
+from addon.dialects.dialect import UNEXPLAINED
 from addon.dialects.facts import AnswerError, Ending, Facts
 from addon.framing import json_values
 from addon.metering.messages import End
@@ -164,6 +165,8 @@ def result_of(
         if has_usage and not meter.has_route:
             is_read = replace(usage, remarks=()) != NO_USAGE
             source = UsageSource.PARTIAL if is_read else UsageSource.NONE
+        elif has_usage and usage.remarks and _is_disputed(usage):
+            source = UsageSource.PARTIAL
         elif has_usage and (outcome is Outcome.COMPLETE or is_final) and not is_lacking:
             is_estimate = _calls_itself_estimate(facts.usage or {})
             source = UsageSource.ESTIMATED if is_estimate else UsageSource.REPORTED
@@ -198,6 +201,12 @@ def _has_only_zeros(usage: Usage) -> bool:
     counts = (usage.input_tokens, usage.output_tokens, *usage.tool_units.values())
     costs = (usage.reported_cost_picousd, usage.reported_upstream_cost_picousd)
     return 0 in counts and not any(counts) and not any(costs) and not usage.further
+
+
+def _is_disputed(usage: Usage) -> bool:
+    """Whether the provider's total disagrees with its parts, and no bill of its own decides."""
+    is_billed = usage.reported_cost_picousd is not None
+    return not is_billed and any(each.endswith(UNEXPLAINED) for each in usage.remarks)
 
 
 def _is_billed_otherwise(usage: Usage) -> bool:

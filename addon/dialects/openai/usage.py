@@ -21,7 +21,8 @@ Azure grok      prompt leaves cached tokens out if they are more than it
 llama.cpp       unasked, the finish chunk has `timings` alone; `prompt_n` leaves out the `cache_n`
                 from the cache (https://github.com/ggml-org/llama.cpp, tools/server/README.md)
 
-If the total replaces a part, or none of these rules explains a total, a remark records it.
+If the total replaces a part, a remark records it. A total that none of these rules explains is
+`dialect.explained`'s.
 """
 
 from collections.abc import Mapping
@@ -241,8 +242,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 def _by_total(
     total: int, total_input: int | None, columns: Mapping[str, Any], facts: Facts
 ) -> tuple[int | None, int | None, tuple[str, ...]]:
-    """All input, all output, and a remark where the total is not the sum of the parts: reasoning
-    or cached tokens may be counted beside them, or the figures disagree."""
+    """All input, all output, and a remark where the total has more than the parts: reasoning or
+    cached tokens are counted beside them."""
     prompt, completion = columns["input_tokens"], columns["output_tokens"]
     reasoning, total_output = columns["reasoning_tokens"], completion
     if reasoning:
@@ -254,24 +255,23 @@ def _by_total(
         total_output = max(completion, total - prompt)
     if total == prompt + completion:
         return total_input, total_output, ()
-    is_right = sum_of(total_input, total_output) == total
+    # The reasoning alone, or what `_all_input` added, explains it.
+    is_right = total_output != completion or sum_of(total_input, total_output) == total
     beside = sum_of(columns["cache_read_tokens"], columns["cache_write_tokens"])
     left_out = reasoning or 0
-    if total_output != completion:
-        is_right = True  # the reasoning alone explains it
-    elif not is_right and beside and total == prompt + beside + completion + left_out:
+    if not is_right and beside and total == prompt + beside + completion + left_out:
         # Reasoning and cached tokens both beside: 40 + 60 cached + 5 + 20 and 125.
         total_input, total_output = prompt + beside, completion + left_out
-        is_right = True
     elif not is_right and beside and total > prompt + completion:
         # Portkey before Anthropic: 100 + 50 beside 800 cached and a total of 1 050.
-        total_input, is_right = total - completion, True
+        total_input = total - completion
+    elif not is_right:
+        return total_input, total_output, ()
     kept = "the total is right, and the rest of it is in the columns"
-    why = kept if is_right else "the parts are kept"
     return (
         total_input,
         total_output,
-        (f"total_tokens {total} is not {prompt} + {completion}: {why}",),
+        (f"total_tokens {total} is not {prompt} + {completion}: {kept}",),
     )
 
 

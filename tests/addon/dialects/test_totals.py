@@ -2,6 +2,7 @@
 
 import pytest
 
+from addon.dialects.dialect import UNEXPLAINED, explained
 from addon.dialects.facts import Facts
 from addon.dialects.openai.usage import usage_of
 from addon.dialects.routes import DIALECTS
@@ -35,14 +36,66 @@ def stated(prompt: int, completion: int, total: int, **details: int) -> dict[str
         pytest.param(
             stated(7, 1, 206, cached_tokens=163, reasoning=198), (170, 199), id="azure-grok"
         ),
-        pytest.param(stated(100, 50, 0), (100, 50), id="no-total"),
-        pytest.param(stated(100, 50, 400), (100, 50), id="nothing-explains-it"),
     ],
 )
 def test_what_a_total_explains(usage, figures):
     found = usage_of(usage, Facts())
     assert (found.input_tokens, found.output_tokens) == figures
     assert any("total_tokens" in remark for remark in found.remarks)
+    assert not explained(found, usage).tool_units
+
+
+@for_each(
+    "dialect, usage, figures, units",
+    [
+        pytest.param(
+            "openai.chat", stated(100, 50, 400), (100, 50), {"unexplained_tokens": 250}, id="more"
+        ),
+        pytest.param("openai.chat", stated(100, 50, 149), (100, 50), {}, id="less"),
+        pytest.param(
+            "openai.embeddings",
+            {"prompt_tokens": 13, "total_tokens": 74},
+            (13, None),
+            {"unexplained_tokens": 61},
+            id="input-alone",
+        ),
+        pytest.param(
+            "bedrock.converse",
+            {"inputTokens": 9, "outputTokens": 5, "totalTokens": 20},
+            (9, 5),
+            {"unexplained_tokens": 6},
+            id="bedrock",
+        ),
+        pytest.param(
+            "gemini.generate_content",
+            {"promptTokenCount": 18, "candidatesTokenCount": 7, "totalTokenCount": 24},
+            (18, 7),
+            {},
+            id="gemini",
+        ),
+    ],
+)
+def test_a_total_that_nothing_explains_is_said(dialect, usage, figures, units):
+    found = explained(DIALECTS[dialect].usage_of(usage, Facts()), usage)
+    assert (found.input_tokens, found.output_tokens, dict(found.tool_units)) == (*figures, units)
+    assert found.remarks[-1].endswith(UNEXPLAINED)
+
+
+@for_each(
+    "usage",
+    [
+        pytest.param(stated(100, 50, 0), id="no-total"),
+        pytest.param(stated(100, 50, 70, cached_tokens=80), id="cached-left-out"),
+        pytest.param(stated(100, 50, 130, reasoning=20), id="reasoning-left-out"),
+        pytest.param(stated(7, 1, 8, cached_tokens=163), id="azure-grok"),
+        pytest.param(stated(100, 50, 157) | {"num_search_queries": 7}, id="units"),
+        pytest.param({"total_tokens": 9}, id="alone"),
+        pytest.param({"completion_tokens": 9, "total_tokens": 12}, id="no-input"),
+    ],
+)
+def test_what_a_total_leaves_out_or_counts_beside_is_no_dispute(usage):
+    found = usage_of(usage, Facts())
+    assert explained(found, usage) is found
 
 
 @for_each(

@@ -93,6 +93,20 @@ def test_a_bill_explains_text_without_tokens():
 
 
 @for_each(
+    "total, source",
+    [
+        pytest.param(40, UsageSource.PARTIAL, id="more"),
+        pytest.param(14, UsageSource.PARTIAL, id="less"),
+        pytest.param(15, UsageSource.REPORTED, id="the-sum"),
+    ],
+)
+def test_a_total_that_nothing_explains_makes_a_reading_partial(total, source):
+    usage = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": total}
+    assert read("openai.completions", usage).usage_source is source
+    assert read("openai.chat", {**usage, "cost": 0.5}).usage_source is UsageSource.REPORTED
+
+
+@for_each(
     "words",
     [
         pytest.param({"estimated": "true"}, id="as-text"),
