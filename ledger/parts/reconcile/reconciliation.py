@@ -21,9 +21,8 @@ from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome
 from ledger.parts.reconcile import causes, model_names
-from ledger.parts.reconcile.causes import Cells, Explanation
+from ledger.parts.reconcile.causes import Alike, Cells, Explanation
 from ledger.parts.reconcile.comparison import Compared, Dimension, compare, cost_cells, renamed
-from ledger.parts.reconcile.single_causes import Alike
 from ledger.parts.reconcile.statement import Line, Statement
 from ledger.pricing import rules
 from ledger.pricing.price_lines import is_token_line
@@ -89,7 +88,7 @@ def explain(
         cells, at_list, name_of = cost_cells(sides.stated, by)
         if cells:
             explained = causes.explain(
-                _groups(engine, cells, _of(provider, scope), name_of, sides, by=by),
+                list(_groups(engine, cells, _of(provider, scope), name_of, sides, by=by)),
                 cells,
                 at_list=at_list,
                 periods=sides.periods,

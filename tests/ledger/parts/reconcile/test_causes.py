@@ -14,8 +14,7 @@ import pytest
 
 from ledger.model.errors import LedgerError
 from ledger.parts.reconcile import causes
-from ledger.parts.reconcile.causes import explain
-from ledger.parts.reconcile.single_causes import Alike
+from ledger.parts.reconcile.causes import Alike, explain
 
 pytestmark = pytest.mark.large
 
@@ -231,7 +230,7 @@ def test_pairs_of_differences_are_found():
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_nine_of_ten_pairs_of_differences_are_found():
-    """The others have no member among the sixteen best single causes."""
+    """The others have no member among the best single causes."""
     pairs = list(itertools.combinations(NAMES, 2))
     wrong, exact = unexplained(pairs)
     assert len(wrong) <= 0.1 * len(pairs)

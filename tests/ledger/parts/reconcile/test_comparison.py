@@ -10,6 +10,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Billing, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.parts.reconcile import reconciliation
+from ledger.parts.reconcile.causes import REGION_FACTORS
 from ledger.parts.reconcile.comparison import (
     OTHER_ITEMS,
     Agreement,
@@ -19,7 +20,6 @@ from ledger.parts.reconcile.comparison import (
     unnamed_items,
 )
 from ledger.parts.reconcile.output import document, summary, table
-from ledger.parts.reconcile.single_causes import REGION_FACTORS
 from ledger.parts.reconcile.statement import Line, Statement
 from ledger.parts.reconcile.statement_files import load
 from ledger.reports.layout import Amount
