@@ -6,6 +6,8 @@
     opening     a request -> the exchange to meter
     exchange    one open exchange
     tap         every byte of a live answer passes through it
+    answer_reader
+                frames and meters what has passed, in steps
     decoding    decodes content-encodings in bounded pieces
     backlog     bytes that are read in several turns of the event loop
     meter       blocks of an answer and their dialect -> facts

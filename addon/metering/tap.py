@@ -4,11 +4,9 @@
                                           -> digests, meter
 
     listening   returns the same object that it got; keeps references until it has about 2 KB (of
-                a burst, 16), then digests, frames and meters them together
+                a burst, 16), then digests them, and the reader frames and meters them
     editing     frames at once, cuts the injected usage out of each block, and passes complete
                 blocks on; the meter reads the same blocks
-
-What is much work waits in the backlog for a later turn of the event loop.
 
 It never raises: mitmproxy loses the chunk of a callable that raises. A bug of ours ends reading and
 editing. The bytes still pass, and the row records it.
@@ -17,16 +15,15 @@ editing. The bytes still pass, and the row records it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from addon.framing import json_values
-from addon.framing.choice import framing_of
 from addon.framing.document import Opaque
 from addon.framing.sse import SSE
-from addon.metering.backlog import Backlog
+from addon.metering.answer_reader import AnswerReader
 from addon.metering.decoding import Decoder
-from addon.metering.memory_budget import FREE_BYTES, MemoryBudget, Share
+from addon.metering.memory_budget import FREE_BYTES, MemoryBudget
 from addon.metering.meter import Meter
 from addon.metering.settlement import Transfer
 from addon.metering.troubles import Troubles
@@ -48,14 +45,6 @@ chunks then holds no more than another."""
 HASH_BYTES = 2_000
 """Bytes hashed at a time. hashlib releases the interpreter lock from 2 048 bytes on, and waiting
 for the ledger's writer to release it again can cost the event loop 5 ms."""
-STEP_BYTES_MAX = 8 * 1024
-"""Decoded bytes that are read in one step: 3 ms for the costliest that need no parse."""
-STEP_BYTES_MIN = 1024
-STEP_FRAMES = 64
-"""After a step with this many parsed frames, the next step is a quarter as long, because a parsed
-frame of a few bytes takes up to 60 µs. Steps with fewer grow again."""
-PIECE_WORK_BYTES = 128
-"""Work counted for each piece from the decoder beside its bytes, even for an empty one."""
 
 
 class Edit:
@@ -102,22 +91,16 @@ class Tap:
     """
 
     __slots__ = (
-        "_backlog",
         "_batch_bytes",
         "_batch_read_at",
-        "_begun",
-        "_budget",
         "_clock",
-        "_content_type",
-        "_decoder",
         "_edit",
         "_first_byte_at",
         "_first_token_at",
         "_hash",
         "_pending",
         "_pending_bytes",
-        "_share",
-        "_step_bytes",
+        "_reader",
         "_troubles",
         "has_stopped",
         "meter",
@@ -138,21 +121,18 @@ class Tap:
         """`edits`: injected usage is cut out. `decoder`: of an encoded answer. `budget`: bytes that
         all exchanges together may keep; None: a budget of its own."""
         self.meter = meter
-        self._content_type = content_type
         self._clock = clock
         self._troubles = troubles
         self._edit = Edit(decoder) if edits else None
-        self._decoder = None if edits else decoder
-        """For the reader alone."""
-        self._budget = budget
-        self._share: Share | None = None
-        """Made when the exchange keeps more than is free."""
-        self._backlog: Backlog | None = None
-        """Made when bytes wait for a later turn. It knows when the last turn was."""
-        self._begun = b""
-        """The first bytes, until they tell the framing."""
-        self._step_bytes = STEP_BYTES_MAX
-        """Bytes that may be read in one step now."""
+        self._reader = AnswerReader(
+            meter,
+            content_type=content_type,
+            clock=clock,
+            troubles=troubles,
+            decoder=None if edits else decoder,
+            budget=budget,
+            is_framed=edits,
+        )
         self._pending: list[bytes] = []
         """What has passed since the last batch was read; of an edited answer, complete blocks."""
         self._pending_bytes = 0
@@ -250,7 +230,7 @@ class Tap:
             if is_one and type(framing) is SSE:
                 run = data
             else:
-                run = self._frame(data)
+                run = self._reader.frame(data)
                 framing, is_one = meter.framing, False
                 if not data:
                     assert framing is not None  # one is chosen for every body that is over
@@ -262,7 +242,8 @@ class Tap:
                         meter.read(run)
                     return self._end_editing(edit, data)
                 waiting_bytes = len(unsent) + len(data) - len(run)
-                if waiting_bytes > FREE_BYTES // 2 and not self._may_keep(2 * waiting_bytes):
+                is_long = waiting_bytes > FREE_BYTES // 2
+                if is_long and not self._reader.may_keep(2 * waiting_bytes):
                     self._stop_reading()
                     return self._end_editing(edit, data)
             kept = run
@@ -306,6 +287,7 @@ class Tap:
     def _end_editing(self, edit: Edit, data: bytes) -> bytes | list[bytes]:
         """Pass everything on as it came, from these bytes on."""
         edit.is_over = True
+        self._reader.is_framed = False
         if self.has_stopped:
             self.meter.framing = Opaque()
         passed = bytes(edit.unsent) + data
@@ -321,7 +303,7 @@ class Tap:
             return False
         try:
             self._read_pending()
-            return self._backlog is not None and self._backlog.read_turn()
+            return self._reader.read_turn()
         except Exception as failure:  # noqa: BLE001  # as above
             self._stop_after_failure(failure)
             return False
@@ -333,11 +315,7 @@ class Tap:
             try:
                 if self._pending or edit is not None:
                     self._read_pending()
-                if self._backlog is not None:
-                    self._backlog.read_all()
-                rest = self._frame(b"") if meter.framing is None else b""
-                assert meter.framing is not None  # one is chosen for every body that is over
-                rest += meter.framing.end()
+                rest = self._reader.end()
                 if edit is not None and not edit.is_over:
                     # It was taken at the end of the body, or that never came.
                     rest = edit.rest or rest
@@ -345,15 +323,12 @@ class Tap:
                 meter.end(rest)
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
                 self._stop_after_failure(failure)
-        if self._share is not None:
-            self._share.give_back()
+        self._reader.release()
 
     @property
     def trouble(self) -> str | None:
         """Why a part of the answer could not be read; None if all of it could."""
-        encoding = self._decoder.trouble if self._decoder is not None else None
-        unread = self.meter.trouble
-        return f"{encoding}; {unread}" if encoding and unread else encoding or unread
+        return self._reader.trouble
 
     def transfer(self) -> Transfer:
         """Lengths and digests of the passed bytes, for the ledger."""
@@ -394,19 +369,6 @@ class Tap:
             stripped=bool(removed_bytes),
         )
 
-    def _frame(self, data: bytes) -> bytes:
-        """The complete blocks with these bytes, b"" at the end of the body."""
-        framing = self.meter.framing
-        if framing is None:
-            data = self._begun + data
-            framing = framing_of(self._content_type, data, is_over=len(data) == len(self._begun))
-            if framing is None:
-                self._begun = data
-                return b""
-            self._begun = b""
-            self.meter.framing = framing
-        return framing.feed(data)
-
     def _digest(self, data: bytes) -> None:
         self.received_bytes += len(data)
         if len(data) <= HASH_BYTES:  # as most batches
@@ -435,100 +397,11 @@ class Tap:
         is_burst = 0 <= now - self._batch_read_at < BURST_SECONDS
         self._batch_bytes = BURST_BATCH_BYTES if is_burst else BATCH_BYTES
         self._batch_read_at = now
-        meter, framing = self.meter, self.meter.framing
-        is_framed = edit is not None and not edit.is_over
-        backlog = self._backlog
-        is_at_once = (backlog is None or backlog.is_empty) and self._decoder is None
-        if is_at_once and (is_framed or (framing and not framing.held_bytes)) and meter.skips(run):
-            return
-        if is_at_once and len(run) <= self._step_bytes:
-            if blocks := run if is_framed else self._frame(run):
-                meter.read(blocks)
-            if meter.parsed:
-                self._size_step()
-            if self.received_bytes > FREE_BYTES and not is_framed:
-                self._check_kept()
-        else:
-            if backlog is None:
-                backlog = self._backlog = Backlog(self._steps, self._clock)
-            if not backlog.add(run):
-                self._troubles.add("the answer came faster than it could be read")
-                self._stop_reading()
-            elif self._check_kept():
-                backlog.read_beside_chunks()
-        if self._first_token_at is None and meter.facts.token_seen:
+        unsent_bytes = len(edit.unsent) if edit is not None else 0
+        if not self._reader.read(run, self.received_bytes, unsent_bytes):
+            self._stop_reading()
+        if self._first_token_at is None and self.meter.facts.token_seen:
             self._first_token_at = now
-
-    def _steps(self, run: bytes) -> Iterator[None]:
-        """Read bytes that are long or encoded, with a pause after about `_step_bytes` of work."""
-        worked = 0
-        for piece in (run,) if self._decoder is None else self._decoder.decode(run):
-            worked += PIECE_WORK_BYTES
-            for part_bytes, blocks in self._parts(piece):
-                if blocks:
-                    self.meter.read(blocks)
-                self._size_step()
-                worked += part_bytes
-                if worked >= self._step_bytes:
-                    yield
-                    worked = 0
-            if worked >= self._step_bytes:
-                yield
-                worked = 0
-
-    def _parts(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
-        """Parts of about `_step_bytes`: how long each is, and the blocks that it completes."""
-        edit, framing = self._edit, self.meter.framing
-        if edit is None or edit.is_over:
-            at = 0
-            while at < len(piece):
-                part = piece[at : at + self._step_bytes]
-                at += len(part)
-                yield len(part), self._frame(part)
-            return
-        assert framing is not None
-        blocks: list[bytes] = []
-        size = 0
-        for block in framing.split(piece):
-            blocks.append(block)
-            size += len(block)
-            if size >= self._step_bytes:
-                yield size, b"".join(blocks)
-                blocks, size = [], 0
-        yield size, b"".join(blocks)
-
-    def _size_step(self) -> None:
-        """Make the next step shorter if this one was much work."""
-        if self.meter.parsed >= STEP_FRAMES:
-            self._step_bytes = max(STEP_BYTES_MIN, self._step_bytes // 4)
-        elif self._step_bytes < STEP_BYTES_MAX:
-            self._step_bytes *= 2
-        self.meter.parsed = 0
-
-    def _check_kept(self) -> bool:
-        """Whether what the exchange keeps may be kept; if not, end the reading."""
-        framing, edit = self.meter.framing, self._edit
-        kept_bytes = len(self._begun) if framing is None else framing.held_bytes
-        if self._backlog is not None:
-            kept_bytes += self._backlog.size_bytes
-        if self._decoder is not None:
-            kept_bytes += self._decoder.kept_bytes
-        if edit is not None:
-            kept_bytes += len(edit.unsent)
-        if self._may_keep(kept_bytes):
-            return True
-        self._stop_reading()
-        return False
-
-    def _may_keep(self, count: int) -> bool:
-        if count <= FREE_BYTES:
-            return True
-        if self._share is None:
-            self._share = Share(self._budget if self._budget is not None else MemoryBudget())
-        if self._share.covers(count):
-            return True
-        self._troubles.add("all exchanges together keep as much in memory as they may")
-        return False
 
     def _stop_after_failure(self, failure: Exception) -> None:
         """End the reading after a bug in our code."""
@@ -539,13 +412,9 @@ class Tap:
         """Stop reading, and drop all buffers but those of the editing, which goes on."""
         self.has_stopped = True
         self._pending.clear()
-        self._backlog = None
-        self._decoder = None
-        self._begun = b""
+        self._reader.stop()
         if self._edit is None or self._edit.is_over:
             self.meter.framing = Opaque()
-        if self._share is not None:
-            self._share.give_back()
 
 
 def _hash_into(digest: hashlib._Hash, data: bytes) -> None:

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from addon.dialects.routes import DIALECTS
 from addon.framing.sse import SSE
 from addon.metering import backlog
+from addon.metering.answer_reader import STEP_BYTES_MAX, STEP_BYTES_MIN, AnswerReader
 from addon.metering.decoding import Decoder
 from addon.metering.memory_budget import FREE_BYTES, MemoryBudget
 from addon.metering.meter import Meter
-from addon.metering.tap import BATCH_BYTES, BURST_BATCH_BYTES, STEP_BYTES_MAX, STEP_BYTES_MIN, Tap
+from addon.metering.tap import BATCH_BYTES, BURST_BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in import stripping
 from tests.addon.feeding import pieces
@@ -395,7 +396,7 @@ def test_a_failure_while_reading_on_is_noted(monkeypatch):
     troubles = Troubles()
     tap = tap_of(strips=False, metered=metered, troubles=troubles)
     tap.callable(long_answer())
-    monkeypatch.setattr(Tap, "_frame", lambda _tap, _data: 1 / 0)
+    monkeypatch.setattr(AnswerReader, "frame", lambda _reader, _data: 1 / 0)
     assert not tap.read_some()
     assert tap.has_stopped
     assert "ZeroDivisionError" in str(troubles.text)
@@ -461,16 +462,16 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
     body = long_answer()
     tap.callable(body[:150_000])
     step[0] = 0.0
-    assert tap._backlog is not None
-    before = tap._backlog.size_bytes
+    assert tap._reader._backlog is not None
+    before = tap._reader._backlog.size_bytes
     tap.callable(body[150_000:200_000])
-    assert tap._backlog.size_bytes == before + 50_000 + backlog.RUN_BYTES
+    assert tap._reader._backlog.size_bytes == before + 50_000 + backlog.RUN_BYTES
     now[0] += 2 * backlog.REST_SECONDS
     tap.callable(body[200_000:-50_000])
-    assert tap._backlog.is_empty
+    assert tap._reader._backlog.is_empty
     # All of it was read in one turn, and the rest after that turn holds all the same.
     tap.callable(body[-50_000:])
-    assert tap._backlog.size_bytes == 50_000 + backlog.RUN_BYTES
+    assert tap._reader._backlog.size_bytes == 50_000 + backlog.RUN_BYTES
     tap.end()
     assert metered.facts.usage == {"prompt_tokens": 7}
 
@@ -510,13 +511,13 @@ def test_steps_are_shorter_while_frames_must_be_parsed():
     """An odd frame costs far more than an ordinary one."""
     tap = tap_of(strips=False)
     odd = b"".join(b'data: {"error":{"code":%d}}\n\n' % n for n in range(2_000))
-    sizes = [tap._step_bytes for _ in tap._steps(odd)]
+    sizes = [tap._reader._step_bytes for _ in tap._reader._steps(odd)]
     assert min(sizes) == STEP_BYTES_MIN
-    assert tap._step_bytes < STEP_BYTES_MAX
+    assert tap._reader._step_bytes < STEP_BYTES_MAX
     for words in itertools.batched([WORD] * 400, 20):
-        list(tap._steps(b"".join(words)))
-    assert tap._step_bytes == STEP_BYTES_MAX
-    list(tap._steps(LAST))
+        list(tap._reader._steps(b"".join(words)))
+    assert tap._reader._step_bytes == STEP_BYTES_MAX
+    list(tap._reader._steps(LAST))
     tap.end()
     assert tap.meter.frames == 2_401
     assert tap.meter.usage().output_tokens == 2
@@ -526,8 +527,8 @@ def test_pieces_of_a_decoder_that_hold_nothing_are_work_too():
     """Each member of a gzip body gives one piece, and an empty member an empty one."""
     decoder = Decoder("gzip")
     tap = tap_of(strips=False, decoder=decoder, content_type="application/json")
-    assert sum(1 for _ in tap._steps(gzip.compress(b"") * 2_000)) > 10
-    assert sum(1 for _ in tap._steps(gzip.compress(b'{"usage":{"prompt_tokens":3}}'))) <= 1
+    assert sum(1 for _ in tap._reader._steps(gzip.compress(b"") * 2_000)) > 10
+    assert sum(1 for _ in tap._reader._steps(gzip.compress(b'{"usage":{"prompt_tokens":3}}'))) <= 1
     tap.end()
     assert tap.meter.usage().input_tokens == 3
 
