@@ -9,6 +9,7 @@ import typer
 from ledger.commands.db import progress, sum_up
 from ledger.commands.output import print_line
 from ledger.model.errors import LedgerError
+from ledger.text.printable import printable
 
 
 def sync(
@@ -87,7 +88,7 @@ def sync(
     if not target.startswith(over_ssh.SCHEME):  # else the far side does
         sum_up(target)
     for refused in merged.refused:
-        typer.echo(f"{refused.key[1]}\t{refused.error}")
+        typer.echo(f"{printable(refused.key[1])}\t{printable(refused.error)[:300]}")
     raise typer.Exit(1 if merged.refused else 0)
 
 

@@ -2,11 +2,7 @@
 as git does: no server, no password of ours.
 
 One side writes a stream (`tokentee sync --dump`), the other one reads it (`tokentee sync -`). Each
-line is JSON, the first one behind `MARK`, for a shell may print something before it:
-
-    {"schema": ..., "count": ..., "secret_id": ..., "secret"?: hex, "ledger"?: path | null}
-    {"keys": [[opened_at, id], ...], "exchanges": [rows], "readings": [rows], ...}
-    {"end": true}, or {"error": text}
+line is a `Message` in JSON, the first one behind `MARK`, for a shell may print something before it.
 
 A bundle is idempotent, so a stream that was cut is repeated without loss or doubles. Nothing that
 comes is trusted: sizes, silence and shapes are bounded, and a bundle gives rows of its keys alone.
@@ -18,15 +14,16 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from datetime import date
 from functools import partial
 from itertools import chain
-from typing import IO, Any
+from typing import IO, Annotated, Any
 from urllib.parse import unquote
 
+import msgspec
 import orjson
 import sqlalchemy as sa
+from msgspec import Meta
 from sqlalchemy.engine import URL
 
 from ledger.model.errors import LedgerError
@@ -39,15 +36,12 @@ from ledger.store.engines.refusals import reason_of
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.keys import Key
 from ledger.store.spool import RefusedExchange
+from ledger.store.tables import exchanges
 from ledger.text.figures import seconds_text
 from ledger.text.printable import mistyped_url, printable
 
-type Message = dict[str, Any]
-type Progress = Callable[[int, int], None]
-type Write = Callable[[bytes], object]
-
 SCHEME = "ssh://"
-MARK = b"tokentee sync 2 "
+MARK = b"tokentee sync 3 "
 COMMAND = 'PATH="$PATH:$HOME/.local/bin" tokentee sync '
 """`~/.local/bin` is where `uv tool install` puts commands, and not on the path of a command over
 ssh. Nothing of the user's goes in here."""
@@ -68,14 +62,48 @@ _URL = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?(?P<path>/[^\0]{0,4096})?",
     re.DOTALL,
 )
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
-_ID_MAX = 1_024
+
+type Progress = Callable[[int, int], None]
+type Write = Callable[[bytes], object]
+type StreamKey = tuple[
+    Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]{15}Z$")],
+    Annotated[str, Meta(max_length=1_024)],
+]
+type Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+type Rows = list[list[str | Integer | bool | None]]
+
+
+class Message(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of a stream. What it is about says which fields it has."""
+
+    # The first line; `ledger` names a file of the side that reads it, None its own ledger.
+    schema: str | None = None
+    count: int = 0
+    secret_id: str | None = None
+    secret: Annotated[str, Meta(pattern="^([0-9a-f]{2})+$")] | None = None
+    ledger: str | None = None
+    with_secret: bool = False
+    # A bundle: the rows of each table.
+    keys: Annotated[list[StreamKey], Meta(max_length=BUNDLE_EXCHANGES_MAX)] = []
+    is_too_long: bool = False
+    exchanges: Rows = []
+    readings: Rows = []
+    pricings: Rows = []
+    segments: Rows = []
+    quotas: Rows = []
+    # The last line, of either side.
+    end: bool = False
+    merged: Merged | None = None
+    error: str | None = None
+
+
+_message_in = msgspec.json.Decoder(Message).decode
 
 
 def pull(url: str, target: str, *, with_secret: bool, on_progress: Progress) -> Merged:
     """Merge the ledger of an ssh URL into one of this machine."""
     with _ssh(url, "--dump -") as (path, far, stream):
-        send(far.sendall, {"ledger": path, "with_secret": with_secret})
+        send(far.sendall, {"ledger": path, "with_secret": with_secret}, MARK)
         return load(messages(stream), target, on_progress)
 
 
@@ -86,15 +114,9 @@ def push(source: str, url: str, *, with_secret: bool, on_progress: Progress) -> 
         with suppress(ConnectionError, TimeoutError):
             dump(source, far.sendall, on_progress, with_secret=with_secret, ledger=path)
         answer = next(messages(stream))
-    with _shaped():
-        refused = [
-            RefusedExchange(_key(key), printable(str(why))[:300]) for key, why in answer["refused"]
-        ]
-        return Merged(
-            exchanges=int(answer["exchanges"]),
-            refused=tuple(refused),
-            has_two_secrets=answer["has_two_secrets"] is True,
-        )
+    if answer.merged is None:
+        raise LedgerError("the other side does not say what it has added")
+    return answer.merged
 
 
 def dump(
@@ -103,15 +125,15 @@ def dump(
     on_progress: Progress = lambda *_: None,
     *,
     with_secret: bool = False,
-    **more: str | None,
+    ledger: str | None = None,
 ) -> None:
-    """Write the stream of a ledger; `more` goes into its first line."""
+    """Write the stream of a ledger; `ledger`: the file of the other side, None: its own."""
     with merging.opened_source(source) as (engine, connection):
         total, done, last = merging.count(connection), 0, None
+        head = {"schema": REVISION, "count": total, "secret_id": secret.id_in(engine)}
         if with_secret:
-            more["secret"] = merging.secret_of(engine).hex()
-        head = {"schema": REVISION, "count": total, "secret_id": secret.id_in(engine), **more}
-        send(write, head, MARK)
+            head["secret"] = merging.secret_of(engine).hex()
+        send(write, head | {"ledger": ledger}, MARK)
         while batch := [*bundles.known_after(connection, last, BUNDLE_EXCHANGES_MAX)]:
             waiting = [batch]
             while waiting:
@@ -121,11 +143,12 @@ def dump(
                     table.name: orjson.Fragment(text.replace("\n", " "))
                     for table, _, text in bundles.read(connection, keys)
                 }
-                if not send(write, {"keys": keys, **rows}):
-                    if len(keys) > 1:
-                        waiting += [keys[len(keys) // 2 :], keys[: len(keys) // 2]]
-                    else:
-                        send(write, {"keys": keys, "refused": "it is too long to be sent"})
+                if send(write, {"keys": keys, **rows}):
+                    continue
+                if len(keys) == 1:
+                    send(write, {"keys": keys, "is_too_long": True})
+                else:
+                    waiting += [keys[len(keys) // 2 :], keys[: len(keys) // 2]]
             last, done = batch[-1], done + len(batch)
             on_progress(done, max(total, done))
         send(write, {"end": True})
@@ -134,31 +157,29 @@ def dump(
 def load(stream: Iterator[Message], target: str | URL, on_progress: Progress) -> Merged:
     """Add what a stream brings to a ledger."""
     head, done, refused, months = next(stream), 0, list[RefusedExchange](), set[date]()
-    if head.get("schema") != REVISION:
+    if head.schema != REVISION:
         raise LedgerError(
-            f"this side has tokentee for {REVISION}, the other one for {head.get('schema')}: "
+            f"this side has tokentee for {REVISION}, the other one for {head.schema}: "
             "install the same version on both"
         )
     ensured = db.ensure(target, answer_seconds_max=merging.ANSWER_SECONDS_MAX)
     with db.disposing(ensured) as engine:
-        with _shaped():
-            total = int(head["count"])
-            carried = bytes.fromhex(head["secret"]) if "secret" in head else None
-        if carried is not None:
-            merging.take_secret(engine, carried)
-        ids = head.get("secret_id"), secret.id_in(engine)
+        if head.secret is not None:
+            merging.take_secret(engine, bytes.fromhex(head.secret))
+        ids = head.secret_id, secret.id_in(engine)
         try:
-            while "end" not in (message := next(stream)):
-                with _shaped():
-                    keys = [_key(entry) for entry in message["keys"]]
-                if not 0 < len(keys) <= BUNDLE_EXCHANGES_MAX or done > total + GROWTH_MAX:
+            while not (bundle := next(stream)).end:
+                if not bundle.keys or done > head.count + GROWTH_MAX:
                     raise LedgerError("the other side sends more than the exchanges that it has")
-                if "refused" in message:
-                    refused += [RefusedExchange(key, printable(message["refused"])) for key in keys]
+                if bundle.is_too_long:
+                    refused += [
+                        RefusedExchange(key, "it is too long to be sent") for key in bundle.keys
+                    ]
                 else:
-                    refused += merging.deliver(partial(rows_of, message), engine, keys, months)
-                done += len(keys)
-                on_progress(done, max(total, done))
+                    read = partial(rows_of, bundle)
+                    refused += merging.deliver(read, engine, bundle.keys, months)
+                done += len(bundle.keys)
+                on_progress(done, max(head.count, done))
         except ConnectionError as error:
             raise ConnectionError(f"interrupted after {done} exchanges: {error}") from error
     has_two_secrets = None not in ids and ids[0] != ids[1]
@@ -167,68 +188,57 @@ def load(stream: Iterator[Message], target: str | URL, on_progress: Progress) ->
 
 def answer(stream: IO[bytes], write: Write, *, is_dump: bool) -> URL | None:
     """The far side of `pull` or `push`; the ledger that it added to, if any."""
-    lines = messages(stream, b"" if is_dump else MARK)
+    lines = messages(stream)
     try:
         head = next(lines)
+        path = head.ledger
+        ledger = URL.create("sqlite", database=path) if path else urls.parse_url(urls.default_url())
         if is_dump:
-            dump(named(head), write, with_secret=head.get("with_secret") is True)
+            dump(ledger, write, with_secret=head.with_secret)
             return None
-        merged = load(chain([head], lines), named(head), lambda *_: None)
-        refused = [(one.key, one.error) for one in merged.refused]
-        send(write, {**asdict(merged), "refused": refused}, MARK)
+        merged = load(chain([head], lines), ledger, lambda *_: None)
     except ConnectionError:
         return None  # the other side was cut off, and comes again
     except (LedgerError, sa.exc.DBAPIError) as error:
         text = str(error) if isinstance(error, LedgerError) else reason_of(error)
         send(write, {"error": text}, MARK)
         return None
-    return named(head)
-
-
-def named(message: Message) -> URL:
-    """The ledger that the other side names: a file, or this side's own."""
-    path = message.get("ledger")
-    return URL.create("sqlite", database=path) if path else urls.parse_url(urls.default_url())
+    send(write, {"merged": merged}, MARK)
+    return ledger
 
 
 def rows_of(message: Message, keys: Sequence[Key]) -> Bundle:
-    """The rows of these exchanges in a message, if they have the form of rows."""
+    """The rows of these exchanges in a message."""
     bundle: Bundle = []
     for table, names in bundles.SENT.items():
-        id_name = "id" if table.name == "exchanges" else "exchange_id"
-        its = names.index("opened_at"), names.index(id_name)
-        with _shaped():
-            rows = message.get(table.name, [])
-            for row in rows:
-                if len(row) != len(names) or any(
-                    not isinstance(value, str | int | None) for value in row
-                ):
-                    raise ValueError
-            chosen = [row for row in rows if (row[its[0]], row[its[1]]) in {*keys}]
+        rows: Rows = getattr(message, table.name)
+        if any(len(row) != len(names) for row in rows):
+            raise LedgerError("the other side sends rows of another form")
+        at = names.index("opened_at")
+        its_id = names.index("id" if table is exchanges else "exchange_id")
+        chosen = [row for row in rows if (row[at], row[its_id]) in {*keys}]
         if chosen:
             bundle.append((table, names, orjson.dumps(chosen).decode()))
     return bundle
 
 
-def messages(stream: IO[bytes], mark: bytes = MARK) -> Iterator[Message]:
-    """The lines of a stream, behind its mark. One that ends, is silent or has something else is a
-    ConnectionError; one that states an error is a LedgerError."""
+def messages(stream: IO[bytes]) -> Iterator[Message]:
+    """The lines of a stream, behind its mark. One that ends or is silent is a ConnectionError; one
+    that states an error or has another form is a LedgerError."""
     line, passed = _line(stream), 0
-    while mark not in line:
+    while MARK not in line:
         passed += len(line)
         if passed > PREAMBLE_BYTES_MAX:
             raise ConnectionError("no tokentee answers there")
         line = _line(stream)
-    line = line.partition(mark)[2] if mark else line
+    line = line.partition(MARK)[2]
     while True:
         try:
-            message = orjson.loads(line.removeprefix(mark))
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            raise ConnectionError("it sent something that is no line of tokentee's")
-        if "error" in message:
-            raise LedgerError(f"the other side says: {printable(str(message['error']))[:500]}")
+            message = _message_in(line)
+        except msgspec.DecodeError as error:
+            raise LedgerError("the other side sends something else than a stream") from error
+        if message.error is not None:
+            raise LedgerError(f"the other side says: {printable(message.error)[:500]}")
         yield message
         line = _line(stream)
 
@@ -245,7 +255,7 @@ def _line(stream: IO[bytes]) -> bytes:
     return line
 
 
-def send(write: Write, message: Message, mark: bytes = b"") -> bool:
+def send(write: Write, message: dict[str, Any], mark: bytes = b"") -> bool:
     """Write a line; False: it is too long."""
     # The names of tables are strings of a class of their own.
     data = mark + orjson.dumps(message, option=orjson.OPT_NON_STR_KEYS) + b"\n"
@@ -295,19 +305,3 @@ def _ssh(url: str, words: str) -> Iterator[tuple[str | None, socket.socket, IO[b
         finally:
             process.kill()
             process.wait()
-
-
-def _key(value: Any) -> Key:
-    opened_at, one = value
-    if not (_MOMENT.fullmatch(opened_at) and len(one) <= _ID_MAX):
-        raise ValueError
-    return opened_at, one
-
-
-@contextmanager
-def _shaped() -> Iterator[None]:
-    """Makes one error of all that does not fit the shape of a stream."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LedgerError("the other side sends something else than a ledger's stream") from error
