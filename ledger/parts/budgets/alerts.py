@@ -9,18 +9,19 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Engine
 
 from ledger.attach import attached
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import RESET_TOLERANCE
 from ledger.parts.budgets.book import shown
-from ledger.parts.budgets.budgets_file import Budgets, Destination
+from ledger.parts.budgets.budgets_file import Budgets, Destination, QuotaRule
 from ledger.parts.budgets.status import Status, as_json, statuses
 from ledger.settings.names import Names
 from ledger.store import db
@@ -36,14 +37,14 @@ ATTEMPTS_MAX = 5
 POST_SECONDS_MAX = 10
 
 
-class Alert(NamedTuple):
-    """A threshold that a cap, a budget or a provider's limit reached."""
+class Reached(NamedTuple):
+    """What a cap, a budget or a provider's limit tells in its present period."""
 
     name: str
-    """With the period and the threshold, what it is claimed by."""
+    """With the period and a threshold, what an alert is claimed by."""
     period_start: datetime
-    threshold: int
-    text: str
+    texts: Mapping[int, str]
+    """Of each threshold that it has reached, the lowest first."""
     data: Mapping[str, Any]
 
 
@@ -53,24 +54,23 @@ def send_due(
     """Send the alerts that are due and that no other process sends: how many were, and were taken.
     Of several thresholds that one limit reached since the last time, only the highest is sent."""
     both = (*budgets.budgets, *budgets.caps)
-    found = list(statuses(engine, both, names, now))
-    reached = [one for status in found for one in (_of(status, now), _of_refusal(status, now))]
-    stated = attached("limits") if budgets.quotas else ()
-    reached += [
-        _of_limit(engine, budgets, limit) for limits in stated for limit in limits(engine, now)
-    ]
+    reached = [one for status in statuses(engine, both, names, now) for one in _of(status, now)]
+    for limits in attached("limits") if budgets.quotas else ():
+        reached += [_of_limit(engine, budgets.quotas, limit) for limit in limits(engine, now)]
     due = taken = 0
-    for of_one in reached:
-        claimed = [each for each in of_one if _claim(engine, each, now)]
-        if claimed:
-            due += 1
-            if _send(claimed[-1], budgets.destinations, log):
-                taken += 1
-            else:
-                claimed.pop()
+    for one in reached:
+        claimed = [each for each in one.texts if _claim(engine, one, each, now)]
+        if not claimed:
+            continue
+        due += 1
+        if _send(one, claimed[-1], budgets.destinations, log):
+            taken += 1
+        else:
+            claimed.pop()
+        a = alerts.c
+        sent = sa.update(alerts).where(a.budget == one.name, a.period_start == one.period_start)
         with db.writing(engine) as connection:
-            for each in claimed:
-                connection.execute(sa.update(alerts).where(*_is(each)).values(sent_at=now))
+            connection.execute(sent.where(a.threshold.in_(claimed)).values(sent_at=now))
     return due, taken
 
 
@@ -84,11 +84,12 @@ def waiting(engine: Engine, now: datetime) -> int:
         return connection.scalar(query) or 0
 
 
-def _send(alert: Alert, destinations: tuple[Destination, ...], log: Log) -> bool:
+def _send(one: Reached, threshold: int, destinations: Sequence[Destination], log: Log) -> bool:
     """Whether an address took it. An address is a secret, which errors of libraries repeat."""
+    text = one.texts[threshold]
     if not destinations:
-        log("warn", f"tokentee: {alert.text}")
-    body = {**alert.data, "threshold": alert.threshold, "text": alert.text}
+        log("warn", f"tokentee: {text}")
+    body = {**one.data, "threshold": threshold, "text": text}
     is_taken = not destinations
     for number, destination in enumerate(destinations, 1):
         try:
@@ -113,84 +114,62 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _of(status: Status, now: datetime) -> Iterator[Alert]:
-    """An alert for each threshold, the lowest first."""
+def _of(status: Status, now: datetime) -> Iterator[Reached]:
+    """What a cap or a budget tells: how much is spent, and that a cap has refused."""
     cap, data, word = status.cap, as_json(status), status.fullest
     start = _day(now) if status.span is None else status.span.start
     kind = "cap" if cap.stops else "budget"
     name = f"cap {cap.name}" if cap.stops else cap.name
     spent = f"{shown(word, getattr(status.spent, word, 0))} of {shown(word, status.limit(word))}"
-    for threshold in status.warned:
-        text = f"{kind} {printable(cap.name)}, {status.period_text}: {spent} ({threshold}%)"
-        yield Alert(name, start, threshold, text, data)
-
-
-def _of_refusal(status: Status, now: datetime) -> Iterator[Alert]:
-    """An alert if a cap has refused."""
+    text = f"{kind} {printable(cap.name)}, {status.period_text}: {spent}"
+    yield Reached(name, start, {share: f"{text} ({share}%)" for share in status.warned}, data)
     if status.refused:
-        start = _day(now) if status.span is None else status.span.start
-        text = f"cap {status.cap.name}: {counted(status.refused, 'request')} refused"
-        yield Alert(f"cap {status.cap.name} refused", start, 100, text, as_json(status))
+        text = f"cap {cap.name}: {counted(status.refused, 'request')} refused"
+        yield Reached(f"cap {cap.name} refused", start, {100: text}, data)
 
 
-def _of_limit(engine: Engine, budgets: Budgets, limit: Any) -> Iterator[Alert]:
-    """The same for a provider's limit, in its present window."""
-    rules = [each for each in budgets.quotas if each.is_for(limit.provider, limit.window)]
-    used = limit.used_ppm
-    if used is None or not rules:
-        return
+def _of_limit(engine: Engine, rules: Sequence[QuotaRule], limit: Any) -> Reached:
+    """The same of a provider's limit, in its present window: told from the one before by its reset,
+    as the first alert had it, since some providers state it as a wait and it moves by seconds; by
+    the day, if it has none."""
+    shares = {s for rule in rules if rule.is_for(limit.provider, limit.window) for s in rule.above}
+    used = limit.used_ppm or 0
     name = f"quota {limit.provider} {limit.window} {limit.holder}"
-    start = _window_of(engine, name, limit)
+    text = (
+        f"limit {printable(limit.window)} of {printable(limit.provider)}: {used_share(used)} used"
+    )
+    texts = {share: f"{text} ({share}%)" for share in sorted(shares) if used >= share * 10_000}
     data = {key: value for key, value in limit.as_json().items() if key != "sessions"}
-    text = f"limit {printable(limit.window)} of {printable(limit.provider)}: {used_share(used)}"
-    for threshold in sorted({share for rule in rules for share in rule.above}):
-        if used >= threshold * 10_000:
-            yield Alert(name, start, threshold, f"{text} used ({threshold}%)", data)
+    start = limit.resets_at or _day(limit.observed_at)
+    if texts and limit.resets_at is not None:
+        near = max(RESET_TOLERANCE, timedelta(minutes=limit.window_minutes or 0) / 2)
+        moment = alerts.c.period_start
+        known = sa.select(sa.func.max(moment)).where(
+            alerts.c.budget == name, moment > start - near, moment < start + near
+        )
+        with engine.connect() as connection:
+            start = connection.scalar(known) or start
+    return Reached(name, start, texts, data)
 
 
-def _window_of(engine: Engine, name: str, limit: Any) -> datetime:
-    """What tells this window from the one before: its reset, as the first alert had it, since some
-    providers state it as a wait and it moves by seconds; without a reset, the day."""
-    if limit.resets_at is None:
-        return _day(limit.observed_at)
-    near = max(RESET_TOLERANCE, timedelta(minutes=limit.window_minutes or 0) / 2)
-    known = sa.select(sa.func.max(alerts.c.period_start)).where(
-        alerts.c.budget == name,
-        alerts.c.period_start > limit.resets_at - near,
-        alerts.c.period_start < limit.resets_at + near,
-    )
-    with engine.connect() as connection:
-        found: datetime | None = connection.scalar(known)
-        reset: datetime = limit.resets_at
-        return found or reset
-
-
-def _claim(engine: Engine, alert: Alert, now: datetime) -> bool:
+def _claim(engine: Engine, one: Reached, threshold: int, now: datetime) -> bool:
     """Whether it is this process that sends an alert."""
-    a = alerts.c
-    first = {"claimed_at": now, "attempts": 1, "period_start": alert.period_start}
-    named = {"budget": alert.name, "threshold": alert.threshold}
-    again = sa.update(alerts).where(
-        *_is(alert),
-        a.sent_at.is_(None),
-        a.claimed_at <= now - timedelta(seconds=CLAIM_SECONDS),
-        a.attempts < ATTEMPTS_MAX,
+    dialect, a = postgresql if engine.dialect.name == "postgresql" else sqlite, alerts.c
+    first = dialect.insert(alerts).values(
+        budget=one.name,
+        period_start=one.period_start,
+        threshold=threshold,
+        claimed_at=now,
+        attempts=1,
     )
-    try:
-        with db.writing(engine) as connection:
-            if connection.scalar(sa.select(sa.func.count()).where(*_is(alert))):
-                claim = again.values(claimed_at=now, attempts=a.attempts + 1)
-                return connection.execute(claim).rowcount == 1
-            connection.execute(sa.insert(alerts).values(**first, **named))
-            return True
-    except sa.exc.IntegrityError:
-        return False  # another process was first
-
-
-def _is(alert: Alert) -> tuple[sa.ColumnElement[bool], ...]:
-    a = alerts.c
-    period = a.period_start == alert.period_start
-    return a.budget == alert.name, period, a.threshold == alert.threshold
+    stale = now - timedelta(seconds=CLAIM_SECONDS)
+    claim = first.on_conflict_do_update(
+        index_elements=alerts.primary_key,
+        set_={"claimed_at": now, "attempts": a.attempts + 1},
+        where=a.sent_at.is_(None) & (a.claimed_at <= stale) & (a.attempts < ATTEMPTS_MAX),
+    )
+    with db.writing(engine) as connection:
+        return connection.execute(claim.returning(a.attempts)).first() is not None
 
 
 def _day(at: datetime) -> datetime:
