@@ -181,7 +181,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.parts.sync": {
         *(*VALUES, "ledger.commands", "ledger.pricing", "ledger.reports", "ledger.settings"),
         *("ledger.store", "ledger.store.engines", "ledger.store.processes", "ledger.store.schema"),
-        "ledger.store.writing",
+        *("ledger.maintenance", "ledger.store.writing"),
     },
     "ledger.parts.why": {
         *(*VALUES, "ledger.commands", "ledger.figures", "ledger.pricing", "ledger.reports"),

@@ -36,6 +36,7 @@ from addon.recordings.formats.recorded import (
     Unreadable,
 )
 from ledger import recording
+from ledger.maintenance import imported
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import named
 from ledger.model.exchange import Exchange, Outcome, Reading
@@ -112,9 +113,13 @@ class Replay:
     node: str
     commits: Commits
     lookup: Lookup
+    settle_imported: Callable[[Sequence[Exchange]], None] = lambda _new: None
+    """What was imported of these new exchanges does not count any more."""
     url: str | None = None
     advance: Advance = lambda _part, _read_bytes: None
     tally: ReplayTally = field(default_factory=ReplayTally)
+    _new: list[Exchange] = field(default_factory=list)
+    """Exchanges that the ledger has now, and whose imports it may have."""
     _metered: list[tuple[Exchange, Reading]] = field(default_factory=list)
     """Metered exchanges that are not queued yet."""
     _in_flight: deque[tuple[Receipt, Exchange]] = field(default_factory=deque)
@@ -228,8 +233,12 @@ class Replay:
                 assert exchange.outcome is not None
                 self.tally.new += 1
                 self.tally.by_dialect[exchange.dialect, exchange.outcome] += 1
+                self._new.append(exchange)
             if len(self._in_flight) > left_max:
                 self.commits.wait()
+        if len(self._new) >= BATCH_MAX or (self._new and not left_max):
+            self.settle_imported(self._new)
+            self._new.clear()
 
 
 def _batches(found: Iterable[RecordedEntry]) -> Iterator[list[RecordedEntry]]:
@@ -406,11 +415,11 @@ def opened(
     """A replay into the ledger of a job, which is closed at the end of the block; then all is
     committed or refused."""
     node = f"replay/{os.getpid()}/{int(time.time())}"
-    commits = Commits()
+    commits, price = Commits(), _price_of(job)
     ledger = recording.open_ledger(
         job.ledger_url,
         node=node,
-        price=_price_of(job),
+        price=price,
         on_commit=commits.on_commit,
         log=log,
         has_companions=has_companions,
@@ -422,6 +431,7 @@ def opened(
             node=node,
             commits=commits,
             lookup=known.settled,
+            settle_imported=lambda new: imported.settle_in(known.engines, new, price),
             url=job.url,
             advance=advance,
         )

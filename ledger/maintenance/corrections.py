@@ -71,6 +71,12 @@ def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
     return found
 
 
+def booked_of(connection: Connection, opened_at: datetime, exchange_id: str) -> Booked | None:
+    """One booked exchange, by its key; None as in `find`."""
+    is_it = (exchanges.c.opened_at == opened_at) & (exchanges.c.id == exchange_id)
+    return _booked(connection, connection.execute(sa.select(exchanges).where(is_it)).one())
+
+
 def _booked(connection: Connection, row: Any) -> Booked | None:
     found = _readings(connection, row.opened_at, row.id)
     # The placeholder of a lost exchange has no version.

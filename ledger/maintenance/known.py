@@ -21,7 +21,8 @@ from ledger.model.exchange import Outcome, Source, State
 from ledger.store.engines import sqlite_file, urls
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Engine
+    from sqlalchemy import ColumnElement, Select
+    from sqlalchemy.engine import Connection, Engine
 
 _ENDED_PATHS = (
     f"SELECT id, path FROM exchanges WHERE id IN ({{ids}}) AND state = '{State.SETTLED.value}'"
@@ -139,6 +140,7 @@ class BookedAnswer:
     output_tokens: int | None
     model: str | None = None
     usage_json: str | None = None
+    parent_session_id: str | None = None
 
 
 def booked_answers(
@@ -161,15 +163,11 @@ def booked_answers(
     (`with_subagents`); and those of these agents that were recorded `between` without a session, or
     without both and with one of these `inputs` or `models`; and with one of the `copied_inputs`, of
     whatever session; and all that were recorded of `whole_agents`."""
-    import sqlalchemy as sa
 
     from ledger.store.scope import requests
 
     r = requests.c
-    columns = [r[name] for name in BookedAnswer.__dataclass_fields__ if name != "is_import"]
-    query = sa.select(*columns, r.source).where(
-        r.outcome.not_in((Outcome.HTTP_ERROR, Outcome.REFUSED))
-    )
+    query = _answers()
     found: dict[str, BookedAnswer] = {}
     wanted: tuple[tuple[Any, Iterable[Any]], ...] = (
         (r.id, ids),
@@ -202,8 +200,36 @@ def booked_answers(
             questions.append(without_session.where(r.agent.is_(None), r.model.in_(some_models)))
     with engine.connect() as connection:
         for question in questions:
-            for row in connection.execute(question):
-                facts = row._asdict()
-                is_import = facts.pop("source") == Source.IMPORT
-                found[row.id] = BookedAnswer(**facts, is_import=is_import)
+            found |= {each.id: each for each in _read(connection, question)}
     return sorted(found.values(), key=lambda answer: (answer.opened_at, answer.id))
+
+
+def answers_of(connection: Connection, condition: ColumnElement[bool]) -> list[BookedAnswer]:
+    """The requests of a condition on the view `requests` that have ended, but for errors."""
+    return _read(connection, _answers().where(condition))
+
+
+def _answers() -> Select[Any]:
+    import sqlalchemy as sa
+
+    from ledger.store.scope import requests
+
+    r = requests.c
+    names = [each for each in BookedAnswer.__dataclass_fields__ if each != "is_import"]
+    columns = [
+        # PostgreSQL's JSON as text, too.
+        sa.cast(r[name], sa.Text).label(name) if name == "usage_json" else r[name]
+        for name in names
+    ]
+    return sa.select(*columns, r.source).where(
+        r.outcome.not_in((Outcome.HTTP_ERROR, Outcome.REFUSED))
+    )
+
+
+def _read(connection: Connection, question: Select[Any]) -> list[BookedAnswer]:
+    found = []
+    for row in connection.execute(question):
+        facts = row._asdict()
+        is_import = facts.pop("source") == Source.IMPORT
+        found.append(BookedAnswer(**facts, is_import=is_import))
+    return found

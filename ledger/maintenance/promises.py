@@ -272,7 +272,7 @@ WHERE shown <> charged OR listed <> charged_listed""",
     Promise(
         "duplicates",
         "a duplicate is of an earlier exchange with the same origin, response id, key, request "
-        "and answer",
+        "and answer, or imported of a recorded one",
         # Where old rows were dropped, the original may have been among them.
         f"""
 SELECT e.id, 'duplicate of ' || e.duplicate_of AS detail FROM exchanges e
@@ -281,6 +281,8 @@ WHERE e.opened_at >= :since AND e.duplicate_of IS NOT NULL
     SELECT 1 FROM exchanges o
     WHERE o.id = e.duplicate_of AND ({is_same_response("o", "e")}) AND ({ranks_before("o", "e")})
       AND (o.duplicate_of IS NULL OR e.upstream_digest IS NULL))
+  AND NOT (e.source = 'import' AND EXISTS (
+    SELECT 1 FROM exchanges o WHERE o.id = e.duplicate_of AND o.source <> 'import'))
   AND (EXISTS (SELECT 1 FROM exchanges o WHERE o.id = e.duplicate_of)
     OR NOT EXISTS (SELECT 1 FROM meta WHERE key = '{DROPPED_UNTIL}'))""",
     ),

@@ -79,6 +79,7 @@ BOUNDS = {
     "recordings/capture.py CaptureFiles._queue": "WAITING_MAX; their bytes are in the budget",
     "recordings/replay.py Replay._ids": "those under way: IN_FLIGHT_MAX and BATCH_MAX",
     "recordings/replay.py Replay._in_flight": "IN_FLIGHT_MAX",
+    "recordings/replay.py Replay._new": "IN_FLIGHT_MAX and BATCH_MAX",
     "recordings/replay.py Replay._metered": "BATCH_MAX and BATCH_BYTES_MAX",
     "recordings/replay.py ReplayTally.by_dialect": "the dialects that there are",
     "recordings/replay_dask.py MeteredPart._batch": "BATCH_MAX",

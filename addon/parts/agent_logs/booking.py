@@ -12,18 +12,14 @@ from msgspec.structs import replace
 
 from addon.parts.agent_logs import sums
 from addon.parts.agent_logs.agents import AGENTS
-from addon.parts.agent_logs.call import FIGURES, Booked, LoggedCall, booked, fullness
+from addon.parts.agent_logs.call import Booked, LoggedCall, booked, fullness
 from addon.parts.agent_logs.files import Log, SkippedCounts, read
-from addon.parts.agent_logs.matching import (
-    APART_MAX,
-    KnownAnswers,
-    answer_of,
-    session_names,
-)
+from addon.parts.agent_logs.matching import KnownAnswers, answer_of, session_names
 from addon.parts.agent_logs.reader import Reached, calls_of
 from addon.parts.agent_logs.unchanged import UnchangedLogs
 from ledger.maintenance import corrections
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
+from ledger.maintenance.same_answer import APART_MAX, FIGURES
 from ledger.model.exchange import Billing, Exchange, UsageSource
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook

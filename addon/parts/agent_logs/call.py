@@ -38,9 +38,6 @@ THREAD_COUNTS, THREADS = BESIDE + "thread_counts", BESIDE + "threads"
 """Beside the usage of Codex: a digest of usage and sum of the thread, by which a copy is known; and
 the threads of which one made the call, if a fork's log does not tell which."""
 
-FIGURES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
-"""What two accounts of an answer are compared by."""
-
 type Booked = tuple[Exchange, Reading]
 
 

@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from addon.parts.agent_logs.call import FIGURES, LoggedCall
+from addon.parts.agent_logs.call import LoggedCall
 from addon.parts.agent_logs.matching import KnownAnswers, answer_of, session_names
 from ledger.maintenance.known import BookedAnswer
+from ledger.maintenance.same_answer import FIGURES
 from ledger.model.usage import sum_of
 
 type _Session = tuple[str, str | None]

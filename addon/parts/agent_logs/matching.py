@@ -3,17 +3,18 @@ session, or one that was recorded on the wire."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from datetime import timedelta
 from typing import Any
 
 from addon.framing import json_values
 from addon.parts.agent_logs.call import THREAD_COUNTS, THREADS, LoggedCall
 from ledger.maintenance.known import BookedAnswer
-
-APART_WITHOUT_AGENT_MAX = timedelta(seconds=30)
-APART_MAX = timedelta(minutes=10)
-"""How far the log's time may be from the recorded one: an agent writes its log when an answer is
-complete, and its clock is another than the proxy's if it runs on another machine."""
+from ledger.maintenance.same_answer import (
+    APART_MAX,
+    figures_of,
+    is_its_wire,
+    is_near,
+    names_of,
+)
 
 
 class KnownAnswers:
@@ -41,12 +42,12 @@ class KnownAnswers:
         if answer.response_id is not None:
             self._by["response", answer.response_id].append(answer)
         for session in {answer.session_id, *_threads(answer)} - {None}:
-            self._by[session, _figures(answer)].append(answer)
+            self._by[session, figures_of(answer)].append(answer)
         if answer.session_id is None:
-            self._by["agent", answer.agent, _figures(answer)].append(answer)
+            self._by["agent", answer.agent, figures_of(answer)].append(answer)
         if not answer.is_import:
-            self._by["recorded", answer.agent, _figures(answer)].append(answer)
-        self._by[answer.agent, answer.opened_at, _figures(answer)].append(answer)
+            self._by["recorded", answer.agent, figures_of(answer)].append(answer)
+        self._by[answer.agent, answer.opened_at, figures_of(answer)].append(answer)
 
     def find(self, call: LoggedCall) -> BookedAnswer | None:
         """The request that a logged answer is; None: a new one. A recorded request that has no id
@@ -73,13 +74,15 @@ class KnownAnswers:
             if not (begins <= call.ended_at and call.at <= ends):
                 # A copy that was stamped anew has the id and the figures.
                 is_copy = _have_ids(answer, call) and answer.response_id == call.response_id
-                if is_copy and None not in call.figures and _figures(answer) == call.figures:
+                if is_copy and None not in call.figures and figures_of(answer) == call.figures:
                     return answer
                 continue
             if _have_ids(answer, call):
                 if answer.response_id == call.response_id:
                     return answer
-            elif _figures(answer) == call.figures and _is_its_wire(answer, call, sessions):
+            elif figures_of(answer) == call.figures and is_its_wire(
+                answer, answer_of(call), sessions
+            ):
                 self._taken[answer.id] = call.session_id
                 return answer
         return self._copied(call, sessions) if call.copies_renew_ids else None
@@ -96,22 +99,19 @@ class KnownAnswers:
                     and is_model
                     and None not in call.figures
                     and not _have_ids(answer, call)
-                    and _is_near(answer, call)
+                    and is_near(answer, answer_of(call))
                 ):
                     return answer
         return None
 
 
 def session_names(call: LoggedCall) -> list[str]:
-    """The names that the session of a call may have: its own, and with the agent before it, as
-    Qwen Code sends it."""
-    stated = (call.session_id, call.log_session_id, *call.threads)
-    names = [name for name in dict.fromkeys(stated) if name]
-    return [*names, *(f"{call.agent}:{name}" for name in names)]
+    """The names that the session of a call may have."""
+    return names_of(call.agent, (call.session_id, call.log_session_id, *call.threads))
 
 
 def _is_same_import(answer: BookedAnswer, call: LoggedCall) -> bool:
-    has_figures = _figures(answer) == call.figures
+    has_figures = figures_of(answer) == call.figures
     at_its_time = answer.opened_at <= call.ended_at and call.at <= answer.settled_at
     in_session = answer.session_id in (call.session_id, call.log_session_id)
     if _have_ids(answer, call):
@@ -132,21 +132,6 @@ def _is_same_import(answer: BookedAnswer, call: LoggedCall) -> bool:
     return is_same and answer.agent == call.agent
 
 
-def _is_its_wire(answer: BookedAnswer, call: LoggedCall, sessions: Collection[str]) -> bool:
-    if answer.session_id is not None:
-        return answer.session_id in sessions
-    if None in call.figures:
-        return False
-    if answer.agent is not None:
-        return answer.agent == call.agent
-    return _is_near(answer, call) and call.model is not None and answer.model == call.model
-
-
-def _is_near(answer: BookedAnswer, call: LoggedCall) -> bool:
-    begins = answer.opened_at - APART_WITHOUT_AGENT_MAX
-    return begins <= call.ended_at and call.at <= answer.settled_at + APART_WITHOUT_AGENT_MAX
-
-
 def answer_of(call: LoggedCall) -> BookedAnswer:
     """A call that is being booked, as an answer of the ledger."""
     return BookedAnswer(
@@ -162,16 +147,13 @@ def answer_of(call: LoggedCall) -> BookedAnswer:
         cache_read_tokens=call.usage.cache_read_tokens,
         cache_write_tokens=call.usage.cache_write_tokens,
         output_tokens=call.usage.output_tokens,
+        model=call.model,
         usage_json=json_values.dumps(dict(call.beside)),
     )
 
 
 def _have_ids(answer: BookedAnswer, call: LoggedCall) -> bool:
     return answer.response_id is not None and call.response_id is not None
-
-
-def _figures(answer: BookedAnswer) -> tuple[int | None, ...]:
-    return (answer.input_tokens, answer.output_tokens, answer.cache_read_tokens or 0)
 
 
 def _stated(answer: BookedAnswer) -> dict[str, Any]:

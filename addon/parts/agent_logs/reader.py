@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.facts import id_of, name_of, text_of, token_of
 from addon.parts.agent_logs.call import (
-    FIGURES,
     REGION_UNKNOWN,
     SESSION_SUM,
     UNKNOWN_SERVER,
@@ -29,6 +28,7 @@ from addon.parts.agent_logs.call import (
     folder_name,
     moment,
 )
+from ledger.maintenance.same_answer import FIGURES
 from ledger.model.provider_table import provider_of
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from addon.parts.agent_logs.call import FIGURES, LoggedCall
-from addon.parts.agent_logs.matching import APART_MAX, session_names
+from addon.parts.agent_logs.call import LoggedCall
+from addon.parts.agent_logs.matching import session_names
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
+from ledger.maintenance.same_answer import APART_MAX, FIGURES, STATED
 
 
 def fullest(calls: Iterable[LoggedCall]) -> list[LoggedCall]:
@@ -88,7 +89,9 @@ def differences(
                 taken |= {each.id for each in of_nobody}
                 less = {name: None if less[name] is None else 0 for name in FIGURES}
             usage = replace(call.usage, **less)
-            found.append((replace(call, usage=usage), rows.get(call.exchange_id)))
+            beside = {**call.beside, STATED: [getattr(call.usage, name) for name in FIGURES]}
+            left = replace(call, usage=usage, beside=beside)
+            found.append((left, rows.get(call.exchange_id)))
     return found
 
 

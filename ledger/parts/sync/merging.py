@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
+from ledger.maintenance import imported
 from ledger.model.errors import LedgerError
 from ledger.parts.sync import bounds, bundles, sessions
 from ledger.parts.sync.bundles import Bundle
@@ -192,6 +193,7 @@ def deliver(
                 bundles.link(connection, keys)
                 if sessions.are_in(bundle):
                     sessions.settle(connection, keys, price)
+                imported.settle(connection, keys, price or sessions.priced)
     except Exception as error:  # one exchange must not stop the others
         if not is_refusal(error):
             raise
@@ -217,6 +219,7 @@ def _link(
         bundles.link(connection, keys)
         if has_sessions:
             sessions.settle(connection, keys, price)
+        imported.settle(connection, keys, price or sessions.priced)
 
 
 def _bound(connection: Connection) -> None:

@@ -53,13 +53,14 @@ def settle(connection: Connection, keys: Sequence[Key], price: Price | None) -> 
     for session in sessions:
         found = connection.execute(sa.text(running_totals.READINGS), dict(session))
         rows = running_totals.rows_of(found.all())
-        further = running_totals.further(rows, whole, price or _priced, datetime.now(UTC))
+        further = running_totals.further(rows, whole, price or priced, datetime.now(UTC))
         made = [batch_insert.reading_row(reading, lines) for _, reading, lines in further]
         if made:
             connection.execute(sa.insert(readings), made)
 
 
-def _priced(exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
+def priced(exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
+    """The charges by the own price book."""
     return _own_prices()(exchange, reading)
 
 

@@ -1,0 +1,77 @@
+"""Rows of agents' logs, and what was recorded of the same answers: merged, each counts once."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ledger.maintenance import checking
+from ledger.maintenance.known import BookedAnswer
+from ledger.maintenance.same_answer import STATED, stated_of
+from ledger.model.exchange import Source
+from ledger.model.usage import Usage
+from ledger.parts.sync import merging, sessions
+from tests.ledger.parts.sync.test_merging import every_way, two  # noqa: F401
+from tests.ledger.written import NOON, on, priced, put, rows, settled, whole
+from tests.named import for_each
+
+SESSION: dict[str, Any] = {"session_id": "s", "agent": "an-agent"}
+
+
+@pytest.fixture(autouse=True)
+def prices(monkeypatch):
+    monkeypatch.setattr(sessions, "priced", priced)
+
+
+def logged(name, **more):
+    return settled(name, source=Source.IMPORT, **{**SESSION, **more})
+
+
+@every_way
+def test_what_was_recorded_counts_whichever_comes_first(two):  # noqa: F811
+    source, target = two
+    put(source, whole(logged("log-1")), whole(logged("log-2", at=NOON + timedelta(hours=1))))
+    put(
+        target,
+        whole(settled("live-1", at=NOON + timedelta(minutes=5), **SESSION)),
+        whole(settled("live-2", at=NOON + timedelta(hours=3), **SESSION)),
+    )
+    counted = "SELECT id FROM requests ORDER BY 1"
+    for _ in range(2):
+        merging.sync(source, target)
+        assert rows(target, counted) == [("live-1",), ("live-2",), ("log-2",)]
+        merging.sync(target, source)
+        assert rows(source, counted) == [("live-1",), ("live-2",), ("log-2",)]
+    with on(target) as engine:
+        assert not [found for found in checking.verify(engine) if found.count]
+
+
+@every_way
+def test_the_rest_of_a_sum_shrinks(two):  # noqa: F811
+    """By what its session has, and by what the sessions that it started have; a model that no sum
+    names is the first one's."""
+    source, target = two
+    rest = Usage(input_tokens=300, cache_read_tokens=None, output_tokens=70)
+    stated = f'{{"{STATED}": [300, 0, null, 90]}}'
+    put(target, whole(logged("log-1"), usage=rest, usage_json=stated))
+    put(
+        source,
+        whole(settled("live-1", session_id="an-agent:s")),
+        whole(settled("live-2", session_id="t", parent_session_id="s", response_model="alias")),
+        whole(settled("live-3", session_id="s", agent="another")),
+    )
+    left = "SELECT input_tokens, output_tokens FROM requests WHERE id = 'log-1'"
+    for _ in range(2):
+        merging.sync(source, target)
+        assert rows(target, left) == [(100, 50)]
+    assert rows(target, "SELECT count(*) FROM readings") == [(5,)]
+
+
+@for_each(
+    "usage_json",
+    [None, f'["{STATED}"]', f'{{"{STATED}": 1}}', f'{{"{STATED}": [1]}}', '{"x": 1}'],
+)
+def test_what_states_no_sum(usage_json):
+    facts: dict[str, Any] = dict.fromkeys(BookedAnswer.__dataclass_fields__)
+    answer = BookedAnswer(**{**facts, "is_import": True, "usage_json": usage_json})
+    assert stated_of(answer) is None
