@@ -141,10 +141,11 @@ def replace_during_an_answer(workers: Workers, upstream: Upstream) -> None:
         client.send(
             "POST", f"{OPENAI.target}?long", headers_for(OPENAI, "long"), OPENAI.request(asked=True)
         )
+        assert rows.eventually(lambda: "long" in rows.by_tag(workers.ledger, "case"))
         workers.process.send_signal(signal.SIGHUP)
         for _ in PIECES[:-1]:  # one now and then: an upstream that waits for too long gives up
             gate.release()
-            if rows.eventually(lambda: "2 workers were replaced" in workers.log, 12):
+            if rows.eventually(lambda: "2 workers were replaced" in workers.log, 30):
                 break
         assert "2 workers were replaced" in workers.log
         (row,) = rows.by_tag(workers.ledger, "case")["long"]

@@ -322,6 +322,8 @@ def test_a_second_signal_kills(played: Played):
 
 
 def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
+    # These workers report once; on a busy machine the second one takes seconds to start.
+    monkeypatch.setattr(worker_reports, "SILENT_SECONDS_MAX", 600.0)
     port = free_port()
     played.does.write_text(str(port))
 
