@@ -2,9 +2,8 @@
 
     standalone       the proxy without a command
     proxied_command  the proxy, the command and the bill
-    workers          several proxies on one address: their supervisor
-    worker           one of them
-    worker_reports   what they report: health and metrics of all, the bill
+    workers          several proxies on one address: their supervisor, health and bill
+    worker           one of them, and what it reports
     ports            where they listen, until they stop
     master           mitmproxy with only the addons that recording needs
     bill             what the command used

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,13 +19,13 @@ import msgspec
 from mitmproxy import ctx, http
 from mitmproxy.proxy.mode_specs import ProxyMode
 
-from addon.proxy.health import MetricFiles
+from addon.proxy.health import Health, MetricFiles
 from addon.proxy.recorder import Recorder
 from addon.proxy.shown import say_what_is_next
 from addon.run.master import RecordingMaster, run_master
 from addon.run.ports import ListeningPort, Ports
 from addon.run.seen import SeenTraffic
-from addon.run.worker_reports import WorkerReport
+from ledger.text.first_minute import PassedTraffic
 
 REPORT_SECONDS = 1.0
 POLL_SECONDS = 0.1
@@ -45,6 +46,21 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     """It tells what clients have to set."""
 
 
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of JSON every second; the first means that the worker accepts connections."""
+
+    of_parts: dict[str, Any]
+    """The values of the options of parts."""
+    health: Health | None
+    """None: metrics are off."""
+    dropped_observations: int
+    seen: PassedTraffic
+    first_opened_at: datetime
+    """No exchange of the worker was opened earlier."""
+    unrecorded: str = ""
+    """What the ledger lacks at the end; empty: nothing is known to be missing."""
+
+
 class WorkerAddon:
     """What a worker does beside recording. Its ports listen from the start on."""
 
@@ -56,7 +72,6 @@ class WorkerAddon:
         self._recorder = recorder
         self._reports = reports
         self._ports = ports
-        self._last: WorkerReport | None = None
         self._is_retiring = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -92,37 +107,27 @@ class WorkerAddon:
             await asyncio.to_thread(self._report)  # it reads files
             await asyncio.sleep(REPORT_SECONDS)
 
-    def _report(self) -> None:
+    def _report(self, *, is_last: bool = False) -> None:
         running = self._recorder.recording
         assert running is not None, "a recorder that cannot start ends the start"
-        running.ledger.refresh_lessons()
-        watching, settings = running.watching, running.settings
+        ledger, watching = running.ledger, running.watching
+        if not is_last:
+            ledger.refresh_lessons()
         report = WorkerReport(
-            of_parts=dict(settings.of_parts),
+            of_parts=dict(running.settings.of_parts),
             health=watching.health() if watching is not None else None,
             dropped_observations=watching.dropped if watching is not None else 0,
             seen=self.traffic.seen,
-            first_opened_at=running.ledger.first_opened_at,
+            first_opened_at=ledger.first_opened_at,
+            unrecorded=ledger.health().unrecorded() if is_last else "",
         )
-        self._send(report)
-
-    def report_end(self) -> None:
-        """The last report again, when the ledger is closed, if there is news for the bill."""
-        running, last = self._recorder.recording, self._last
-        if running is None or last is None:
-            return
-        report = msgspec.structs.replace(
-            last,
-            first_opened_at=running.ledger.first_opened_at,
-            unrecorded=running.ledger.health().unrecorded(),
-        )
-        if report != last:
-            self._send(report)
-
-    def _send(self, report: WorkerReport) -> None:
-        self._last = report
         with contextlib.suppress(OSError):  # the supervisor is gone
             self._reports.write(msgspec.json.encode(report) + b"\n")
+
+    def report_end(self) -> None:
+        """The last report, when the ledger is closed."""
+        if self._tasks:  # it had started
+            self._report(is_last=True)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Tell a client that its connection ends with this answer; HTTP/2 has no word for it."""
@@ -130,11 +135,6 @@ class WorkerAddon:
         is_closable = not (request.is_http2 or request.is_http3)
         if self._is_retiring and is_closable and response and response.status_code != 101:
             response.headers["connection"] = "close"
-
-    def done(self) -> None:
-        """The last report."""
-        if self._tasks:  # it has started
-            self._report()
 
     def _retire(self) -> None:
         async def stop_with_the_last_connection() -> None:

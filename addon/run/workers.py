@@ -20,22 +20,26 @@ import os
 import secrets
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from addon.attach import attached
+from addon.proxy.health import Health, merged
 from addon.run import standalone
 from addon.run.call.arguments import Call, set_options
 from addon.run.command import authorities
 from addon.run.leftovers import run_folder
 from addon.run.master import parsed_options
 from addon.run.ports import ListeningPort
-from addon.run.worker import WorkerJob
-from addon.run.worker_reports import WorkerReports
+from addon.run.seen import SeenTraffic
+from addon.run.worker import WorkerJob, WorkerReport
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.store.engines.urls import default_url
 from ledger.text.figures import seconds_text
@@ -54,6 +58,8 @@ RETIRING_SECONDS_MAX = 3_600.0
 """A long answer takes minutes; a Realtime session may last for an hour. mitmproxy closes a
 connection that is silent for ten minutes."""
 REPORT_BYTES_MAX = 4 * 2**20
+SILENT_SECONDS_MAX = 10.0
+"""A worker reports every second; one that is silent for this long is stuck."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -62,10 +68,18 @@ class Worker:
 
     number: int
     process: Process
-    is_settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """It accepts, or has ended."""
-    is_ready: bool = False
+    started: asyncio.Future[bool] = field(default_factory=asyncio.Future)
+    """Whether it came to accept connections; done when it does, or has ended."""
     is_replaced: bool = False
+    report: WorkerReport | None = None
+    """Its last one."""
+    reported_at: float = 0.0
+    """By the monotonic clock."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has come to accept connections."""
+        return self.started.done() and self.started.result()
 
     @property
     def name(self) -> str:
@@ -101,8 +115,8 @@ class Supervisor:
         workers share, removed at the end. Raises LedgerError for a call that cannot be run."""
         self._make_call = make_call
         self._folder = folder
-        self.run_id = secrets.token_hex(4)
-        self.started_at = datetime.now(UTC)
+        self._run_id = secrets.token_hex(4)
+        self._started_at = datetime.now(UTC)
         self.words = standalone.words_of(make_call())
         standalone.shared_addresses(self.words)
         opts, is_quiet = parsed_options(self.words)
@@ -112,7 +126,11 @@ class Supervisor:
         for line in (*standalone.warnings(opts), *troubles):
             sys.stderr.write(f"tokentee: {line}\n")
         self.workers: list[Worker] = []
-        self.reports = WorkerReports(folder, count)
+        """Those that live."""
+        self._ended: list[WorkerReport] = []
+        """The last report of each other one."""
+        self._restarts = 0
+        self._endpoint: Any = None
         self._changing = {number: asyncio.Lock() for number in range(1, count + 1)}
         """Number of each worker; held while one is started."""
         self._replacing = asyncio.Lock()
@@ -149,7 +167,8 @@ class Supervisor:
         finally:
             for worker in self.workers:  # none, unless the supervisor has failed
                 worker.send(signal.SIGTERM)
-            self.reports.close()
+            if self._endpoint is not None:
+                self._endpoint.stop()
         return self._exit_code.result()
 
     async def _start_all(self) -> None:
@@ -160,15 +179,13 @@ class Supervisor:
             where = ", ".join(map(standalone.shown_address, self.listening))
             logger.info("tokentee: %d workers listening at %s", len(self._changing), where)
 
-    def _accepting(self, number: int) -> Worker | None:
-        """The worker with this number that accepts."""
-        same = (each for each in self.workers if each.number == number and not each.is_replaced)
-        return next((each for each in same if each.is_ready), None)
-
     async def _fill(self, number: int, *, is_first: bool = False) -> None:
         """Start a worker, again and again until one accepts."""
         async with self._changing[number]:
-            while self._accepting(number) is None and not self._exit_code.done():
+            while not self._exit_code.done():
+                same = [each for each in self.workers if each.number == number]
+                if any(each.is_ready and not each.is_replaced for each in same):
+                    return
                 worker = await self._start(number, self.words, is_first=is_first)
                 if worker.is_ready or self._exit_code.done():
                     return
@@ -202,7 +219,7 @@ class Supervisor:
         self.workers.append(worker)
         self._tasks.create_task(self._watch(worker))
         job = WorkerJob(
-            run_id=self.run_id,
+            run_id=self._run_id,
             words=words,
             trusted=str(self._trusted),
             folder=str(self._folder),
@@ -213,36 +230,37 @@ class Supervisor:
         process.stdin.write(msgspec.json.encode(job) + b"\n")
         if self._exit_code.done():  # in the meantime
             await worker.end(signal.SIGTERM, STOP_SECONDS_MAX)
-        try:
-            async with asyncio.timeout(START_SECONDS_MAX):
-                await worker.is_settled.wait()
-        except TimeoutError:
+        await asyncio.wait([worker.started], timeout=START_SECONDS_MAX)
+        if not worker.started.done():
             text = "tokentee: worker %d is not ready after %s and is killed"
             logger.warning(text, number, seconds_text(START_SECONDS_MAX))
             worker.send(signal.SIGKILL)
-            await worker.is_settled.wait()
+            await worker.started
         return worker
 
     async def _watch(self, worker: Worker) -> None:
         """Take a worker's reports; when it has ended, start another one if none replaced it."""
         assert worker.process.stdout is not None
         async for line in worker.process.stdout:
-            worker.is_ready = True
-            worker.is_settled.set()
+            worker.report = report = msgspec.json.decode(line, type=WorkerReport)
+            worker.reported_at = time.monotonic()
+            if not worker.started.done():
+                worker.started.set_result(True)
             try:
-                self.reports.take(worker.number, worker.name, line)
+                self._follow_options(report.of_parts)
             except LedgerError as error:  # such as an address that is taken
                 if not self._exit_code.done():
                     self._exit_code.set_exception(error)
         await worker.process.wait()
-        was_ready, worker.is_ready = worker.is_ready, False
-        worker.is_settled.set()
+        if not worker.started.done():
+            worker.started.set_result(False)
         self.workers.remove(worker)
-        self.reports.end(worker.name)
+        if worker.report is not None:
+            self._ended.append(worker.report)
         if worker.is_replaced:
             logger.info("tokentee: the old worker %d has finished", worker.number)
-        elif was_ready and not self._exit_code.done():
-            self.reports.restarts += 1
+        elif worker.is_ready and not self._exit_code.done():
+            self._restarts += 1
             text = "tokentee: %s ended with %s and is started again"
             logger.warning(text, worker.name, worker.ending)
             await self._fill(worker.number)
@@ -290,6 +308,53 @@ class Supervisor:
             self._tasks.create_task(ending)
         return True
 
+    def _follow_options(self, of_parts: Mapping[str, Any]) -> None:
+        """Log and serve as the options of the workers ask for. Raises LedgerError for an address
+        for metrics that is taken."""
+        for make in attached("log format"):
+            if (formatter := make(of_parts)) is not None:
+                logger.handlers[0].setFormatter(formatter)
+        for serve in attached("endpoint of workers") if self._endpoint is None else ():
+            self._endpoint = serve(
+                of_parts, self._folder, health=self.health, dropped=self.dropped_observations
+            )
+
+    def health(self) -> Health:
+        """The merged health of all workers. Called by the endpoint's threads."""
+        running = [each for each in [*self.workers] if each.report is not None]
+        numbers = {each.number for each in running}
+        missing = [f"worker {n} does not run" for n in self._changing if n not in numbers]
+        for worker in running:
+            silent = time.monotonic() - worker.reported_at
+            if silent > SILENT_SECONDS_MAX:
+                text = f"worker {worker.number} has not reported for {seconds_text(silent)}"
+                missing.append(text)
+        return merged(
+            {
+                each.name: each.report.health
+                for each in running
+                if each.report and each.report.health
+            },
+            missing=missing,
+            dropped_before=sum(each.health.dropped for each in self._ended if each.health),
+            restarts=self._restarts,
+        )
+
+    def dropped_observations(self) -> int:
+        """Observations that no worker could count, since the start."""
+        running = [each.report for each in [*self.workers] if each.report is not None]
+        return sum(each.dropped_observations for each in (*self._ended, *running))
+
+    def show_bill(self) -> None:
+        """What all workers recorded since the start, when they have ended."""
+        traffic, since = SeenTraffic(), self._started_at
+        for report in self._ended:
+            traffic.seen.add(report.seen)
+            since = min(since, report.first_opened_at)
+        lacking = "; ".join(report.unrecorded for report in self._ended if report.unrecorded)
+        url = set_options(self.words).get("ledger_url") or default_url()
+        traffic.show_bill(url, self._run_id, since=since, unrecorded=lacking)
+
 
 def run_workers(count: int, make_call: Callable[[], Call]) -> int:
     """Run the workers until a signal ends them; returns the exit code. Raises LedgerError before
@@ -304,6 +369,5 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
         supervisor = Supervisor(count, make_call=make_call, folder=folder.path)
         code = asyncio.run(supervisor.run())
     if code == 0:
-        url = set_options(supervisor.words).get("ledger_url") or default_url()
-        supervisor.reports.show_bill(url, supervisor.run_id, since=supervisor.started_at)
+        supervisor.show_bill()
     return code

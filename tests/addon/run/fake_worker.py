@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 
 from addon.proxy.health import Health
-from addon.run.worker import WorkerJob
-from addon.run.worker_reports import WorkerReport
+from addon.run.worker import WorkerJob, WorkerReport
 from ledger.text.first_minute import PassedTraffic
 
 

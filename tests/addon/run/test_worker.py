@@ -14,8 +14,7 @@ from mitmproxy.test import taddons, tflow
 from addon.proxy.recorder import Recorder
 from addon.run import worker as module
 from addon.run.ports import Ports
-from addon.run.worker import WorkerAddon, WorkerJob
-from addon.run.worker_reports import WorkerReport
+from addon.run.worker import WorkerAddon, WorkerJob, WorkerReport
 
 
 @pytest.fixture
@@ -56,30 +55,22 @@ async def test_a_retiring_worker_stops_with_the_last_connection(
             await ctx.master.should_exit.wait()
 
 
-def test_the_end_of_a_worker_is_reported_if_its_bill_needs_it(worker: WorkerAddon):
-    """The supervisor has the report of each second; the clock may be set back after the last."""
+def test_the_end_of_a_worker_is_reported_if_it_has_started(worker: WorkerAddon):
+    """The bill needs the earliest request, for the clock may be set back, and what is missing."""
     start = datetime(2026, 11, 1, tzinfo=UTC)
-    health, ledger = Mock(unrecorded=Mock(return_value="")), Mock(first_opened_at=start)
-    ledger.health.return_value = health
-    worker.report_end()  # nothing has started
-    worker._recorder._recording = Mock(ledger=ledger)
-    worker.report_end()  # nor been reported
-    worker._last = WorkerReport(
-        of_parts={},
-        health=None,
-        dropped_observations=0,
-        seen=worker.traffic.seen,
-        first_opened_at=start,
+    ledger = Mock(first_opened_at=start)
+    ledger.health.return_value = Mock(unrecorded=Mock(return_value="2 exchanges"))
+    worker._recorder._recording = Mock(
+        ledger=ledger, watching=None, settings=Mock(of_parts={"tee_metrics": None})
     )
     worker.report_end()
     assert sent(worker) == []
+    worker._tasks.add(Mock())
+    worker._report()
     ledger.first_opened_at = start - timedelta(hours=1)
     worker.report_end()
-    worker.report_end()
-    health.unrecorded.return_value = "2 exchanges"
-    worker.report_end()
     found = [(each.first_opened_at, each.unrecorded) for each in sent(worker)]
-    assert found == [(start - timedelta(hours=1), ""), (start - timedelta(hours=1), "2 exchanges")]
+    assert found == [(start, ""), (start - timedelta(hours=1), "2 exchanges")]
 
 
 def sent(worker: WorkerAddon) -> list[WorkerReport]:

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from addon.run import standalone, worker_reports
+from addon.run import standalone
 from addon.run import workers as module
 from addon.run.call.arguments import Call, parse
 from addon.run.standalone import shared_addresses, shown_address
@@ -349,7 +349,7 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
         assert (found["dropped"], found["worker_restarts"]) == (2, 1), "what it dropped stays"
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
             assert "tokentee_observations_dropped_total 4.0" in answered.read().decode()
-        monkeypatch.setattr(worker_reports, "SILENT_SECONDS_MAX", 0.0)
+        monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 0.0)
         _, found = readyz()
         assert any("worker 2 has not reported for" in each for each in found["problems"])
 
