@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger.parts.plans import limits, percent_value
-from ledger.parts.plans.percent_value import Estimate, Value
+from ledger.parts.plans.percent_value import Estimate
 from ledger.store.scope import snapshot
 from ledger.store.tables import quotas
 
@@ -34,7 +34,24 @@ class LimitValue:
     def as_json(self) -> list[dict[str, object]]:
         """The rows of `tokentee limits --value --format json`: over all models, then of each."""
         known = self.estimate
-        over_all = self._row(None, known.value, known.recorded) | {
+        rows: list[dict[str, object]] = [
+            {
+                "provider": self.provider,
+                "account": self.holder,
+                "window": self.window,
+                "model": model,
+                "usd_per_percent": _round(value.usd),
+                "low": _round(value.low),
+                "high": _round(value.high),
+                "intervals": known.intervals,
+                "recorded_percent": _round(recorded),
+                "unrecorded_percent": None,
+                "changes": [],
+                "full_at": None,
+            }
+            for model, value, recorded in known.rows()
+        ]
+        rows[0] |= {
             "unrecorded_percent": _round(known.unrecorded),
             "changes": [
                 {
@@ -46,26 +63,7 @@ class LimitValue:
             ],
             "full_at": self.full_at and limits.moment_text(self.full_at),
         }
-        by_model = sorted(known.models.items(), key=lambda item: -known.percent_of_model[item[0]])
-        return [over_all] + [
-            self._row(model, value, known.percent_of_model[model]) for model, value in by_model
-        ]
-
-    def _row(self, model: str | None, value: Value, recorded: float | None) -> dict[str, object]:
-        return {
-            "provider": self.provider,
-            "account": self.holder,
-            "window": self.window,
-            "model": model,
-            "usd_per_percent": _round(value.usd),
-            "low": _round(value.low),
-            "high": _round(value.high),
-            "intervals": self.estimate.intervals,
-            "recorded_percent": _round(recorded),
-            "unrecorded_percent": None,
-            "changes": [],
-            "full_at": None,
-        }
+        return rows
 
 
 def limit_values(

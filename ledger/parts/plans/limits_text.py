@@ -100,14 +100,8 @@ def value_table(values: Sequence[LimitValue]) -> Table:
             )
             for each in values
             for unrecorded in [each.estimate.unrecorded]
-            for model, value, percent in (
-                (None, each.estimate.value, each.estimate.recorded),
-                *(
-                    (model, value, each.estimate.percent_of_model[model])
-                    for model, value in each.estimate.models.items()
-                    if len(each.estimate.models) > 1
-                ),
-            )
+            for model, value, percent in each.estimate.rows()
+            if model is None or len(each.estimate.models) > 1
         ),
     )
 

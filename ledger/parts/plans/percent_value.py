@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from math import inf, sqrt
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import NamedTuple
 
 CONFIDENCE = 0.90
@@ -84,30 +85,36 @@ class ValueChange(NamedTuple):
     after: float
 
 
+UNKNOWN = Value(None, None, None)
+_TOO_FEW = "the used share has not risen often enough yet"
+
+
 class Estimate(NamedTuple):
     """What is known of one limit."""
 
-    value: Value
+    value: Value = UNKNOWN
     """Since the last change."""
-    models: Mapping[str, Value]
+    models: Mapping[str, Value] = MappingProxyType({})
     """By model, from windows in which it was used alone."""
-    percent_of_model: Mapping[str, float]
+    percent_of_model: Mapping[str, float] = MappingProxyType({})
     """Of `recorded`, by list value at the model's own value of a percent, where it is known."""
-    intervals: int
+    intervals: int = 0
     """Ratios that the value is made of."""
-    recorded: float | None
+    recorded: float | None = None
     """Percent points that recorded requests used; None: not known, as the value is not."""
-    unrecorded: float | None
+    unrecorded: float | None = None
     """Percent points that were used beside them."""
-    changes: tuple[ValueChange, ...]
-    levels: tuple[tuple[float, Value], ...]
+    changes: tuple[ValueChange, ...] = ()
+    levels: tuple[tuple[float, Value], ...] = ()
     """From when, and the value until the next change."""
-    why: str
+    why: str = ""
     """Why the value is not known; empty: it is."""
 
-
-UNKNOWN = Value(None, None, None)
-_TOO_FEW = "the used share has not risen often enough yet"
+    def rows(self) -> Iterator[tuple[str | None, Value, float | None]]:
+        """Over all models (None), then of each, that with most use first: value and percents."""
+        yield None, self.value, self.recorded
+        for model in sorted(self.models, key=lambda model: -self.percent_of_model[model]):
+            yield model, self.models[model], self.percent_of_model[model]
 
 
 class _Stretch(NamedTuple):
@@ -132,14 +139,14 @@ def estimate(figures: Sequence[StatedPercent], uses: Sequence[Use]) -> Estimate:
     pairs = [pair for window in windows for pair in pairwise(window)]
     falls = sum(after.percent < before.percent - STEP for before, after in pairs)
     if falls > max(2, FALLS_MAX * len(figures)):
-        return _unknown("figures fall without a reset: are they of two accounts?")
+        return Estimate(why="figures fall without a reset: are they of two accounts?")
     stretches = [*_stretches(windows, uses)][-STRETCHES_MAX:]
     if not stretches and windows and not any(use.usd for use in uses):
-        return _unknown("no recorded request between two figures has a price")
+        return Estimate(why="no recorded request between two figures has a price")
     periods = _periods(stretches)
     levels = [(period[0].at, _value(period, CONFIDENCE)) for period in periods if period]
     if not levels or levels[-1][1].usd is None:
-        return _unknown(_TOO_FEW)
+        return Estimate(why=_TOO_FEW)
     value = levels[-1][1]
     recorded, unrecorded = _shares(windows, uses, levels)
     used: dict[str, float] = defaultdict(float)
@@ -166,12 +173,7 @@ def estimate(figures: Sequence[StatedPercent], uses: Sequence[Use]) -> Estimate:
             if before.usd is not None and after.usd is not None
         ),
         levels=tuple(level for level in levels if level[1].usd is not None),
-        why="",
     )
-
-
-def _unknown(why: str) -> Estimate:
-    return Estimate(UNKNOWN, {}, {}, 0, None, None, (), (), why)
 
 
 def _stretches(
