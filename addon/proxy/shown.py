@@ -21,7 +21,7 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.master import Master
 
 from addon.metering.settlement import Settled
-from ledger.model.charge import Charge, amounts_of
+from ledger.model.charge import Charge, cost_of
 from ledger.model.exchange import Exchange, Outcome, Reading, UsageSource
 from ledger.model.money import money_text, sum_of_known
 from ledger.settings.small_files import expanded
@@ -77,11 +77,7 @@ def line_of(settled: Settled, price: Price) -> str:
     cached = f" ({usage.cache_read_tokens} cached)" if usage.cache_read_tokens else ""
     took = until_text(exchange.settled_at, exchange.opened_at) or "-"
     charges = price(exchange, reading)
-    found = amounts_of(
-        reading.usage_source,
-        reading.billing,
-        ((charge.amount_picousd, charge.price_source) for charge in charges),
-    )
+    found = cost_of(reading, charges)
     cost = f"{reading.billing} " if found.is_covered else ""
     if (amount := found.shown_picousd) is not None:
         cost += f"{'' if found.is_complete else '>= '}{money_text(amount)}"
@@ -212,14 +208,7 @@ def _tokens(booked: Sequence[BookedFlow]) -> str:
 def _cost(booked: Sequence[BookedFlow]) -> str:
     """A cost with lines missing is a lower bound; one with none known is not zero. What a plan
     covers has its list value."""
-    found = [
-        amounts_of(
-            each.reading.usage_source,
-            each.reading.billing,
-            ((line.amount_picousd, line.price_source) for line in each.charges),
-        )
-        for each in booked
-    ]
+    found = [cost_of(each.reading, each.charges) for each in booked]
     amount = sum_of_known([each.shown_picousd for each in found])
     plan = f"{booked[-1].reading.billing} " if found[-1].is_covered else ""
     has_usage = any(each.reading.usage_source is not UsageSource.NONE for each in booked)

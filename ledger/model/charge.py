@@ -177,3 +177,9 @@ def amounts_of(
         is_covered=is_covered,
         is_complete=len(known) == len(lines) and (bool(lines) or not has_usage),
     )
+
+
+def cost_of(reading: Reading, charges: Iterable[Charge]) -> ExchangeCost:
+    """The amounts of one exchange by its current reading and charges."""
+    lines = ((line.amount_picousd, line.price_source) for line in charges)
+    return amounts_of(reading.usage_source, reading.billing, lines)

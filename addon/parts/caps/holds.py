@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from addon.parts.caps.bound import Dearest, dearest_of, hold_of, tokens_of
 from addon.parts.caps.limits import Limits, limits_of_model
 from addon.parts.caps.turns import Turns
-from ledger.model.charge import amounts_of
+from ledger.model.charge import cost_of
 from ledger.model.exchange import COVERED, Billing, Exchange, Outcome, Reading, UsageSource
 from ledger.model.usage import SERVICE_TIER, sum_of
 from ledger.parts.budgets.caps import COST_MAX, WITHOUT_FIGURE, Amounts
@@ -115,11 +115,7 @@ class Holds:
         usage = reading.usage
         self._turns.add(exchange, usage, limits.turn if isinstance(limits, Limits) else None)
         lines = self._prices.price(exchange, reading)
-        amounts = amounts_of(
-            reading.usage_source,
-            reading.billing,
-            [(line.amount_picousd, line.price_source) for line in lines],
-        )
+        amounts = cost_of(reading, lines)
         usd = 0 if amounts.is_covered else amounts.cost_picousd
         further = [
             tokens

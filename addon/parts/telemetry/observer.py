@@ -19,7 +19,7 @@ from queue import Empty, Full, Queue
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from ledger.model.charge import Charge, ExchangeCost, amounts_of
+from ledger.model.charge import Charge, ExchangeCost, cost_of
 from ledger.model.exchange import ORDERED, Exchange, Outcome, Reading, UsageSource
 from ledger.store.processes.supervision import (
     SupervisedThread,
@@ -133,11 +133,10 @@ def observed(exchange: Exchange, reading: Reading, charges: Sequence[Charge]) ->
     """A settled exchange, its reading and its charges, for telemetry."""
     assert exchange.settled_at is not None, exchange.id
     assert exchange.outcome is not None, exchange.id
-    lines = ((line.amount_picousd, line.price_source) for line in charges)
     return Observed(
         exchange=exchange,
         reading=reading,
-        amounts=amounts_of(reading.usage_source, reading.billing, lines),
+        amounts=cost_of(reading, charges),
         settled_at=exchange.settled_at,
     )
 
