@@ -167,9 +167,8 @@ def start(
         if watching is not None:
             watching.stop(0.0)
         raise
-    rules = settings.rules(
-        node=node, secret=ledger.secret, billing=names_file.load_valid(_log).billing_of
-    )
+    billing = names_file.load_valid(_log).billing_of
+    rules = dataclasses.replace(settings.rules, node=node, secret=ledger.secret, billing=billing)
     recording = Recording(settings, rules, ledger=ledger, price=book.price, authoriser=authoriser)
     _read_limits(recording)
     recording.process.tasks.append(
@@ -250,7 +249,8 @@ def _commit_callback(
 def apply(settings: Settings, recording: Recording) -> None:
     """Change the settings of a recording; exchanges under way keep theirs."""
     recording.settings = settings
-    recording.rules = settings.rules(
+    recording.rules = dataclasses.replace(
+        settings.rules,
         node=recording.rules.node,
         secret=recording.ledger.secret,
         budget=recording.rules.budget,

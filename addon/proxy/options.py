@@ -19,10 +19,8 @@ from mitmproxy.addonmanager import Loader
 
 from addon.attach import options_of_parts
 from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
-from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import RunRules, Upstream
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Billing, Exchange
 from ledger.model.provider_table import normalised
 from ledger.settings.small_files import expanded
 from ledger.store.engines.urls import default_url, sqlite_path
@@ -61,45 +59,15 @@ class Settings:
     ledger_url: str
     commit_before_end: bool = True
     inject: Inject = Inject.AUTO
-    upstreams: tuple[Upstream, ...] = ()
     capture: Path | None = None
-    tags: Mapping[str, str]
-    takes_client_tags: bool = True
-    keeps_error_text: bool = False
-    keeps_segments: bool = True
-    project: str | None = None
-    """Facts about every request that the program around the proxy knows; no option has them."""
-    git_branch: str | None = None
+    rules: RunRules
+    """For every exchange, as far as options say."""
     log: Log = Log.OFF
     prices: Path | None = None
     wraps: bool = True
     """Whether the set of methods of `wrapped` is wrapped."""
     of_parts: Mapping[str, Any] = field(default_factory=dict)
     """Option of a part -> its value."""
-
-    def rules(
-        self,
-        *,
-        node: str,
-        secret: bytes,
-        budget: MemoryBudget | None = None,
-        billing: Callable[[Exchange], Billing | None] | None = None,
-    ) -> RunRules:
-        """The rules for every exchange. `secret` is the ledger's; `budget` is that of the exchanges
-        under way, if there are any; `billing`: the operator's own word on it."""
-        return RunRules(
-            node=node,
-            secret=secret,
-            tags=self.tags,
-            takes_client_tags=self.takes_client_tags,
-            keeps_error_text=self.keeps_error_text,
-            keeps_segments=self.keeps_segments,
-            project=self.project,
-            git_branch=self.git_branch,
-            upstreams=self.upstreams,
-            billing=billing,
-            budget=budget if budget is not None else MemoryBudget(),
-        )
 
 
 _HELP = {
@@ -161,16 +129,19 @@ def parse(values: Any) -> Settings:
         ),
         inject=one_of("tee_inject", values.tee_inject, {str(mode): mode for mode in Inject}),
         wraps=one_of("tee_wrap", values.tee_wrap, {"yes": True, "no": False}),
-        upstreams=_upstreams(values.tee_hosts or ""),
+        rules=RunRules(
+            node="",
+            upstreams=_upstreams(values.tee_hosts or ""),
+            tags=parse_tags("tee_tags", values.tee_tags or ""),
+            takes_client_tags=one_of(
+                "tee_client_tags", values.tee_client_tags, {"allow": True, "ignore": False}
+            ),
+            keeps_segments=one_of("tee_segments", values.tee_segments, {"on": True, "off": False}),
+            keeps_error_text=one_of(
+                "tee_error_text", values.tee_error_text, {"off": False, "on": True}
+            ),
+        ),
         capture=_directory(values.tee_capture),
-        tags=parse_tags("tee_tags", values.tee_tags or ""),
-        takes_client_tags=one_of(
-            "tee_client_tags", values.tee_client_tags, {"allow": True, "ignore": False}
-        ),
-        keeps_segments=one_of("tee_segments", values.tee_segments, {"on": True, "off": False}),
-        keeps_error_text=one_of(
-            "tee_error_text", values.tee_error_text, {"off": False, "on": True}
-        ),
         log=one_of("tee_log", values.tee_log, {str(what): what for what in Log}),
         prices=_file(values.tee_prices),
         of_parts={name: option.read(getattr(values, name)) for name, option in of_parts.items()},

@@ -103,7 +103,20 @@ class Recorder(Traffic):
             self._configure()
         if self._recording is None:
             return
-        if self._refuses_unknown_options():
+        # By now every script is loaded and has declared its own options.
+        of_files: list[str] = []
+        of_command_line: list[str] = []
+        for name, value in ctx.options.deferred.items():
+            # What `--set` brought is text that waits for its type; files bring typed values.
+            is_text = type(value).__name__ == "_UnconvertedStrings"
+            (of_command_line if is_text else of_files).append(name)
+        lines = options.unknown_options(of_command_line, of_files, known=ctx.options.keys())
+        for line in lines:
+            logger.error("tokentee: %s", line)
+        if lines:
+            self._refused = True
+            recording, self._recording = self._recording, None
+            lifecycle.abandon(recording, self._master)
             return
         self._recording.bodies.forget()
         if ctx.options.stream_large_bodies:
@@ -210,12 +223,13 @@ class Recorder(Traffic):
         try:
             settings = options.parse(ctx.options)
             # `tokentee run` sums up by the program's own tags, so no option overrides them.
-            settings = replace(
-                settings,
-                tags={**settings.tags, **self._tags},
+            rules = replace(
+                settings.rules,
+                tags={**settings.rules.tags, **self._tags},
                 project=self._project,
                 git_branch=self._git_branch,
             )
+            settings = replace(settings, rules=rules)
             if self._recording is None:
                 self._recording = lifecycle.start(
                     settings, node=self._node, metric_files=self._metric_files, caps=self._caps
@@ -232,23 +246,3 @@ class Recorder(Traffic):
             named = ctx.options.ledger_url or None
             logger.error("tokentee: %s", as_typed(str(error), os.environ, named))  # noqa: TRY400
             self._refused = True
-
-    def _refuses_unknown_options(self) -> bool:
-        """Log each option that no addon declares; whether there is one, which ends the start.
-
-        By now every script is loaded and has declared its own.
-        """
-        of_files: list[str] = []
-        of_command_line: list[str] = []
-        for name, value in ctx.options.deferred.items():
-            # What `--set` brought is text that waits for its type; files bring typed values.
-            is_text = type(value).__name__ == "_UnconvertedStrings"
-            (of_command_line if is_text else of_files).append(name)
-        lines = options.unknown_options(of_command_line, of_files, known=ctx.options.keys())
-        for line in lines:
-            logger.error("tokentee: %s", line)
-        if lines and self._recording is not None:
-            self._refused = True
-            recording, self._recording = self._recording, None
-            lifecycle.abandon(recording, self._master)
-        return bool(lines)

@@ -231,7 +231,7 @@ class ProxiedCommand:
         try:
             named = self.policy.hosts.named
             with contextlib.suppress(ValueError, LedgerError):  # the recorder has reported them
-                for each in proxy_options.parse(ctx.options).upstreams:
+                for each in proxy_options.parse(ctx.options).rules.upstreams:
                     named += (hosts.NamedHost(name=each.host, port=each.port),)
             self.policy.hosts = hosts.LlmHosts(named=named, everything=self._call.everything)
             authority = expanded(ctx.options.confdir) / "mitmproxy-ca-cert.pem"

@@ -48,10 +48,10 @@ def test_what_is_not_said_is_the_default() -> None:
     assert settings.ledger_url == "sqlite:////tmp/ledger.db"
     assert settings.commit_before_end is True
     assert settings.inject is Inject.AUTO
-    assert settings.upstreams == ()
+    assert settings.rules.upstreams == ()
     assert settings.capture is None
-    assert settings.tags == {}
-    assert settings.takes_client_tags is True
+    assert settings.rules.tags == {}
+    assert settings.rules.takes_client_tags is True
     assert settings.log is Log.OFF
     assert settings.prices is None
     of_parts = {"tee_metrics": None, "tee_otlp": None, "tee_log_format": False, "tee_fast": None}
@@ -82,14 +82,14 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     )
     assert settings.commit_before_end is False
     assert settings.inject is Inject.NEVER
-    assert settings.upstreams == (
+    assert settings.rules.upstreams == (
         Upstream(host="llm.example"),
         Upstream(host="127.0.0.1", port=8001, provider="aivene"),
         Upstream(host="gateway.example", provider="my-gateway"),
     )
     assert settings.capture == tmp_path / "captures"
-    assert settings.tags == {"team": "search", "env": "prod"}
-    assert settings.takes_client_tags is False
+    assert settings.rules.tags == {"team": "search", "env": "prod"}
+    assert settings.rules.takes_client_tags is False
     assert settings.log is Log.EXCHANGES
     assert settings.prices == prices
 
@@ -111,7 +111,7 @@ def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: s
     hosts = "127.0.0.1:8001=aivene,gateway.example=own,[::1]:8003=six,absolute.example.=dot"
     settings = parse(Values(tee_hosts=hosts))
     request = structs.replace(REQUEST, host=host, port=port)
-    found = settings.rules(node="", secret=b"").upstream_of(request)
+    found = settings.rules.upstream_of(request)
     assert (found.provider if found else None) == provider
 
 
