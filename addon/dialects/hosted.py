@@ -51,17 +51,14 @@ _CENTS_LENGTH_MAX = 10
 _OVER = ("completed", "failed", "cancelled")
 
 
-def _state(facts: Facts, one: Stated) -> None:
-    """Keep a statement; of totals of one session the last counts."""
+def _state(facts: Facts, usage: object, **about: Any) -> None:
+    """Keep a statement (`about`: as in `Stated`); of totals of one session the last counts."""
+    one = Stated(usage=facts.plain_usage(usage) if isinstance(usage, dict) else {}, **about)
     stated = facts.rare.stated
     if one.request_id is None:
         stated[:] = [old for old in stated if old.request_id or old.session_id != one.session_id]
     if len(stated) < STATED_MAX:
         stated.append(one)
-
-
-def _usage(facts: Facts, usage: object) -> dict[str, Any]:
-    return facts.plain_usage(usage) if isinstance(usage, dict) else {}
 
 
 def read_anthropic(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -71,24 +68,13 @@ def read_anthropic(facts: Facts, event: str, body: dict[str, Any]) -> None:
     for one in objects_at(body, "data") or [body]:
         match one.get("type"):
             case "session":
-                model = lookup(one, "agent.model.id") or lookup(one, "agent.model")
-                _state(
-                    facts,
-                    Stated(
-                        session_id=id_of(one.get("id")),
-                        model=name_of(model),
-                        usage=_usage(facts, one.get("usage")),
-                    ),
-                )
+                model = name_of(lookup(one, "agent.model.id") or lookup(one, "agent.model"))
+                _state(facts, one.get("usage"), session_id=id_of(one.get("id")), model=model)
             case "session.usage":
-                usage = _usage(facts, one.get("usage"))
-                _state(facts, Stated(usage=usage, at=one.get("processed_at")))
+                _state(facts, one.get("usage"), at=one.get("processed_at"))
             case "span.model_request_end" if request_id := id_of(one.get("id")):
-                usage = _usage(facts, one.get("model_usage"))
-                _state(
-                    facts,
-                    Stated(request_id=request_id, usage=usage, at=one.get("processed_at")),
-                )
+                at = one.get("processed_at")
+                _state(facts, one.get("model_usage"), request_id=request_id, at=at)
             case _:
                 pass
 
@@ -120,24 +106,14 @@ def read_openai(facts: Facts, event: str, body: dict[str, Any]) -> None:
         session = object_at(one, "session") or one
         turn = object_at(one, "turn") or one
         if session.get("object") == "agent.session":
-            _state(
-                facts,
-                Stated(
-                    session_id=id_of(session.get("id")),
-                    model=name_of(lookup(session, "agent.model")),
-                    usage=_usage(facts, session.get("usage")),
-                ),
-            )
+            model = name_of(lookup(session, "agent.model"))
+            _state(facts, session.get("usage"), session_id=id_of(session.get("id")), model=model)
         elif turn.get("object") == "agent.session.turn" and turn.get("status") in _OVER:
-            usage = _usage(facts, turn.get("usage") or one.get("usage"))
-            turn_id = id_of(turn.get("id"))
-            if usage and turn_id:
+            usage = turn.get("usage") or one.get("usage")
+            turn_id, session_id = id_of(turn.get("id")), id_of(turn.get("session_id"))
+            if turn_id and isinstance(usage, dict) and facts.plain_usage(usage):
                 at = turn.get("completed_at") or turn.get("created_at")
-                session_id = id_of(turn.get("session_id"))
-                _state(
-                    facts,
-                    Stated(session_id=session_id, request_id=turn_id, usage=usage, at=at),
-                )
+                _state(facts, usage, session_id=session_id, request_id=turn_id, at=at)
 
 
 ANTHROPIC_SESSIONS = Dialect(

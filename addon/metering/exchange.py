@@ -25,7 +25,6 @@ from addon.dialects.errors import broken_connection
 from addon.dialects.facts import Facts, token_of
 from addon.dialects.grpc import REFUSED, STATUS
 from addon.dialects.limits import limits_of
-from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing.choice import is_stream_type
 from addon.framing.grpc import Grpc
@@ -46,14 +45,7 @@ from addon.metering.settlement import (
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from ledger.model.exchange import (
-    CAP_HEADER,
-    SESSION_CALL,
-    Billing,
-    Exchange,
-    Outcome,
-    Source,
-)
+from ledger.model.exchange import CAP_HEADER, SESSION_CALL, Billing, Exchange, Outcome, Source
 
 NO_WEBSOCKET = frozenset({404, 405, 426, 501})
 """Answers to a handshake by which a server says that it speaks HTTP there alone."""
@@ -223,16 +215,6 @@ class MeteredExchange:
         """Of the answer; None until its headers arrive."""
         return self.response.status if self.response is not None else None
 
-    @property
-    def is_handshake(self) -> bool:
-        """Whether it may open a WebSocket, so that what it is shows with its answer alone."""
-        return self.routes.is_handshake
-
-    @property
-    def request(self) -> RequestFacts:
-        """What the request says."""
-        return self.asked.facts
-
     def read_request(self, request: Request) -> Generator[None]:
         """Read the request, with pauses. What cannot be read is left out, and noted."""
         try:
@@ -290,7 +272,7 @@ class MeteredExchange:
         # An answer of another status has no usage, and one without a body must not be chunked.
         is_success = response.status // 100 == 2 and response.status != 204
         edits = edits and self.opened.usage_injected and is_success
-        if not is_event_stream(content_type):  # it may be one all the same
+        if not content_type.lower().startswith("text/event-stream"):  # it may be one all the same
             edits = edits and decoder is None and "content-length" not in headers
         if edits and decoder is not None and decoder.trouble is not None:
             self.troubles.add(f"usage that was asked for stays: {decoder.trouble}")
@@ -443,12 +425,6 @@ class MeteredExchange:
             return self.asked.input_tokens
         body = self.asked.body
         return estimate.input_tokens_of(body.data) if body.is_whole else None
-
-
-def is_event_stream(content_type: str) -> bool:
-    """Whether an answer is labelled as server-sent events, the only kind of stream with injected
-    usage."""
-    return content_type.lower().startswith("text/event-stream")
 
 
 def is_stream(response: Response) -> bool:

@@ -186,7 +186,7 @@ class Recording:
     def send(self, live: Live) -> None:
         """The request goes upstream: open its row, and ask for its usage."""
         live.moves(Event.SENT)
-        if live.is_handshake or not live.is_confirmed:
+        if live.routes.is_handshake or not live.is_confirmed:
             return  # its answer may confirm it, which opens its row then
         try:
             if opt_in.is_needed(live, self.settings.inject, self.ledger):

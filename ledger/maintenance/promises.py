@@ -99,35 +99,27 @@ GROUP BY u.day, u.provider, u.model, u.key_fingerprint
 HAVING {" OR ".join(f"{term} <> 0" for term in left.values())}"""
 
 
-def is_same_response(original: str, later: str) -> str:
-    """Whether two rows are one billed response, seen again: all that can be compared agrees.
-
-    The rule of duplicates in words of its own; `store/schema/links.py` keeps it.
-    """
-    o, e = original, later
-    same = " AND ".join(
-        f"({o}.{name} = {e}.{name} OR ({o}.{name} IS NULL AND {e}.{name} IS NULL))"
-        for name in ("key_fingerprint", "request_digest", "upstream_digest")
-    )
-    return f"""{o}.origin = {e}.origin AND {o}.response_id = {e}.response_id AND {o}.id <> {e}.id
-  AND CASE WHEN {e}.source = 'live' THEN {o}.source = 'live' AND {same}
-      AND ({e}.upstream_digest IS NOT NULL OR {o}.content_digest = {e}.content_digest)
-    ELSE ({e}.key_fingerprint IS NULL OR {o}.key_fingerprint = {e}.key_fingerprint)
-      AND ({e}.request_digest IS NULL OR {o}.request_digest = {e}.request_digest
-        OR ({o}.source = 'live' AND {o}.request_digest IS NULL))
-      AND ({o}.upstream_digest = {e}.upstream_digest
-        OR ({e}.upstream_digest IS NULL AND {o}.content_digest = {e}.content_digest)) END"""
-
-
-def ranks_before(first: str, second: str) -> str:
-    """A live row before a recording, the recording that knows more, the earlier, the smaller id."""
-    left, right = (
-        f"CASE WHEN {x}.source = 'live' THEN -1 ELSE (CASE WHEN {x}.key_fingerprint IS NULL THEN 1 "
-        f"ELSE 0 END) + (CASE WHEN {x}.request_digest IS NULL THEN 1 ELSE 0 END) + (CASE WHEN "
-        f"{x}.upstream_digest IS NULL THEN 1 ELSE 0 END) END, {x}.opened_at, {x}.id"
-        for x in (first, second)
-    )
-    return f"({left}) < ({right})"
+_SAME = " AND ".join(
+    f"(o.{name} = e.{name} OR (o.{name} IS NULL AND e.{name} IS NULL))"
+    for name in ("key_fingerprint", "request_digest", "upstream_digest")
+)
+IS_SAME_RESPONSE = f"""o.origin = e.origin AND o.response_id = e.response_id AND o.id <> e.id
+  AND CASE WHEN e.source = 'live' THEN o.source = 'live' AND {_SAME}
+      AND (e.upstream_digest IS NOT NULL OR o.content_digest = e.content_digest)
+    ELSE (e.key_fingerprint IS NULL OR o.key_fingerprint = e.key_fingerprint)
+      AND (e.request_digest IS NULL OR o.request_digest = e.request_digest
+        OR (o.source = 'live' AND o.request_digest IS NULL))
+      AND (o.upstream_digest = e.upstream_digest
+        OR (e.upstream_digest IS NULL AND o.content_digest = e.content_digest)) END"""
+"""Whether `o` and a later `e` are one billed response, seen again: all that can be compared agrees.
+The rule of duplicates in words of its own; `store/schema/links.py` keeps it."""
+RANKS_BEFORE = " < ".join(
+    f"(CASE WHEN {x}.source = 'live' THEN -1 ELSE (CASE WHEN {x}.key_fingerprint IS NULL THEN 1 "
+    f"ELSE 0 END) + (CASE WHEN {x}.request_digest IS NULL THEN 1 ELSE 0 END) + (CASE WHEN "
+    f"{x}.upstream_digest IS NULL THEN 1 ELSE 0 END) END, {x}.opened_at, {x}.id)"
+    for x in ("o", "e")
+)
+"""A live row before a recording, the recording that knows more, the earlier, the smaller id."""
 
 
 def _listed(lines: tuple[str, ...]) -> str:
@@ -279,7 +271,7 @@ SELECT e.id, 'duplicate of ' || e.duplicate_of AS detail FROM exchanges e
 WHERE e.opened_at >= :since AND e.duplicate_of IS NOT NULL
   AND NOT EXISTS (
     SELECT 1 FROM exchanges o
-    WHERE o.id = e.duplicate_of AND ({is_same_response("o", "e")}) AND ({ranks_before("o", "e")})
+    WHERE o.id = e.duplicate_of AND ({IS_SAME_RESPONSE}) AND ({RANKS_BEFORE})
       AND (o.duplicate_of IS NULL OR e.upstream_digest IS NULL))
   AND NOT (e.source = 'import' AND EXISTS (
     SELECT 1 FROM exchanges o WHERE o.id = e.duplicate_of AND o.source <> 'import'))
@@ -300,7 +292,7 @@ GROUP BY origin, response_id, key_fingerprint, request_digest, upstream_digest,
 HAVING COUNT(*) > 1 AND MAX(opened_at) >= :since
 UNION ALL
 SELECT e.id, 'a recording of ' || MIN(o.id) FROM exchanges e
-JOIN exchanges o ON {is_same_response("o", "e")} AND {ranks_before("o", "e")}
+JOIN exchanges o ON {IS_SAME_RESPONSE} AND {RANKS_BEFORE}
 WHERE e.opened_at >= :since AND e.source <> 'live' AND e.duplicate_of IS NULL
   AND e.state <> 'open'
 GROUP BY e.opened_at, e.id""",

@@ -85,10 +85,12 @@ class LiteLLM:
         if not isinstance(models, dict):
             raise LedgerError(f"{path} is not LiteLLM's price file: no object of models")
         digest = hashlib.sha256(data).hexdigest()[:12]
-        return cls(
-            {name: model for name, model in models.items() if isinstance(model, dict)},
-            f"litellm sha256:{digest}",
-        )
+        return cls.of(models, f"litellm sha256:{digest}")
+
+    @classmethod
+    def of(cls, models: Mapping[str, Any], source: str) -> Self:
+        """The models of such a file; what is no object is left out."""
+        return cls({name: each for name, each in models.items() if isinstance(each, dict)}, source)
 
     def rates(
         self, list_id: str, model: str, tier: str | None

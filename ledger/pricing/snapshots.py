@@ -83,10 +83,7 @@ class PriceList:
         """Its models, if it is LiteLLM's."""
         if self.kind == "genai-prices":
             return None
-        models = json.loads(self.data, parse_float=Decimal)
-        return LiteLLM(
-            {name: model for name, model in models.items() if isinstance(model, dict)}, self.source
-        )
+        return LiteLLM.of(json.loads(self.data, parse_float=Decimal), self.source)
 
     @property
     def source(self) -> str:

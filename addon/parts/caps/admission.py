@@ -49,14 +49,14 @@ class CapAuthoriser(Gate):
             recording.send(live)
             return None
         dialect = (routes.session or route).dialect
-        if live.is_handshake and dialect.cost_limits is not None:
+        if live.routes.is_handshake and dialect.cost_limits is not None:
             recording.send(live)  # each of its responses asks
             return None
         limits = live.asked.limits
         if limits is None and live.routes.rules.limits_of is not None:
             limits = Limits(unbounded="the request could not be read")  # an error of ours
         billing = live.billing_of(live.opened)
-        found = self.ask(live.opened, limits, fields=live.request.billing, billing=billing)
+        found = self.ask(live.opened, limits, fields=live.asked.facts.billing, billing=billing)
         if isinstance(found, Waiting):
             return self._wait(recording, live, found)
         self._go(recording, live, found)
@@ -76,7 +76,7 @@ class CapAuthoriser(Gate):
         if isinstance(found, Refusal):
             _refuse(recording, live, found)
             return
-        if live.is_handshake:
+        if live.routes.is_handshake:
             self.leave(found)
         else:
             live.opened = with_hold(live.opened, found)

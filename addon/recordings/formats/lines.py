@@ -390,17 +390,13 @@ def lines_of(path: Path) -> Iterator[Line]:
                 if is_too_long:
                     begun.clear()
             for other in others:
-                if is_too_long:
-                    yield (number, gzipped.tell(), _TOO_LONG)
-                elif line_text := _short(bytes(begun)):
-                    yield number, gzipped.tell(), line_text
+                if line := _TOO_LONG if is_too_long else _short(bytes(begun)):
+                    yield number, gzipped.tell(), line
                 number += 1
                 begun = bytearray(other)
                 is_too_long = False
-        if is_too_long:
-            yield number, gzipped.tell(), _TOO_LONG
-        elif line_text := _short(bytes(begun)):
-            yield number, gzipped.tell(), line_text
+        if line := _TOO_LONG if is_too_long else _short(bytes(begun)):
+            yield number, gzipped.tell(), line
 
 
 def _short(line: bytes) -> Text | str | None:

@@ -83,7 +83,7 @@ def _refuse_beside_older(connection: Connection, path: Path, found: str) -> None
         known = list(connection.execute(sa.text(_NEWEST_NODES), {"rows": NAMED_ROWS}).scalars())
     names = [
         each.node
-        or next((node for node in known if nodes.has_lock_file(each, path, node)), "")
+        or next((node for node in known if nodes.lock_path(path, node) == each.file), "")
         or f"the one that holds {each.file}"
         for each in older
     ]

@@ -39,7 +39,7 @@ class Claim:
         """Mark it. OSError if that cannot be written."""
         wanted = self.node
         while self._file is None:
-            self._path = _lock_path(self._ledger, self.node)
+            self._path = lock_path(self._ledger, self.node)
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # None: another container has the same host name, process id and second of start.
             self._file = take_turn(self._path)
@@ -74,7 +74,7 @@ def answered(ledger: Path, nodes: Iterable[str]) -> set[str]:
     """The exchanges of these nodes that upstream was answering when they last wrote it down."""
     found: set[str] = set()
     for node in nodes:
-        with contextlib.suppress(OSError), _lock_path(ledger, node).open("rb") as file:
+        with contextlib.suppress(OSError), lock_path(ledger, node).open("rb") as file:
             found.update(file.read(ANSWERED_MAX * 65).decode("utf-8", "replace").split("\n")[1:])
     return found
 
@@ -101,15 +101,10 @@ def recorders(ledger: Path) -> list[LiveRecorder]:
     return found
 
 
-def has_lock_file(recorder: LiveRecorder, ledger: Path, node: str) -> bool:
-    """Whether a node of this name would hold the lock of this recorder."""
-    return recorder.file == _lock_path(ledger, node)
-
-
 def is_alive(ledger: Path, node: str) -> bool:
     """A node without a file ended in good order; a file that can be locked was left by a dead
     one, and is removed."""
-    path = _lock_path(ledger, node)
+    path = lock_path(ledger, node)
     try:
         file = os.open(path, os.O_RDWR)
     except OSError:
@@ -133,7 +128,8 @@ def take_turn(path: Path) -> int | None:
     return None
 
 
-def _lock_path(ledger: Path, node: str) -> Path:
+def lock_path(ledger: Path, node: str) -> Path:
+    """The lock file of a node of this name."""
     digest = hashlib.blake2b(node.encode(), digest_size=16).hexdigest()
     return _folder(ledger) / digest
 

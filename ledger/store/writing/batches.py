@@ -43,12 +43,7 @@ from ledger.store.processes.supervision import SetAside, shown
 from ledger.store.writing import batch_insert, running_totals
 from ledger.store.writing.incoming import LATE, Job
 from ledger.store.writing.ledger_file import LedgerFile
-from ledger.store.writing.unwritten import (
-    Trouble,
-    UnfitError,
-    is_of_statement,
-    is_trouble,
-)
+from ledger.store.writing.unwritten import Trouble, UnfitError, is_of_statement, is_trouble
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 type Resolve = Callable[[Sequence[Job], str | None], None]
@@ -265,7 +260,7 @@ class Batches:
 
     def _settle_session(self, jobs: Sequence[Job]) -> None:
         """Book the rows of a session anew, each as far as it counts beside the others."""
-        price, connection = self._price or _unpriced, self._file.connection
+        price, connection = self._price or (lambda *_: ()), self._file.connection
         of, read = jobs[-1].exchange, jobs[-1].reading
         assert read is not None, "it has no open row"
         since = min(running_totals.moment_of(job.exchange) for job in jobs)
@@ -362,10 +357,6 @@ def _states_a_session(job: Job) -> bool:
     """Whether it states what a session of a hosted agent used; a refused request states nothing."""
     exchange = job.exchange
     return exchange.operation in SESSION_OPERATIONS and exchange.outcome is Outcome.COMPLETE
-
-
-def _unpriced(_exchange: Exchange, _reading: Reading) -> tuple[Charge, ...]:
-    return ()
 
 
 def _admit(job: Job) -> None:

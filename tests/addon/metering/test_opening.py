@@ -127,7 +127,7 @@ def test_a_websocket_may_name_its_model_in_the_url():
         body=Body(b""),
     )
     exchange = opened(request)
-    assert exchange.is_handshake
+    assert exchange.routes.is_handshake
     assert exchange.opened.request_model == "m" * 256
     assert maybe_opened(structs.replace(request, host="app.example", path="/chat")) is None
 
@@ -167,7 +167,7 @@ def test_a_listed_host_is_treated_as_one_that_the_operator_names(host: str) -> N
         exchange = opened(request, SERVED)
         assert exchange.is_confirmed
         assert exchange.opened.dialect == "unknown"
-        assert not exchange.is_handshake  # its row opens with its request
+        assert not exchange.routes.is_handshake  # its row opens with its request
     for method in ("GET", "OPTIONS", "PUT", "REPORT"):
         exchange = opened(structs.replace(asked, method=method), SERVED)
         assert not exchange.is_confirmed
@@ -278,7 +278,7 @@ def test_a_call_with_an_upgrade_header_is_a_call(method: str, host: str) -> None
     rules = RunRules(node="n", upstreams=(Upstream(host="llm.example"),))
     headers = {**REQUEST.headers, "upgrade": "websocket"}
     exchange = opened(structs.replace(REQUEST, host=host, method=method, headers=headers), rules)
-    assert not exchange.is_handshake
+    assert not exchange.routes.is_handshake
     assert exchange.is_confirmed
     assert exchange.route.dialect.name == "openai.chat"
     assert exchange.opened.request_model == "gpt-4o"

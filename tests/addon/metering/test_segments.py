@@ -446,5 +446,5 @@ def test_a_body_that_was_parsed_is_read_as_it_was_written():
         found = []
         for keeps in (True, False):
             exchange = opened(request, RunRules(node="n", secret=SECRET, keeps_segments=keeps))
-            found.append((exchange.request, structs.replace(exchange.opened, segments=None)))
+            found.append((exchange.asked.facts, structs.replace(exchange.opened, segments=None)))
         assert found[0] == found[1]

@@ -340,7 +340,7 @@ def test_an_older_shared_ledger_is_not_migrated_by_the_way(new_postgres):
 
 def hold_lock(path: Path, node: str, first_line: str) -> int:
     """Hold a node's lock, as a process of another version does."""
-    lock = nodes._lock_path(path, node)
+    lock = nodes.lock_path(path, node)
     lock.parent.mkdir(exist_ok=True)
     turn = nodes.take_turn(lock)
     assert turn is not None

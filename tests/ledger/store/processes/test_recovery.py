@@ -72,7 +72,7 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
         written.settle(settled("b"))
         path = file_of(written.url)
         # As another process would, if it could not see that this one lives.
-        nodes._lock_path(path, "host/1/1").unlink()
+        nodes.lock_path(path, "host/1/1").unlink()
         with contextlib.closing(sqlite_file.connect(path)) as connection:
             lost = recovery.mark_lost_of_dead_nodes(
                 connection, path, "host/2/1", now=datetime.now(UTC)
