@@ -157,7 +157,8 @@ def result_of(
         elif has_usage and facts.token_seen and not usage.output_tokens:
             is_lacking = (
                 opened.operation in _GENERATES
-                and not _is_billed_otherwise(usage)
+                # A bill, other units, or another model explain that there are no tokens.
+                and not (usage.tool_units or usage.further or usage.reported_cost_picousd)
                 and not _is_echo(opened, facts.usage or {})
             )
         is_unsure = facts.ending is Ending.UNSURE and not facts.is_document
@@ -207,11 +208,6 @@ def _is_disputed(usage: Usage) -> bool:
     """Whether the provider's total disagrees with its parts, and no bill of its own decides."""
     is_billed = usage.reported_cost_picousd is not None
     return not is_billed and any(each.endswith(UNEXPLAINED) for each in usage.remarks)
-
-
-def _is_billed_otherwise(usage: Usage) -> bool:
-    """Whether a bill, other units, or another model explain that there are no tokens."""
-    return bool(usage.tool_units or usage.further or usage.reported_cost_picousd)
 
 
 def _is_echo(opened: Exchange, stated: Mapping[str, Any]) -> bool:

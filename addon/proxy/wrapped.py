@@ -35,7 +35,7 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import wraps
 from typing import Any
 
-from mitmproxy import addonmanager, ctx, http
+from mitmproxy import ctx, http
 from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import (
@@ -146,7 +146,12 @@ class StreamEvents:
         live = self._recording.live.get(flow.id)
         if live is None or flow.response is None or not answers.ends_by_closing(flow.response):
             return
-        if _was_reset(ctx.master.addons, flow):
+        # The end of the body has come, and nothing was closed yet. mitmproxy reads a connection to
+        # its end and forgets the error that was the end; the reader still has it.
+        connections = getattr(ctx.master.addons.get("proxyserver"), "connections", {})
+        transports = getattr(connections.get(flow.client_conn.id), "transports", {})
+        reader = getattr(transports.get(flow.server_conn), "reader", None)
+        if isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError):
             live.broken_by_client = False
 
     @guarded
@@ -404,16 +409,3 @@ def _after_this_event(stream: HttpStream) -> Commands:
     stream.flow.response = None
     stream._handle_event = resume
     yield commands.RequestWakeup(0)
-
-
-def _was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
-    """Whether a flow's upstream connection broke, where mitmproxy takes that for its end.
-
-    To be asked when the end of the body has come and nothing was closed yet. mitmproxy reads a
-    connection to its end and forgets the error that was the end; the reader still has it. Without
-    a reader of this kind the answer is no, as in mitmproxy.
-    """
-    connections = getattr(addons.get("proxyserver"), "connections", {})
-    transports = getattr(connections.get(flow.client_conn.id), "transports", {})
-    reader = getattr(transports.get(flow.server_conn), "reader", None)
-    return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from mitmproxy import connection, ctx, http, tls
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
@@ -14,12 +13,9 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from addon.attach import attached
 from addon.proxy.event_loop import guarded
 from addon.proxy.process import is_embedded
+from addon.proxy.recorder import Recorder
 from ledger.text import first_minute
 from ledger.text.hints import as_typed
-
-if TYPE_CHECKING:
-    from addon.attach import attached
-from addon.proxy.recorder import Recorder
 
 PLACES_MAX = 1_000
 """Hosts that are counted; further ones are not."""

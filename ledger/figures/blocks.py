@@ -31,12 +31,7 @@ type _Holder = tuple[str, str, str]
 """Provider, account and, without an account, the key's fingerprint; empty: not known."""
 
 
-def report_by_block(
-    engine: Engine,
-    scope: Scope,
-    *,
-    now: datetime | None = None,
-) -> Report:
+def report_by_block(engine: Engine, scope: Scope, *, now: datetime | None = None) -> Report:
     """The figures of each block with requests, the earliest first, by provider and account (of a
     request without one, its key); each row says whether an answer stated its window (`stated`) or
     it begins with its first request (`guessed`).
@@ -80,7 +75,22 @@ def _blocks(
     connection: Connection, scope: Scope, holder: _Holder
 ) -> Iterator[tuple[datetime, datetime, str]]:
     """Start, end and kind of each block of a holder, cut at the ends of the period."""
-    stated = _stated(connection, scope, holder)
+    q = quotas.c
+    provider, account, key = holder
+    where = [q.kind == "plan", q.window_minutes == BLOCK_MINUTES, q.resets_at.is_not(None)]
+    where += [q.provider == provider, q.holder == (account or key)]
+    if scope.since is not None:
+        where.append(q.resets_at > scope.since)
+    if scope.until is not None:
+        where.append(q.resets_at < scope.until + BLOCK)
+    # The windows that answers stated, the earliest first, none over another.
+    stated: list[tuple[datetime, datetime]] = []
+    for reset in connection.scalars(
+        sa.select(q.resets_at).where(*where).distinct().order_by(q.resets_at)
+    ):
+        begin = reset - BLOCK
+        if not stated or reset - stated[-1][1] >= RESET_TOLERANCE:
+            stated.append((max(begin, stated[-1][1]) if stated else begin, reset))
     at = _next_request(connection, scope, holder, None)
     while at is not None:
         window = next((each for each in stated if each[0] <= at < each[1]), None)
@@ -91,28 +101,6 @@ def _blocks(
             start, end, how = at, min(at + BLOCK, following), GUESSED
         yield max(start, scope.since or start), min(end, scope.until or end), how
         at = _next_request(connection, scope, holder, end)
-
-
-def _stated(
-    connection: Connection, scope: Scope, holder: _Holder
-) -> list[tuple[datetime, datetime]]:
-    """Windows that answers stated of a holder, the earliest first, none over another."""
-    q = quotas.c
-    provider, account, key = holder
-    where = [q.kind == "plan", q.window_minutes == BLOCK_MINUTES, q.resets_at.is_not(None)]
-    where += [q.provider == provider, q.holder == (account or key)]
-    if scope.since is not None:
-        where.append(q.resets_at > scope.since)
-    if scope.until is not None:
-        where.append(q.resets_at < scope.until + BLOCK)
-    found: list[tuple[datetime, datetime]] = []
-    for reset in connection.scalars(
-        sa.select(q.resets_at).where(*where).distinct().order_by(q.resets_at)
-    ):
-        begin = reset - BLOCK
-        if not found or reset - found[-1][1] >= RESET_TOLERANCE:
-            found.append((max(begin, found[-1][1]) if found else begin, reset))
-    return found
 
 
 def _next_request(

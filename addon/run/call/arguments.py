@@ -143,11 +143,6 @@ def parse(words: Sequence[str]) -> Call:
         ),
         is_help=bool({"--help", "-h"} & flags),
     )
-    _refuse_contradictions(call)
-    return call
-
-
-def _refuse_contradictions(call: Call) -> None:
     if call.listen and call.command:
         raise WrongCallError("--listen is for a proxy without a command")
     if call.unrecorded_ok and not call.command:
@@ -161,6 +156,7 @@ def _refuse_contradictions(call: Call) -> None:
             "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "
             "and then point the command at it"
         )
+    return call
 
 
 def _cap_of(limits: dict[str, str], unpriced: str | None) -> tuple[Any, ...]:

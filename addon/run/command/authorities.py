@@ -114,11 +114,7 @@ def write_trusted(folder: Path, environment: Mapping[str, str]) -> tuple[Path, t
 
 
 def write_bundles(
-    folder: Path,
-    environment: Mapping[str, str],
-    authority: bytes,
-    *,
-    everything: bool,
+    folder: Path, environment: Mapping[str, str], authority: bytes, *, everything: bool
 ) -> dict[str, str]:
     """Write the child's bundles into `folder`; variable -> file, for each variable to set."""
     trust = read_trust(environment)

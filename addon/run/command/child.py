@@ -221,12 +221,7 @@ class Watch:
     """Counts the direct connections of a process and its descendants."""
 
     def __init__(
-        self,
-        pid: int,
-        *,
-        own_port: int,
-        names: Iterable[str] = (),
-        proc: Path = Path("/proc"),
+        self, pid: int, *, own_port: int, names: Iterable[str] = (), proc: Path = Path("/proc")
     ) -> None:
         """`names`: of the hosts to recognise."""
         self._pid = pid
