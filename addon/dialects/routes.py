@@ -35,14 +35,7 @@ from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
 from addon.dialects.openai import responses as openai_responses
 from addon.dialects.unrouted import UNKNOWN as UNKNOWN_DIALECT
-from addon.dialects.vendors import (
-    anthropic,
-    bedrock,
-    cohere,
-    dify,
-    gemini,
-    mistral,
-)
+from addon.dialects.vendors import anthropic, bedrock, cohere, dify, gemini, mistral
 from ledger.model import provider_table
 
 PATH_LENGTH_MAX = 2_048

@@ -29,12 +29,7 @@ from addon.recordings.files import (
     entries,
     parts_of,
 )
-from addon.recordings.formats.recorded import (
-    Item,
-    Recorded,
-    RecordedEntry,
-    Unreadable,
-)
+from addon.recordings.formats.recorded import Item, Recorded, RecordedEntry, Unreadable
 from ledger import recording
 from ledger.maintenance import imported
 from ledger.maintenance.known import KnownExchanges

@@ -27,13 +27,7 @@ import zstandard
 
 from addon.recordings.files import ArchiveFile, ArchivePart, on_this_machine, parts_of
 from addon.recordings.formats.recorded import Unreadable
-from addon.recordings.replay import (
-    BATCH_MAX,
-    Replay,
-    ReplayJob,
-    ReplayTally,
-    opened,
-)
+from addon.recordings.replay import BATCH_MAX, Replay, ReplayJob, ReplayTally, opened
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Reading
 from ledger.reports.progress import Advance

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledger.commands.options import (
-    LedgerOption,
-    NamesOption,
-    Only,
-    TimezoneOption,
-    scope_of,
-)
+from ledger.commands.options import LedgerOption, NamesOption, Only, TimezoneOption, scope_of
 from ledger.commands.output import console
 
 if TYPE_CHECKING:

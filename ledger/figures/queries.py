@@ -37,15 +37,7 @@ from ledger.store.engines import migration, urls
 from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.schema.dimensions import COLUMN_OF, TIME_CHARACTERS
 from ledger.store.schema.sums import HISTOGRAMS
-from ledger.store.scope import (
-    NameFacts,
-    Scope,
-    conditions,
-    dimension,
-    matches,
-    requests,
-    snapshot,
-)
+from ledger.store.scope import NameFacts, Scope, conditions, dimension, matches, requests, snapshot
 from ledger.store.tables import exchanges
 
 DIFFERING = timedelta(days=31)

@@ -57,38 +57,17 @@ _OF_PERIOD = {
 
 ROWS_AT_A_TIME = 1_000
 _COLUMNS_0_1 = (
-    "revision",
-    "meter_version",
-    "usage_source",
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "input_audio_tokens",
-    "output_audio_tokens",
-    "tool_units",
-    "further",
-    "remarks",
-    "usage_json",
-    "estimated_output_tokens",
-    "reported_cost_picousd",
-    "reported_upstream_cost_picousd",
-    "is_byok",
-    "read_at",
-    "reason",
+    *("revision", "meter_version", "usage_source", "input_tokens", "cache_read_tokens"),
+    *("cache_write_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens", "output_tokens"),
+    *("reasoning_tokens", "input_audio_tokens", "output_audio_tokens", "tool_units", "further"),
+    *("remarks", "usage_json", "estimated_output_tokens", "reported_cost_picousd"),
+    *("reported_upstream_cost_picousd", "is_byok", "read_at", "reason"),
 )
 """In which order version 0.1 made its ids."""
-_FORMS = tuple(
-    dict.fromkeys(
-        (
-            tuple(READING_COLUMNS),
-            tuple(name for name in READING_COLUMNS if name != "billing"),
-            _COLUMNS_0_1,
-        )
-    )
+_FORMS = (
+    READING_COLUMNS,
+    tuple(name for name in READING_COLUMNS if name != "billing"),
+    _COLUMNS_0_1,
 )
 """The orders of columns that ids were made with, the latest first."""
 _LINE = tuple(name for name, _ in LINE)

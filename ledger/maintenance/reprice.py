@@ -42,16 +42,8 @@ _FIGURES = ("line", "model", "quantity", "unit_picousd", "amount_picousd")
 _SOURCE = ("price_source", "priced_at", "reason")
 
 _PRICED_BY = (
-    "id",
-    "opened_at",
-    "origin",
-    "provider",
-    "dialect",
-    "operation",
-    "path",
-    "request_model",
-    "response_model",
-    "service_tier",
+    *("id", "opened_at", "origin", "provider", "dialect", "operation", "path"),
+    *("request_model", "response_model", "service_tier"),
 )
 """What of an exchange its prices depend on, and what every exchange has."""
 
@@ -113,9 +105,7 @@ def apply(
     return added
 
 
-def unpriced_questions(
-    engine: Engine,
-) -> list[tuple[PriceQuestion, str | None, datetime, int]]:
+def unpriced_questions(engine: Engine) -> list[tuple[PriceQuestion, str | None, datetime, int]]:
     """The look-ups of requests without any price, each with tier, last moment and how many."""
     r = requests.c
     facts = (r.origin, r.provider, r.path, r.request_model, r.response_model, r.service_tier)

@@ -26,13 +26,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, retention
-from ledger.store.adding_up import (
-    added_up,
-    charged_requests,
-    histogram,
-    histogram_text,
-    rows_of,
-)
+from ledger.store.adding_up import added_up, charged_requests, histogram, histogram_text, rows_of
 from ledger.store.engines.refusals import reason_of
 from ledger.store.keys import instant_text, midnight
 from ledger.store.processes.supervision import Log

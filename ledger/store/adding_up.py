@@ -26,20 +26,10 @@ _TERM_COLUMNS = (
         )
     ),
     *REQUEST_TOKENS,
-    "estimated_input_tokens",
-    "estimated_output_tokens",
-    "reported_cost_picousd",
-    "reported_upstream_cost_picousd",
-    "is_byok",
-    "first_token_ms",
-    "duration_ms",
-    "cost_picousd",
-    "estimated_cost_picousd",
-    "list_value_picousd",
-    "saved_picousd",
-    "extra_input_tokens",
-    "extra_output_tokens",
-    "cost_state",
+    *("estimated_input_tokens", "estimated_output_tokens", "first_token_ms", "duration_ms"),
+    *("reported_cost_picousd", "reported_upstream_cost_picousd", "is_byok"),
+    *("cost_picousd", "estimated_cost_picousd", "list_value_picousd", "saved_picousd"),
+    *("extra_input_tokens", "extra_output_tokens", "cost_state"),
 )
 """Columns of the view that are dimensions, or that the terms use."""
 

@@ -19,15 +19,8 @@ from ledger.model.errors import WrongCallError
 from ledger.text.hints import suggestion
 
 NAMED = (
-    "now",
-    "today",
-    "yesterday",
-    "this-week",
-    "last-week",
-    "this-month",
-    "last-month",
-    "this-year",
-    "last-year",
+    *("now", "today", "yesterday", "this-week", "last-week", "this-month", "last-month"),
+    *("this-year", "last-year"),
 )
 ACCEPTED = (
     "2026-11, 2026-11-01, 2026-11-01T12:00:00Z, 12h, 30d, 1w, 30x24h, today, yesterday, "

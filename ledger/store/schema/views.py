@@ -27,15 +27,8 @@ from ledger.store.schema.charged import (
 from ledger.store.schema.sums import BY_EXCHANGES, COUNT_TERMS, DAILY_DIMENSIONS, SHOWN_SUM_TERMS
 
 VIEWS = (
-    "completeness",
-    "live_hourly",
-    "usage_daily",
-    "live_daily",
-    "unpriced",
-    "live_unpriced",
-    "requests",
-    "current_charges",
-    "charges",
+    *("completeness", "live_hourly", "usage_daily", "live_daily", "unpriced", "live_unpriced"),
+    *("requests", "current_charges", "charges"),
 )
 """In an order in which they can be dropped."""
 
@@ -116,14 +109,8 @@ HOURLY = {
 }
 
 _SHOWN_COUNTS = (
-    "requests",
-    "errors",
-    "without_usage",
-    "unpriced",
-    "complete_without_usage",
-    "estimated",
-    "covered",
-    "refused",
+    *("requests", "errors", "without_usage", "unpriced", "complete_without_usage"),
+    *("estimated", "covered", "refused"),
 )
 _SHOWN_ELSEWHERE = (
     "cacheable_input_tokens",
