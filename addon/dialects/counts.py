@@ -20,6 +20,7 @@ _BILLABLE = re.compile(
     re.IGNORECASE,
 )
 _NOT_IN_NAMES = re.compile("[^A-Za-z0-9_]")
+_NO_COUNT = "is no count"
 _DEPTH_MAX = 4
 """How deep a usage object is read; the deepest known path has three steps."""
 _REMARKS_MAX = 16
@@ -54,13 +55,13 @@ class Counts:
 
     def first(self, *paths: str) -> int | None:
         """The first of these that is reported."""
-        return self._first(paths, count_of, "is no count")
+        return self._first(paths, count_of, _NO_COUNT)
 
     def firsts(self, paths_of: Mapping[str, Collection[str]]) -> dict[str, int | None]:
         """By each name, the first of its paths that is reported."""
         reported = self._reported.keys()
         return {
-            name: None if reported.isdisjoint(paths) else self.first(*paths)
+            name: None if reported.isdisjoint(paths) else self._first(paths, count_of, _NO_COUNT)
             for name, paths in paths_of.items()
         }
 

@@ -197,10 +197,11 @@ def explained(found: Usage, stated: Mapping[str, Any]) -> Usage:
 
     A provider may leave out of its total what is cached or thought, and have units in it.
     """
-    total = next((count for name in _TOTALS if (count := count_of(stated.get(name)))), None)
+    totals = [count for name in _TOTALS if name in stated and (count := count_of(stated[name]))]
     counted = sum_of(found.input_tokens, found.output_tokens)
-    if total is None or counted is None or found.input_tokens is None or found.further:
+    if not totals or counted is None or found.input_tokens is None or found.further:
         return found
+    total = totals[0]
     cached = found.cache_read_tokens or 0, found.cache_write_tokens or 0
     left_out = {counted, *(counted - each for each in (*cached, sum(cached)))}
     if stated.get("inputTokens") == found.input_tokens:

@@ -207,10 +207,10 @@ class ChoiceFacts(Struct, kw_only=True):
         return self.usage_beside > 0 and self.usage_beside + self.usage_alone > 1
 
 
-class ToolFacts(Struct, kw_only=True):
+class ToolFacts(Struct, frozen=True, kw_only=True):
     """Which tools of the provider an answer ran."""
 
-    executed: dict[int, str] = field(default_factory=dict)
+    executed: Mapping[int, str] = {}
     """Those that a stream repeats: index -> unit (Groq)."""
     are_billed: bool = False
     """One ran whose results are billed as input (Gemini: all but Google Search)."""
@@ -234,7 +234,7 @@ class RareFacts(Struct, kw_only=True):
     calls: int = 0
     """The tool calls in them."""
     choices: ChoiceFacts = field(default_factory=ChoiceFacts)
-    tools: ToolFacts = field(default_factory=ToolFacts)
+    tools: ToolFacts = ToolFacts()
     further: list[tuple[str, str | None, dict[str, Any]]] = field(default_factory=list)
     """Kind, model and usage object of what another model did for the answer (an image tool)."""
     cost: object = None

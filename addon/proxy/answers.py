@@ -56,7 +56,6 @@ def chunks_of(data: bytes) -> Sequence[bytes]:
 def begin(recording: Recording, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have arrived; `response.stream` is True before."""
     values = flows.response_of(response)
-    live.keep_response(values)
     headers = values.headers
     can_hold_end = recording.process.can_hold_end
     length = _length_of(values)

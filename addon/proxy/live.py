@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mitmproxy import http
+from msgspec import Struct
 
 from addon.metering.exchange import MeteredExchange
 from addon.metering.messages import End, Request
@@ -33,20 +34,18 @@ class OriginalRequest:
     accept_encoding: str | None
 
 
-class Clock:
+class Clock(Struct, frozen=True):
     """The instants of one exchange: the wall clock when it opened, and from then on a monotonic
     clock. A wall clock that is set meanwhile changes no difference between them."""
 
-    __slots__ = ("_ahead", "began")
-
-    def __init__(self, opened_at: float, began: float) -> None:
-        """When it opened: seconds since the epoch, and as `time.monotonic`."""
-        self.began = began
-        self._ahead = opened_at - began
+    opened: float
+    """Seconds since the epoch."""
+    began: float
+    """The same moment, as `time.monotonic`."""
 
     def seconds(self) -> float:
         """Now, in seconds since the epoch."""
-        return self._ahead + time.monotonic()
+        return self.opened + (time.monotonic() - self.began)
 
     def now(self) -> datetime:
         """Now, UTC and aware."""

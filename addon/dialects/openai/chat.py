@@ -19,7 +19,7 @@ from addon.dialects import choices, shapes
 from addon.dialects.counts import lookup, object_at, objects_at
 from addon.dialects.dialect import Asking, CostLimits, Dialect, Mark
 from addon.dialects.errors import openai_refusal, record_error, record_error_in
-from addon.dialects.facts import ChoiceFacts, Ending, Facts, Fingerprint
+from addon.dialects.facts import ChoiceFacts, Ending, Facts, Fingerprint, ToolFacts
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (
@@ -96,11 +96,12 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 def _read_signs(seen: ChoiceFacts, body: dict[str, Any], answered: list[dict[str, Any]]) -> None:
     """Read what tells whether asking for usage changes more of a stream than it should."""
-    has_usage = bool(object_at(body, "usage"))
+    usage = body.get("usage")
+    has_usage = bool(usage) and isinstance(usage, dict)
     seen.usage_beside += has_usage and bool(answered)
     seen.usage_alone += has_usage and not answered
     has_fingerprint = bool(body.get("system_fingerprint"))
-    if answered and not any(choice.get("finish_reason") for choice in answered):
+    if answered and not [choice for choice in answered if choice.get("finish_reason")]:
         if seen.fingerprint is Fingerprint.UNKNOWN:
             seen.fingerprint = Fingerprint.FIRST if has_fingerprint else Fingerprint.NOT_FIRST
     elif has_fingerprint and seen.fingerprint is Fingerprint.NOT_FIRST:
@@ -119,12 +120,13 @@ def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
         if isinstance(part, dict):
             if "executed_tools" in part:
                 # Groq's compound systems: tools that ran, each with its index; a stream repeats it.
-                ran = facts.rare.tools.executed
+                ran = {**facts.rare.tools.executed}
                 for at, tool in enumerate(objects_at(part, "executed_tools")):
                     kind, index = tool.get("type"), tool.get("index", at)
                     if isinstance(kind, str) and type(index) is int and 0 <= index < _EXECUTED_MAX:
                         other = f"{facts.token('executed_tools', kind) or 'other'}_calls"
                         ran[index] = _EXECUTED_TOOLS.get(kind, other)
+                facts.rare.tools = ToolFacts(executed=ran)
                 facts.rare.units = {**facts.rare.units, **Counter(ran.values())}
             if not facts.token_seen and [key for key in _CONTENT if part.get(key)]:
                 facts.token_seen = True

@@ -18,7 +18,7 @@ from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import CostLimits, Dialect, Mark, SessionProtocol
 from addon.dialects.errors import google_refusal, record_error, record_error_in
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, ToolFacts
 from addon.dialects.openai.usage import added
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 
@@ -72,9 +72,9 @@ def _read_content(facts: Facts, answer: dict[str, Any], key: str) -> None:
     facts.token_seen |= any(part != {"text": ""} for part in parts)
     grounding = object_at(answer, "groundingMetadata") or {}
     sources = {kind for chunk in objects_at(grounding, "groundingChunks") for kind in chunk}
-    if "urlContextMetadata" in answer or "retrievedContext" in sources:
-        facts.rare.tools.are_billed = True
-    facts.rare.tools.are_billed |= any("executableCode" in part for part in parts)
+    is_context = "urlContextMetadata" in answer or "retrievedContext" in sources
+    if is_context or any("executableCode" in part for part in parts):
+        facts.rare.tools = ToolFacts(are_billed=True)
     if "maps" in sources:
         facts.rare.units["maps_prompts"] = 1
     for unit_key, unit in _QUERIES.items():
@@ -340,7 +340,8 @@ def read_interaction(facts: Facts, event: str, body: dict[str, Any]) -> None:
             facts.record_finish(status)
         facts.record_usage(interaction.get("usage"), final=kind != _STATES[1])
     for step in (object_at(body, "step") or {}, *objects_at(interaction, "steps")):
-        facts.rare.tools.are_billed |= step.get("type") in _BILLED_STEPS
+        if step.get("type") in _BILLED_STEPS:
+            facts.rare.tools = ToolFacts(are_billed=True)
     if kind in ("interaction.complete", "interaction.completed", "interaction.failed", _CANCELLED):
         facts.ended = True
     elif kind in ("step.delta", "content.delta"):
