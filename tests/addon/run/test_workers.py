@@ -323,7 +323,7 @@ def test_a_second_signal_kills(played: Played):
 
 def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
     # These workers report once; on a busy machine the second one takes seconds to start.
-    monkeypatch.setattr(worker_reports, "SILENT_SECONDS_MAX", 600.0)
+    monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 600.0)
     port = free_port()
     played.does.write_text(str(port))
 
@@ -336,7 +336,7 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
                 return error.code, json.load(error)
 
     # The workers of this test report once.
-    monkeypatch.setattr(worker_reports, "SILENT_SECONDS_MAX", 600.0)
+    monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 600.0)
 
     def play(played: Played) -> None:
         status, found = readyz()
