@@ -73,10 +73,20 @@ ACCOUNT_HEADERS = ("anthropic-organization-id", "openai-organization")
 ASKED_ACCOUNT_HEADER = "chatgpt-account-id"
 """Codex names the account in its request."""
 _CLAIM = "anthropic-ratelimit-unified-representative-claim"
-_OF_ALL = ("status", "reset", "fallback", "fallback-percentage", "overage-in-use")
 _OTHERS = frozenset(
-    {_CLAIM, "x-codex-plan-type", "x-codex-active-limit", "retry-after", "retry-after-ms"}
-    | {f"anthropic-ratelimit-unified-{each}" for each in (*_OF_ALL, "overage-disabled-reason")}
+    {
+        _CLAIM,
+        "anthropic-ratelimit-unified-status",
+        "anthropic-ratelimit-unified-reset",
+        "anthropic-ratelimit-unified-fallback",
+        "anthropic-ratelimit-unified-fallback-percentage",
+        "anthropic-ratelimit-unified-overage-in-use",
+        "anthropic-ratelimit-unified-overage-disabled-reason",
+        "x-codex-plan-type",
+        "x-codex-active-limit",
+        "retry-after",
+        "retry-after-ms",
+    }
 )
 _CLAIMS = {"five_hour": "5h", "seven_day": "7d"}
 """Windows by the name under which `representative-claim` states which limit binds."""
