@@ -109,8 +109,8 @@ NOT_READ = ChatRequest()
 
 
 def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatRequest]:
-    """What is kept of a decoded chat request. With pauses: between two, the body is passed once, by
-    native code, or `STEP_PIECES` parts are read."""
+    """What is kept of a decoded chat request. With pauses where it is long: between two, the body is
+    passed once, by native code, or `STEP_PIECES` parts are read."""
     if not secret or not 0 < len(body) <= BODY_BYTES_MAX or body.startswith(b"--"):
         return NOT_READ
     if len(body) > PARSED_BYTES_MAX:
@@ -119,7 +119,8 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
         if count > VALUES_MAX:
             return NOT_READ
     values = json_values.strict_loads(body)
-    yield
+    if len(body) > STEP_BYTES:
+        yield
     if not isinstance(values, dict):
         return NOT_READ
     shape = shape_of(values)
