@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Self
 
+from tests.proxy.mitmdump import free_port
+
 JOIN_SECONDS = 30
 
 
@@ -63,9 +65,7 @@ class Line:
         self.delay_seconds = 0.0
         self._path = path
         self._open: list[socket.socket] = []
-        with socket.socket() as chosen:
-            chosen.bind(("127.0.0.1", 0))
-            self.port: int = chosen.getsockname()[1]
+        self.port = free_port()  # nobody gets it while the line is cut
 
     def mend(self) -> None:
         listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
@@ -86,6 +86,10 @@ class Line:
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._path)
                 self._open += [client, server]
+                if listener.fileno() < 0:  # it was cut meanwhile
+                    client.close()
+                    server.close()
+                    return
                 for both in ((client, server), (server, client)):
                     arguments = (*both, self.is_silent)
                     threading.Thread(target=self._copy, args=arguments, daemon=True).start()

@@ -27,6 +27,7 @@ from addon.proxy.process import owner_of
 from addon.proxy.recorder import Recorder
 from tests.addon.proxy.recording import answered, flow_of, recording
 from tests.addon.proxy.snapshots import changes, snapshot
+from tests.proxy.mitmdump import free_port
 
 pytestmark = pytest.mark.large
 WRAPPED = {
@@ -89,8 +90,7 @@ async def test_whatever_was_asked_for_nothing_stays(
     ledger: Path, tmp_path: Path, options: dict[str, str], end: str
 ):
     """Of loggers, content views, threads and ports, in a master that shows flows."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     values = {name: value.replace("PORT", port) for name, value in options.items()}
     logger = logging.getLogger("opentelemetry")
     logger.handlers, logger.propagate = [], True
