@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.model.money import picousd_of
-from ledger.model.usage import COUNT_MAX, count_of, with_underscores
+from ledger.model.usage import COUNT_MAX, count_of, sum_of, with_underscores
 
 HEADER_PREFIX = "header:"
 """Begins the keys of a usage object that was gathered from the answer's headers."""
@@ -48,6 +48,16 @@ class Counts:
     def has(self, *paths: str) -> bool:
         """Whether any of these is reported, as a count or not."""
         return not self._reported.keys().isdisjoint(paths)
+
+    def falls_from(self, before: "Counts") -> list[str]:
+        """The paths of the numbers that are less than they were."""
+        return [
+            path
+            for path, value in self._reported.items()
+            if type(value) in (int, float)
+            and type(was := before._reported.get(path)) in (int, float)
+            and value < was
+        ]
 
     def paths_within(self, prefix: str) -> list[str]:
         """The paths of the values in the object at `prefix`."""
@@ -163,6 +173,27 @@ def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
 def unit_name(path: str) -> str:
     """The ledger's name for a unit that it has no word for."""
     return with_underscores(_NOT_IN_NAMES.sub("_", path))[:64]
+
+
+def fallen(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The paths of the counts that are less than before: totals that run do not fall."""
+    then, now = Counts(before), Counts(after)
+    return [path[:64] for path in now.falls_from(then)][:_REMARKS_MAX]
+
+
+def added(
+    before: Mapping[str, Any], after: Mapping[str, Any], depth: int = _DEPTH_MAX
+) -> dict[str, Any]:
+    """The sum of two usage objects of one answer, count by count; other values are the later."""
+    total = {**before, **after}
+    for key, value in after.items():
+        inner = object_at(before, key)
+        if inner is not None and isinstance(value, dict) and depth:
+            total[key] = added(inner, value, depth - 1)
+        counts = count_of(before.get(key)), count_of(value)
+        if None not in counts:
+            total[key] = sum_of(*counts)
+    return total
 
 
 def counts_among(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

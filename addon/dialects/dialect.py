@@ -185,6 +185,8 @@ class Dialect:
             found = explained(found, facts.usage)
         if facts.usage is not None and self.family is not None:
             found = replace(found, remarks=(*found.remarks, NO_ROUTE))
+        if facts.rare.remarks:
+            found = replace(found, remarks=(*found.remarks, *facts.rare.remarks))
         if facts.rare.left_out:
             left_out = map(LEFT_OUT.format, facts.rare.left_out)
             found = replace(found, remarks=(*found.remarks, *left_out))

@@ -12,7 +12,7 @@ request.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -39,6 +39,7 @@ _TOKENS_ALONE = re.compile(rf'[^"]*+(?:"(?:{_KEY.pattern})"[^"]*+)*+', re.ASCII)
 _USAGE_DEPTH_MAX = 8
 """Twice the depth at which figures are read."""
 _LEFT_OUT_MAX = 16
+_REMARKS_MAX = 16
 KEY_FORM = re.compile(
     r"\bsk[-_][\w*-]{6}|\b(?:AKIA|ASIA)[A-Z0-9]{12}"
     r"|\b(?:AIza|eyJ|ya29\.|glpat-|nvapi-|whsec_|tgp_|[prc]k[-_]|xai-|gsk_|hf_|pplx-|fw_|vck_|jina_|r8_"
@@ -46,6 +47,7 @@ KEY_FORM = re.compile(
     re.ASCII,
 )
 """A key that has a beginning of its own. Models have some of them, too: `pplx-70b-chat`."""
+FELL = "the running total of {} fell; the last one counts"
 LEFT_OUT = "{} is not kept: free text, or the credential of the request"
 """The remark on a field."""
 UNREAD = "unread"
@@ -181,6 +183,8 @@ class Stated(Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     """Of one model request; None: the usage is the session's running total."""
     model: str | None = None
+    fell: tuple[str, ...] = ()
+    """Figures of this total that were more in one before it."""
     at: object = None
     """When the provider states it: RFC 3339, or seconds since the epoch; None: with the answer."""
 
@@ -241,6 +245,8 @@ class RareFacts(Struct, kw_only=True):
     """The cost in USD beside the usage object (Venice)."""
     rate_limits: dict[str, Any] | None = None
     """The event of the stream that states quotas (Codex)."""
+    remarks: dict[str, None] = field(default_factory=dict)
+    """What the row has to say of its usage; at most `_REMARKS_MAX`."""
     left_out: dict[str, None] = field(default_factory=dict)
     """The fields that had a text which is not kept."""
     is_counted: bool = False
@@ -381,11 +387,17 @@ class Facts(Struct, kw_only=True):
         """Keep a usage object in place of the previous one; `usage: null` is ignored, and so are
         zeros behind figures: some gateways send them in a last chunk."""
         if isinstance(usage, dict):
-            if not (self.usage and _has_figure(self.usage) and not _has_figure(usage)):
+            if not (self.usage and has_figure(self.usage) and not has_figure(usage)):
                 self.usage = self.plain_usage(usage)
             self.usage_final = final
             if not TIER_KEYS.isdisjoint(usage):
                 self.record_tiers(usage)
+
+    def record_falls(self, names: Iterable[str]) -> None:
+        """Say of running totals that they fell: the last value counts."""
+        for name in names:
+            if len(self.rare.remarks) < _REMARKS_MAX:
+                self.rare.remarks[FELL.format(name)] = None
 
     def record_number(self, path: str, number: int, *, is_usage: bool = False) -> None:
         """Keep the number of what is billed by the piece; of a body with a gap it is a lower bound,
@@ -433,7 +445,7 @@ class Facts(Struct, kw_only=True):
         return kept
 
 
-def _has_figure(usage: Mapping[str, Any]) -> bool:
+def has_figure(usage: Mapping[str, Any]) -> bool:
     """Whether a usage object has a number that is not zero, or an object in it has one."""
     values = [*usage.values()]
     inner = [one for value in values if isinstance(value, dict) for one in value.values()]

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from addon.dialects.counts import Counts, lookup, object_at, objects_at
+from addon.dialects.counts import Counts, fallen, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import anthropic_refusal, openai_refusal, record_error_in
 from addon.dialects.facts import Ending, Facts, Stated, id_of, name_of
@@ -29,6 +29,7 @@ from addon.dialects.vendors import anthropic
 from ledger.model.exchange import SESSION_CALL
 from ledger.model.usage import Usage, count_of, sum_of
 
+FALLS_MAX = 16
 STATED_MAX = 1_000
 """Statements of one answer; the total has the requests beyond."""
 ANTHROPIC_ORDERS = ("/v1/sessions", "/sessions/{}/events")
@@ -52,10 +53,14 @@ _OVER = ("completed", "failed", "cancelled")
 
 
 def _state(facts: Facts, usage: object, **about: Any) -> None:
-    """Keep a statement (`about`: as in `Stated`); of totals of one session the last counts."""
+    """Keep a statement (`about`: as in `Stated`); of totals of one session the last counts, and
+    says so if it fell."""
     one = Stated(usage=facts.plain_usage(usage) if isinstance(usage, dict) else {}, **about)
     stated = facts.rare.stated
     if one.request_id is None:
+        before = [old for old in stated if not old.request_id and old.session_id == one.session_id]
+        fell = [each for old in before for each in (*old.fell, *fallen(old.usage, one.usage))]
+        one = replace(one, fell=tuple(dict.fromkeys(fell))[:FALLS_MAX])
         stated[:] = [old for old in stated if old.request_id or old.session_id != one.session_id]
     if len(stated) < STATED_MAX:
         stated.append(one)

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from addon.dialects.facts import Facts, Stated, id_of
+from addon.dialects.facts import FELL, Facts, Stated, id_of
 from addon.framing import json_values
 from addon.metering.settlement import METER_VERSION, Settled
 from ledger.model.exchange import (
@@ -104,13 +104,15 @@ def rows_of(
             ),
             quotas=(),
         )
+        usage = usage_of(one.usage, facts)
+        usage = replace(usage, remarks=(*usage.remarks, *map(FELL.format, one.fell)))
         reading = Reading(
             exchange_id=exchange.id,
             opened_at=exchange.opened_at,
             revision=1,
             meter_version=METER_VERSION,
             usage_source=UsageSource.REPORTED if one.usage else UsageSource.NONE,
-            usage=usage_of(one.usage, facts),
+            usage=usage,
             usage_json=usage_json if one.usage else None,
             read_at=settled.reading.read_at,
             billing=settled.reading.billing,

@@ -14,14 +14,14 @@ A session may last for hours and carry audio, so only messages that may have fac
 nothing is kept of a closed response.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
-from addon.dialects.counts import lookup, object_at
-from addon.dialects.facts import NO_CONTEXT, AnswerContext, text_of
+from addon.dialects.counts import added, fallen, lookup, object_at
+from addon.dialects.facts import NO_CONTEXT, AnswerContext, has_figure, text_of
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
 from addon.framing import json_values, long_json
@@ -36,6 +36,9 @@ WAITING_MAX = 8
 exchange when the server creates its response, so that a client alone cannot fill the ledger."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
+FALLS_MAX = 16
+"""Running totals of a session whose fall is said."""
+ADDED_UP = "the usage of {} answers of the connection is added up"
 CONNECTION = 0
 """The key of an exchange that is a whole connection; those of responses begin at 1."""
 _TELLING = (
@@ -122,6 +125,8 @@ class WebSocketSession:
         self._transcriber: str | None = None
         self._running: dict[str, Any] | None = {}
         """What OpenAI Live has billed so far; None once its last message told the whole."""
+        self._fell: dict[str, None] = {}
+        """Which of that was more before."""
         self._waiting: list[_Response] = []
         self._open_responses: dict[str, _Response] = {}
         self._keys = 0
@@ -182,7 +187,7 @@ class WebSocketSession:
         self._open_responses.clear()
         running, self._running = self._running, None
         said = _said("in_progress", {"usage": running})
-        alone = self._alone(self._model, said) if running else ()
+        alone = self._alone(self._model, said, self._fell) if running else ()
         return [*(Closed(response.key, response.meter) for response in cut), *alone]
 
     def _events_in(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
@@ -200,11 +205,15 @@ class WebSocketSession:
         elif kind in ("session.usage.updated", "session.closed"):
             if self._running is None:
                 return
-            self._running = object_at(body, "usage") or self._running
+            running = object_at(body, "usage") or self._running
+            self._fell |= dict.fromkeys(
+                fallen(self._running, running)[: FALLS_MAX - len(self._fell)]
+            )
+            self._running = running
             if kind == "session.closed":
                 said = {"id": lookup(body, "session.id"), "usage": self._running or None}
                 self._running = None
-                yield from self._alone(self._model, _said("completed", said))
+                yield from self._alone(self._model, _said("completed", said), self._fell)
         elif kind == "error":
             yield from self._refused(body, message)
         elif kind == "response.created" or self._is_whole(body):
@@ -212,11 +221,14 @@ class WebSocketSession:
         else:
             yield from self._continued(body, message)
 
-    def _alone(self, model: str | None, message: bytes) -> Iterator[SessionEvent]:
+    def _alone(
+        self, model: str | None, message: bytes, fell: Iterable[str] = ()
+    ) -> Iterator[SessionEvent]:
         """An exchange of what is billed beside the responses: a transcript, or of OpenAI Live the
-        seconds of a session, a decision."""
+        seconds of a session, a decision. `fell`: of its running totals."""
         response = self._open(model)
         response.meter.read_message(message)
+        response.meter.facts.record_falls(fell)
         request = RequestFacts(model=model, streamed=True)
         yield from (Opened(response.key, request), Closed(response.key, response.meter))
 
@@ -356,7 +368,8 @@ class LiveTurns:
 
 class Connection:
     """A WebSocket of an unknown protocol: the whole connection is one exchange, that of its
-    handshake. The last usage that a message of the server states counts."""
+    handshake. Each answer's usage counts. What the messages of one answer state is a running
+    figure, the last of which counts; another id, or a count that falls, is another answer's."""
 
     open_count = 1
 
@@ -366,6 +379,11 @@ class Connection:
         self._meter = Meter(route.dialect, context=context)
         self._meter.facts.record_model(model)
         self._marks = route.dialect.marks
+        self._over: dict[str, Any] = {}
+        """The sum of the answers that are over."""
+        self._over_count = 0
+        self._ids: tuple[str | None, str | None] = None, None
+        """The latest that was named, and when usage was stated."""
 
     def client_message(self, _message: bytes) -> list[SessionEvent]:
         """Nothing: what a client's message asks for is not known."""
@@ -377,11 +395,36 @@ class Connection:
         # A protocol that is not known has no end of its own that could be missing.
         facts.ended = True
         if len(message) <= MESSAGE_BYTES_MAX and any(mark.matches(message) for mark in self._marks):
+            usage, first_id = facts.usage, facts.response_id
+            facts.usage = facts.response_id = None
             self._meter.read_message(message)
+            self._count(usage or {})
+            if first_id is not None:
+                facts.rare.id_unstable |= facts.response_id not in (None, first_id)
+                facts.response_id = first_id
         else:
             self._meter.frames += 1
         return []
 
+    def _count(self, before: dict[str, Any]) -> None:
+        """Put what a message states alone, which the facts have, beside what was stated before."""
+        facts = self._meter.facts
+        stated = {key: each for key, each in (facts.usage or {}).items() if each is not None}
+        answer_id = facts.response_id or self._ids[0]
+        is_stated = has_figure(stated)  # zeros alone are none
+        if is_stated:
+            is_another = None not in (answer_id, self._ids[1]) and answer_id != self._ids[1]
+            if before and (is_another or fallen(before, stated)):
+                self._over = added(self._over, before)
+                self._over_count += 1
+                before = {}
+        facts.usage = {**before, **(stated if is_stated else {})} or None
+        self._ids = answer_id, answer_id if is_stated else self._ids[1]
+
     def end(self) -> list[SessionEvent]:
         """Close the exchange."""
+        facts = self._meter.facts
+        if self._over_count:
+            facts.usage = added(self._over, facts.usage or {})
+            facts.rare.remarks[ADDED_UP.format(self._over_count + 1)] = None
         return [Closed(CONNECTION, self._meter)]

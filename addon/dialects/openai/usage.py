@@ -327,16 +327,6 @@ def counts_in_timings(timings: object) -> dict[str, Any] | None:
     return {"timings": counts} if "predicted_n" in counts else None
 
 
-def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The sum of two usage objects of one answer, count by count; other values are the later."""
-    total = {**before, **after}
-    for key, value in after.items():
-        counts = count_of(before.get(key)), count_of(value)
-        if None not in counts:
-            total[key] = sum_of(*counts)
-    return total
-
-
 def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
     """Copilot's billing unit beside the usage object, billionths of its AI unit; and its cache
     writes, which the usage object leaves out (openclaw/openclaw#100097)."""

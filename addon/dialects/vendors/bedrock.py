@@ -18,7 +18,9 @@ from addon.dialects import shapes
 from addon.dialects.counts import (
     HEADER_PREFIX,
     Counts,
+    added,
     counts_among,
+    fallen,
     lookup,
     object_at,
     objects_at,
@@ -91,7 +93,7 @@ def read_agent(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.record_model(lookup(step, "modelInvocationInput.foundationModel"))
         usage = lookup(step, "modelInvocationOutput.metadata.usage")
         if isinstance(usage, dict):
-            facts.record_usage(openai_usage.added(facts.usage or {}, usage), final=True)
+            facts.record_usage(added(facts.usage or {}, usage), final=True)
 
 
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -171,7 +173,9 @@ def read_session(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if usage is not None:
         kept = counts_among(usage, ("totalInputTokens", "totalOutputTokens", "totalTokens"))
         total = object_at(object_at(usage, "details") or {}, "total")
-        facts.record_usage({**kept, "details": {"total": total}}, final=facts.is_finished)
+        totals = {**kept, "details": {"total": total}}
+        facts.record_falls(fallen(facts.usage or {}, totals))
+        facts.record_usage(totals, final=facts.is_finished)
     end = object_at(said, "completionEnd")
     if end is not None:
         facts.record_finish(end.get("stopReason"))

@@ -15,11 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import Counts, lookup, object_at, objects_at
+from addon.dialects.counts import Counts, added, lookup, object_at, objects_at
 from addon.dialects.dialect import CostLimits, Dialect, Mark, SessionProtocol
 from addon.dialects.errors import google_refusal, record_error, record_error_in
 from addon.dialects.facts import Ending, Facts, ToolFacts
-from addon.dialects.openai.usage import added
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
 
 _DETAILS = (

@@ -25,11 +25,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from addon.dialects.counts import lookup
+from addon.dialects.counts import added, lookup
 from addon.dialects.facts import id_of, name_of, text_of, token_of
 from addon.dialects.limits import quotas_of_event
 from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
-from addon.dialects.openai.usage import added
 from addon.framing import json_values
 from addon.parts.agent_logs.call import (
     REGION_UNKNOWN,

@@ -448,3 +448,9 @@ def test_usage_that_include_usage_does_not_explain(usages: str, expected: bool) 
         choices = [{"index": 0, "delta": {}}] if usage == "b" else []
         chat.read(facts, "", {"choices": choices, "usage": {"prompt_tokens": 1}})
     assert facts.rare.choices.has_usage_unasked is expected
+
+
+def test_the_falls_that_are_said_are_bounded():
+    facts = Facts()
+    facts.record_falls(str(number) for number in range(99))
+    assert len(facts.rare.remarks) == 16

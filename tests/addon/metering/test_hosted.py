@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from addon.dialects import hosted
+from addon.dialects.facts import FELL
 from addon.framing.long_json import without_pauses
 from addon.metering.exchange import exchange_of
 from addon.metering.hosted import rows_of
@@ -281,3 +282,13 @@ def test_turns_of_openai():
     assert found[0].exchange.opened_at == datetime.fromtimestamp(1_790_000_000, UTC)
     assert [one.reading.usage.input_tokens for one in found] == [10, 10]
     assert rows_of is not None
+
+
+def test_a_total_that_fell_within_a_stream_says_so():
+    events = [
+        {"type": "session.usage", "usage": {"input_tokens": count, "output_tokens": 7}}
+        for count in (100, 60, 80)
+    ]
+    (total,) = stated(events, path="/v1/sessions/sesn_1/events/stream")
+    assert total.reading.usage.input_tokens == 80
+    assert total.reading.usage.remarks == (FELL.format("input_tokens"),)

@@ -1,5 +1,6 @@
 """OpenAI's live sessions: billed by their seconds, and by what they delegate."""
 
+from addon.dialects.facts import FELL
 from addon.metering.websocket import Closed, Opened, SessionEvent
 from tests.addon.metering.test_websocket import message, openai_live, response
 from tests.named import for_each
@@ -96,3 +97,19 @@ def test_the_total_of_a_live_session_is_neither_lost_nor_billed_twice() -> None:
     happened += session.end()
     (closed,) = (one for one in happened if isinstance(one, Closed))
     assert closed.meter.usage().tool_units == {"audio_milliseconds": 20_000}
+
+
+@for_each("is_closed", [True, False])
+def test_a_total_of_a_live_session_that_fell_is_said(*, is_closed: bool) -> None:
+    session = openai_live()
+    happened: list[SessionEvent] = []
+    for seconds in (20, 12, 15):
+        usage = {"seconds": seconds}
+        happened += session.server_message(message("session.usage.updated", usage=usage))
+    if is_closed:
+        happened += session.server_message(message("session.closed", session={"id": "s"}))
+    happened += session.end()
+    (closed,) = (one for one in happened if isinstance(one, Closed))
+    usage_read = closed.meter.usage()
+    assert usage_read.tool_units == {"audio_milliseconds": 15_000}
+    assert usage_read.remarks == (FELL.format("seconds"),)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from addon.framing import long_json
 from addon.metering.messages import Body, End, Request
 from addon.metering.settlement import Settled
+from addon.metering.websocket import ADDED_UP
 from ledger.model.exchange import Billing, Exchange, Outcome, Source
 from tests.addon.metering.opened import REQUEST, RULES, failing_rule, opened, session_of, tapped
 from tests.named import for_each
@@ -173,6 +174,71 @@ def test_a_websocket_of_an_unknown_protocol_is_one_exchange():
     assert (exchange.id, exchange.dialect, exchange.outcome) == ("e", "unknown", Outcome.COMPLETE)
     assert (exchange.events, str(read.usage_source)) == (3, "partial")
     assert (read.usage.input_tokens, read.usage.output_tokens) == (3, 4)
+
+
+def cached(tokens: int) -> dict[str, object]:
+    return {"input_tokens_details": {"cached_tokens": tokens}}
+
+
+@for_each(
+    "messages, figures, answers",
+    [
+        # Two answers by their ids, the first with a running figure.
+        (
+            [
+                {"id": "a", "usage": {"input_tokens": 5, "output_tokens": 1}},
+                {"id": "a", "usage": {"input_tokens": 5, "output_tokens": 4, **cached(2)}},
+                {"id": "b", "usage": {"input_tokens": 9, "output_tokens": 8, **cached(3)}},
+            ],
+            (14, 12),
+            2,
+        ),
+        # By a figure that falls; what has none, or zeros, changes nothing.
+        (
+            [
+                {"usage": {"input_tokens": 5, "output_tokens": 4}},
+                {"usage": {"input_tokens": 0, "output_tokens": 0}},
+                {"usage": {"input_tokens": 9, "output_tokens": 2}},
+                {"usage": None, "error": None},
+                {"usage": {"output_tokens": 3}},
+                {"usage": {"input_tokens": 1, "output_tokens": 1}},
+            ],
+            (15, 8),
+            3,
+        ),
+        # The id stands in a message before.
+        (
+            [
+                {"response": {"id": "a"}, "usage": {}},
+                {"usage": {"input_tokens": 5, "output_tokens": 4}},
+                {"response": {"id": "b"}, "usage": {}},
+                {"usage": {"input_tokens": 5, "output_tokens": 4}},
+            ],
+            (10, 8),
+            2,
+        ),
+        (
+            [
+                {"usage": {"input_tokens": 5, "output_tokens": 4}},
+                {"usage": {"input_tokens": 5, "output_tokens": 9}},
+            ],
+            (5, 9),
+            1,
+        ),
+    ],
+    ids=["ids", "falls", "id-before", "one"],
+)
+def test_each_answer_on_a_websocket_of_an_unknown_protocol_counts(messages, figures, answers):
+    session = session_of(replace(asked(), method="GET", body=Body(b"")), "/api-ws/v1/inference")
+    for body in messages:
+        session.message(json.dumps(body).encode(), from_client=False, at=AT)
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert isinstance(settled, Settled)
+    usage = settled.reading.usage
+    assert (usage.input_tokens, usage.output_tokens) == figures
+    assert usage.cache_read_tokens in (None, 5)
+    assert (ADDED_UP.format(answers) in usage.remarks) == (answers > 1)
+    assert str(settled.reading.usage_source) == "partial"
 
 
 def test_one_that_breaks_before_an_answer_is_cut():
