@@ -109,8 +109,8 @@ NOT_READ = ChatRequest()
 
 
 def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatRequest]:
-    """What is kept of a decoded chat request. With pauses where it is long: between two, the body is
-    passed once, by native code, or `STEP_PIECES` parts are read."""
+    """What is kept of a decoded chat request. With pauses where it is long: between two, the body
+    is passed once, by native code, or `STEP_PIECES` parts are read."""
     if not secret or not 0 < len(body) <= BODY_BYTES_MAX or body.startswith(b"--"):
         return NOT_READ
     if len(body) > PARSED_BYTES_MAX:
