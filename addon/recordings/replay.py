@@ -8,7 +8,6 @@ id, or gets one derived from what was recorded.
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections import Counter, deque
@@ -263,10 +262,6 @@ JOBS_MAX = 64
 PART_BYTES = 2 * 1024 * 1024
 """A larger file is read in parts, at most one for each process."""
 PROGRESS_SECONDS = 0.2
-YOUNG_OBJECTS_MAX = 100_000
-"""Objects between two collections of garbage; Python's own default is 700. All that is in flight
-has about half as many, and reference counts free it, so that nearly every collection would walk it
-for nothing: a fifth of a replay's CPU (measured)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +285,7 @@ def replay_here(
     def show(part: ArchivePart, read_bytes: int) -> None:
         advance(Path(part.file.name), read_bytes)
 
-    with _few_collections(), opened(job, log=log, advance=show) as replay:
+    with recording.few_collections(), opened(job, log=log, advance=show) as replay:
         for path in files:
             replay.read(ArchivePart(file=ArchiveFile.local(path)))
     return replay.tally
@@ -333,7 +328,7 @@ def replay_with(
     # one, and they would wait for each other. It is closed when they have ended, because this
     # process makes the sums of all: each other one would read the days of all others again.
     with (
-        _few_collections(),
+        recording.few_collections(),
         opened(job, log=log, advance=_adding(counter, then=show)) as replay,
         ProcessPoolExecutor(
             max(1, len(others)), mp_context=context, initializer=_begin, initargs=(counter,)
@@ -367,7 +362,10 @@ def _replay_share(
     lines: list[tuple[str, str]] = []
     log: Log = lambda level, line: lines.append((level, line))  # noqa: E731
     show = _adding(_read_bytes)
-    with _few_collections(), opened(job, log=log, advance=show, has_companions=False) as replay:
+    with (
+        recording.few_collections(),
+        opened(job, log=log, advance=show, has_companions=False) as replay,
+    ):
         for part in parts:
             replay.read(part)
     return replay.tally, lines
@@ -384,19 +382,6 @@ def _adding(counter: Synchronized[int], *, then: Callable[[], None] = lambda: No
         then()
 
     return add
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Look for garbage seldom, and never among what was loaded before: it stays until the process
-    ends, which would otherwise walk it twice more."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @contextmanager
@@ -418,6 +403,7 @@ def opened(
         on_commit=commits.on_commit,
         log=log,
         has_companions=has_companions,
+        is_bulk=True,
     )
     known = KnownExchanges(job.ledger_url)
     try:

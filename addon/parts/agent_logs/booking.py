@@ -27,7 +27,7 @@ from ledger.store.scope import Scope
 from ledger.store.writing.incoming import Commits
 from ledger.store.writing.writer import Ledger
 
-ANSWERS_BATCH_MAX = 500
+ANSWERS_BATCH_MAX = 1_000
 """Answers per lookup and per write."""
 RUNNING_FOR = timedelta(seconds=60)
 """An answer this recent may still be on its way through the proxy; the next import books it."""

@@ -132,6 +132,7 @@ def import_command(
     now = datetime.now(UTC)
     with (
         ExitStack() as stack,
+        recording.few_collections(),
         files_progress(console, "reading", [path for _, path in logs]) as advance,
     ):
         if compare:
@@ -170,6 +171,7 @@ def import_command(
                 on_commit=commits.on_commit,
                 log=lambda _, text: console.print(text, markup=False),
                 has_companions=not dry_run,
+                is_bulk=True,
             )
             stack.callback(writer.close, 60.0)
             ledgers = [stack.enter_context(closing(KnownExchanges(written)))]

@@ -19,6 +19,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import batched
 
 import orjson
 from msgspec.structs import replace
@@ -187,13 +188,20 @@ class Batches:
             self._meant.learn(job.exchange)
         self._each(new, self._prepare)
         jobs = [job for job in batch if job.row is not None]
-        if not jobs:
-            return
+        if jobs:
+            self._commit(jobs)
+
+    def _commit(self, jobs: Sequence[Job]) -> None:
+        """Commit the rows of these jobs, or those of each statement, or each alone."""
         try:
             self._execute_all(jobs)
         except Exception as error:  # the type of the error for a bad row is not known
             if is_trouble(error):
                 raise
+            if len(jobs) > batch_insert.ROWS_MAX:
+                for part in batched(jobs, batch_insert.ROWS_MAX):
+                    self._commit(part)
+                return
             for job in jobs:
                 self._write_alone(job)
 
@@ -290,8 +298,9 @@ class Batches:
         """Commit the rows of these jobs; each row says if its end has gone on."""
         rows = [job.row for job in jobs if job.row]
         waited = time.monotonic() - WAITED_SECONDS
-        if not [job for job in jobs if job.receipt and job.receipt.since <= waited]:
-            self._execute(rows)
+        has_waited = any(job.receipt and job.receipt.since <= waited for job in jobs)
+        if not has_waited and len(rows) <= batch_insert.ROWS_MAX:
+            self._execute(rows)  # one statement, which is its own transaction
             return
         with sqlite_file.writing(self._file.connection):
             for job in jobs:
@@ -303,7 +312,8 @@ class Batches:
         # The earliest first: of many equal exchanges that end in reverse order, the first of a
         # batch becomes the one that counts, and the others need to be linked once.
         ordered = sorted(rows, key=batch_insert.opened_at_of)
-        self._file.connection.execute(*batch_insert.statement(ordered))
+        for part in batched(ordered, batch_insert.ROWS_MAX):
+            self._file.connection.execute(*batch_insert.statement(part))
 
     def _write_alone(self, job: Job) -> None:
         """Write one row of a batch that was refused: as it is, or without its charges."""

@@ -19,6 +19,7 @@ from addon.recordings import files, metered, replay
 from addon.recordings.files import ArchiveFile, ArchivePart, read
 from addon.recordings.formats.recorded import Recorded, Unreadable, Why
 from addon.recordings.replay import ReplayJob, ReplayTally, replay_here, replay_with
+from ledger import recording
 from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Outcome, Reading
@@ -153,7 +154,7 @@ def test_a_replay_looks_for_garbage_seldom_and_never_among_what_was_loaded(tmp_p
         advance=lambda *_: seen.append((gc.get_threshold()[0], gc.get_freeze_count())),
     )
     assert tally.new > 0
-    assert {young for young, _ in seen} == {replay.YOUNG_OBJECTS_MAX}
+    assert {young for young, _ in seen} == {recording.YOUNG_OBJECTS_MAX}
     assert all(frozen > 10_000 for _, frozen in seen)
     assert gc.get_threshold() == before
 

@@ -467,8 +467,8 @@ class Failing:
             raise sqlite3.OperationalError("disk I/O error")
         return self.connection.execute(*arguments)
 
-    def close(self):
-        self.connection.close()
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
 
 
 def test_a_disk_that_does_not_answer(new_sqlite, monkeypatch):
