@@ -73,6 +73,9 @@ ANSWER_HEADERS = {
     "x-portkey-cache-status": "gateway_cache_mode",
 }
 """Those of an answer: no request says that it costs nothing."""
+CACHE_HEADERS = ("x-litellm-cache-key",)
+"""Those that an answer from a gateway's cache alone has, whatever the value (LiteLLM 1.110.2:
+`caching_handler.py` gives the key to cached results only)."""
 _TIERS = (SERVICE_TIER, "serviceTier", "trafficType")
 """The spellings of a service tier; Vertex calls it traffic: ON_DEMAND, ON_DEMAND_FLEX."""
 _NO_TIER = ("default", "auto")

@@ -18,6 +18,7 @@ from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_in, record_error_text
 from addon.dialects.facts import (
     ANSWER_HEADERS,
+    CACHE_HEADERS,
     DIGEST_PREFIX,
     NO_CONTEXT,
     TIER_KEYS,
@@ -117,6 +118,8 @@ class Meter:
             for name, field in ANSWER_HEADERS.items()
             if name in headers
         }
+        if any(headers.get(name) for name in CACHE_HEADERS):
+            named["gateway_cache_mode"] = "HIT"
         beside = {**requested, **named}
         self.facts = Facts(of=context, ending=dialect.ending)
         """The facts read so far."""

@@ -34,7 +34,7 @@ from ledger.model.exchange import (
 )
 from ledger.model.usage import NO_USAGE, Usage
 
-METER_VERSION = "7"
+METER_VERSION = "8"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
 raises it, so that `tokentee rebuild` finds the readings to redo."""
 

@@ -68,6 +68,9 @@ def test_what_a_gateway_answers_from_its_cache_only_its_answer_says():
     meter = metered("openai.chat", body, headers={"cf-aig-cache-status": "HIT"})
     assert meter.facts.rare.beside == {"gateway_cache_mode": "HIT"}
     assert '"HIT"' in (meter.usage_json or "")
+    for value, is_hit in (("a1b2", True), ("<redacted>", True), ("", False)):
+        meter = metered("anthropic.messages", body, headers={"x-litellm-cache-key": value})
+        assert (meter.facts.rare.beside == {"gateway_cache_mode": "HIT"}) == is_hit
     route = match("POST", "gateway.ai.cloudflare.com", "/v1/a/g/openai/chat/completions")
     assert route is not None
     asked = read_request(
