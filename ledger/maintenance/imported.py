@@ -175,7 +175,8 @@ def _add(
 ) -> None:
     booked = corrections.booked_of(connection, row.opened_at, row.id)
     if booked is not None:
-        usage = replace(booked.reading.usage, **left)
+        # What the rest cost is not stated.
+        usage = replace(booked.reading.usage, **left, reported_cost_picousd=None)
         reading = replace(booked.reading, usage=usage, reason=RECORDED_AGAIN)
         corrections.add_reading(connection, reading, price(booked.exchange, reading))
 

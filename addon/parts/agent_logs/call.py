@@ -24,7 +24,7 @@ from ledger.model.exchange import (
 from ledger.model.provider_table import provider_of
 from ledger.model.usage import BESIDE, NO_USAGE, Usage
 
-LOG_METER_VERSION = "log-3"
+LOG_METER_VERSION = "log-4"
 """The version of the log readers; it is raised when one of them reads a log differently."""
 FOLDER_NAME_MAX = 100
 UNKNOWN_SERVER = "unknown"

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.facts import id_of, name_of, text_of, token_of
+from addon.dialects.openai.usage import PICOUSD_PER_TICK
 from addon.parts.agent_logs.call import (
     REGION_UNKNOWN,
     SESSION_SUM,
@@ -110,6 +111,10 @@ class SessionSums(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     counts: Mapping[str, tuple[str, ...]]
     are_added: bool = False
     """Each statement begins anew; else the last one has those before."""
+    ticks: str = ""
+    """The path of the cost among the counts, in xAI's ticks."""
+    partial_ticks: str = ""
+    """The path of a flag: they are not all of the cost."""
 
 
 class LoggedAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -312,6 +317,8 @@ class _Sums:
     """Session -> the first and the last time of it."""
     counts: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     """Session and model -> figure -> its sum."""
+    ticks: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    """Session and model -> the cost; None: a statement has none, or not all of it."""
 
     def saw(self, session: str, at: datetime) -> None:
         first, last = self.times.setdefault(session, [at, at])
@@ -343,14 +350,23 @@ class _Sums:
                 )
                 found = {each: getattr(figures, each) for each in FIGURES}
                 stated[name] = _together(stated.get(name, {}), found)
+                if of.ticks:
+                    is_part = lookup(usage, of.partial_ticks) not in (None, False)
+                    ticks = None if is_part else count_of(lookup(usage, of.ticks))
+                    before = self.ticks.get((session, name), 0)
+                    known = None if None in (before, ticks) else sum_of(before, ticks)
+                    self.ticks[session, name] = known
         for name, figures_of in stated.items():
-            before = self.counts.get((session, name), {}) if of.are_added else {}
-            self.counts[session, name] = _together(before, figures_of)
+            counts = self.counts.get((session, name), {}) if of.are_added else {}
+            self.counts[session, name] = _together(counts, figures_of)
 
     def calls(self) -> Iterator[LoggedCall]:
         agent = self.agent
         for (session, model), figures in self.counts.items():
             first, last = self.times[session]
+            ticks = self.ticks.get((session, model))
+            cost = None if ticks is None else ticks * PICOUSD_PER_TICK
+            usage = Usage(**figures, reported_cost_picousd=cost)  # type: ignore[arg-type]  # counts
             if figures.get("input_tokens") or figures.get("output_tokens"):
                 yield LoggedCall(
                     agent=agent.name,
@@ -358,7 +374,7 @@ class _Sums:
                     at=first,
                     ended_at=last,
                     session_id=session,
-                    usage=Usage(**figures),  # type: ignore[arg-type]  # counts alone
+                    usage=usage,
                     usage_object=figures,
                     is_sum=True,
                     is_alone=not agent.usage,

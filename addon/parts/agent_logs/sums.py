@@ -89,6 +89,8 @@ def differences(
                 taken |= {each.id for each in of_nobody}
                 less = {name: None if less[name] is None else 0 for name in FIGURES}
             usage = replace(call.usage, **less)
+            if usage != call.usage:  # what the rest cost is not stated
+                usage = replace(usage, reported_cost_picousd=None)
             beside = {**call.beside, STATED: [getattr(call.usage, name) for name in FIGURES]}
             left = replace(call, usage=usage, beside=beside)
             found.append((left, rows.get(call.exchange_id)))

@@ -161,10 +161,10 @@ OPENCLAW = {
 }
 
 
-def grok_turn(inputs, output, *, at=MS, **more):
+def grok_turn(inputs, output, *, at=MS, cost=None, **more):
     counts = {"inputTokens": inputs, "outputTokens": output, "totalTokens": inputs + output}
     counts |= {"cachedReadTokens": 500, "cacheCreationTokens": 0, "reasoningTokens": 5}
-    usage = {**counts, "modelUsage": {"grok-4.5": {**counts, "modelCalls": 2}}}
+    usage = {**counts, "modelUsage": {"grok-4.5": {**counts, "modelCalls": 2, **(cost or {})}}}
     update = {"sessionUpdate": "turn_completed", "usage": usage}
     params = {"sessionId": SESSION, "update": update, "_meta": {"agentTimestampMs": at}}
     return {"timestamp": at // 1_000, "params": params, **more}

@@ -17,6 +17,7 @@ from tests.addon.parts.agent_logs.logs import (
 )
 from tests.addon.parts.agent_logs.test_command import live
 from tests.ledger.written import put, rows
+from tests.named import for_each
 
 HAIKU, OPUS = "claude-haiku-4-5-20251001", "claude-opus-5"
 SUMS = (
@@ -186,6 +187,49 @@ def test_turns_of_grok_build_are_added_less_what_was_recorded(home, engine, agen
     assert ": 1 booked" in run()
     if agent or session:
         assert sums(engine) == [("grok-4.5", 5_000, 500, 9)]
+
+
+FIVE_CENTS = {"costUsdTicks": 500_000_000, "costIsPartial": False}
+
+
+@for_each(
+    "costs, state, picousd",
+    [
+        ([FIVE_CENTS, FIVE_CENTS], "reported", 10**11),
+        ([FIVE_CENTS, {"costUsdTicks": 500_000_000}], "reported", 10**11),
+        ([FIVE_CENTS, {}], "partial", None),
+        ([{}, FIVE_CENTS], "partial", None),
+        ([FIVE_CENTS, {"costUsdTicks": -1}], "partial", None),
+        ([FIVE_CENTS, {"costUsdTicks": 10**16}], "partial", None),
+        ([FIVE_CENTS, {**FIVE_CENTS, "costIsPartial": True}], "partial", None),
+    ],
+)
+def test_the_cost_that_grok_build_states(tmp_path, costs, state, picousd):
+    """In ticks, of which 10^10 are a USD, if each turn of the session states all of it."""
+    path = tmp_path / "sessions" / "x" / SESSION / "updates.jsonl"
+    path.parent.mkdir(parents=True)
+    turns = [grok_turn(900, 40, cost=cost) for cost in costs]
+    path.write_text("".join(json.dumps(line) + "\n" for line in turns))
+    ledger = f"sqlite:///{tmp_path}/l.sqlite3"
+    assert ": 1 booked" in run("--agent", "grok-build", "--ledger", ledger, path)
+    ((booked, cost),) = rows(ledger, "SELECT cost_state, cost_picousd FROM requests")
+    assert booked == state
+    assert picousd is None or cost == picousd
+
+
+def test_the_rest_of_a_sum_has_no_stated_cost(home, engine):
+    exchange, read, _ = live("live-1", "resp_1", input_tokens=900, output_tokens=40)
+    exchange = replace(exchange, request_model="grok-4.5", response_model="grok-4.5")
+    usage = replace(read.usage, cache_read_tokens=500, cache_write_tokens=0)
+    put(engine, (exchange, replace(read, usage=usage), ()))
+    path = home / PATHS["grok-build"]
+    path.parent.mkdir(parents=True)
+    turns = [grok_turn(900, 40, cost=FIVE_CENTS), grok_turn(1_000, 50, cost=FIVE_CENTS)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in turns))
+    assert ": 1 booked" in run()
+    assert sums(engine) == [("grok-4.5", 1_000, 500, 50)]
+    found = "SELECT reported_cost_picousd FROM requests WHERE source = 'import'"
+    assert rows(engine, found) == [(None,)]
 
 
 @pytest.mark.parametrize(
