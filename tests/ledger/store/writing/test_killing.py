@@ -223,8 +223,8 @@ def test_an_overwritten_file_is_left_alone_and_the_next_start_books_what_was_rep
                 elif what == ".backup":
                     with contextlib.closing(sqlite3.connect(source)) as target:
                         connection.backup(target)
-            moment = time.monotonic()
             overwrite(path, source)
+            moment = time.monotonic()  # what was reported before went with the file
             wait_for(loads, 400)
             wait_until(lambda: idle.ledger.health().problems())
             (line,) = idle.lines("error")
