@@ -33,7 +33,7 @@ from ledger.store.engines.sqlite_file import REVISION
 from ledger.store.processes import nodes
 from ledger.store.processes.supervision import Log
 from ledger.store.writing import batch_insert
-from ledger.store.writing.unwritten import UnfitError
+from ledger.store.writing.unwritten import OverwrittenError, UnfitError
 
 LOCK_SECONDS_MAX = 30.0
 LOCK_PAUSE_SECONDS = 0.02
@@ -54,10 +54,6 @@ WAL_KEPT_BYTES_MAX = 64_000_000
 WAL_WARNED_BYTES = 256_000_000
 """A WAL of this length is logged: a reader keeps its snapshot open, so no checkpoint can empty the
 WAL, and it grows by some 20 KB an exchange until that reader ends."""
-
-
-class OverwrittenError(Exception):
-    """The ledger's file was overwritten in place: nothing more can be written to it."""
 
 
 class LedgerFile:

@@ -17,9 +17,9 @@ import os
 import secrets
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from itertools import batched
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -67,6 +67,10 @@ class UnfitError(Exception):
     """The ledger's tables are not those that this process writes: they take no row."""
 
 
+class OverwrittenError(UnfitError):
+    """The ledger's file was overwritten in place: nothing more can be written to it."""
+
+
 class Trouble:
     """Why the writer cannot write, and how many exchanges were dropped so far."""
 
@@ -112,13 +116,15 @@ class Trouble:
 class Unbooked:
     """The rows of a writer whose ledger takes none, or took none up to the end."""
 
-    def __init__(self, ledger: Path, node: str, *, set_aside: SetAside) -> None:
-        self._ledger = ledger
-        self._node = node
-        self._set_aside = set_aside
-        self._unfit: UnfitError | None = None
-        self._due = 0.0
+    def __init__(self, ledger: Path, *, set_aside: SetAside) -> None:
+        self.node = ""
+        """Of the writer."""
+        self.why: str | None = None
+        """Why nothing goes into the ledger; None: it does."""
+        self.due = inf
         """When the schema is looked at again, as `time.monotonic`."""
+        self._ledger = ledger
+        self._set_aside = set_aside
         self._begin()
 
     def _begin(self) -> None:
@@ -127,27 +133,18 @@ class Unbooked:
         self._file: int | None = None
         self._size = 0
 
-    def explain(self, unfit: UnfitError | None, *, again_at: float) -> None:
-        """Why the ledger takes none; None: it was overwritten, and is never tried again."""
-        self._unfit, self._due = unfit, again_at
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the ledger may take rows again."""
-        return self._unfit is not None and time.monotonic() >= self._due
-
-    @property
-    def why(self) -> str:
-        """Why nothing goes into the ledger."""
-        if self._unfit is not None:
-            return (
-                f"the ledger's schema takes no rows ({self._unfit}); exchanges go into "
-                f"{self.path}: the ledger gets them when it does"
-            )
-        return (
-            "the ledger was overwritten in place, and nothing more is written to "
-            f"it; exchanges go into {self.path}: after a restart the ledger gets them"
+    def explain(self, error: UnfitError, *, again_at: float) -> None:
+        """From now on all rows come here."""
+        self.due = again_at
+        why, when = (
+            f"the ledger's schema takes no rows ({error})",
+            "the ledger gets them when it does",
         )
+        if isinstance(error, OverwrittenError):  # which is for good
+            self.due = inf
+            why = "the ledger was overwritten in place, and nothing more is written to it"
+            when = "after a restart the ledger gets them"
+        self.why = f"{why}; exchanges go into {self.path}: {when}"
 
     def write(self, jobs: Sequence[Job]) -> None:
         """Append rows, on disk when it returns. OSError: they are to be written again."""
@@ -159,7 +156,7 @@ class Unbooked:
                     noted = f"{LATE}; {exchange.degraded}" if exchange.degraded else LATE
                     exchange = replace(exchange, degraded=noted)
                 exchange, reading = door.admitted(exchange, reading)
-                data += _line_of((replace(exchange, node=self._node), reading)) + b"\n"
+                data += _line_of((replace(exchange, node=self.node), reading)) + b"\n"
             except Exception as error:  # noqa: BLE001  # one bad row must not cost the others
                 self._set_aside.add((job.exchange, job.reading), error)
         if self._file is None:

@@ -49,9 +49,9 @@ from ledger.store.processes.supervision import (
 from ledger.store.writing import incoming, lessons, unwritten
 from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming, Job, OnCommit, Receipt
-from ledger.store.writing.ledger_file import BULK_CACHE_KIB, CACHE_KIB, LedgerFile, OverwrittenError
+from ledger.store.writing.ledger_file import BULK_CACHE_KIB, CACHE_KIB, LedgerFile
 from ledger.store.writing.lessons import Lessons
-from ledger.store.writing.unwritten import TROUBLE, Trouble, Unbooked, UnfitError
+from ledger.store.writing.unwritten import TROUBLE, OverwrittenError, Trouble, Unbooked, UnfitError
 from ledger.text.figures import counted, seconds_text
 
 MOVES_MAX = 3
@@ -92,8 +92,6 @@ class Ledger:
         self._log = log
         self._companions = companions
         self._claim = nodes.Claim(path, node)
-        self._unbooked: Unbooked | None = None
-        """Where rows go while the ledger takes none."""
         self._waiting: list[Job] = []
         self._lessons = Lessons()
         self._trouble = Trouble(path, log=log)
@@ -102,6 +100,7 @@ class Ledger:
             path, shown_url=shown_url, spooling=spooling, log=log, cache_kib=cache_kib
         )
         self._set_aside = SetAside(path.with_name(f"{path.name}-set-aside.jsonl"), log=log)
+        self._unbooked = Unbooked(path, set_aside=self._set_aside)
         self._incoming = Incoming(self._set_aside)
         self._batches = Batches(
             self._file,
@@ -133,7 +132,7 @@ class Ledger:
             raise LedgerError(f"cannot write the ledger {self.shown_url}: {error}") from error
         if lost:
             self._log("warning", f"{lost} exchanges of a process that died are recorded as lost")
-        self._batches.node = node
+        self._batches.node = self._unbooked.node = node
         self._thread.start()
         for companion in self._companions:
             companion.start()
@@ -201,10 +200,9 @@ class Ledger:
 
     def health(self) -> RecordingHealth:
         """The state of recording, for health endpoints."""
-        unbooked = self._unbooked
         return RecordingHealth(
             threads=(self._thread.health(), *(each.health() for each in self._companions)),
-            trouble=self._trouble.reason if unbooked is None else unbooked.why,
+            trouble=self._unbooked.why or self._trouble.reason,
             queued_rows=self._incoming.count + len(self._waiting),
             dropped=self._trouble.dropped,
             set_aside=self._set_aside.count,
@@ -232,14 +230,14 @@ class Ledger:
         while not stopping:
             pause = max(0.0, retry_at - time.monotonic()) if self._waiting else IDLE_SECONDS
             stopping = self._incoming.take(self._waiting, self._lessons.new, pause)
-            if self._unbooked is not None and self._unbooked.is_due:
-                self._try_again(self._unbooked)
-            if not self._waiting and self._unbooked is None:
+            if self._unbooked.why is not None and time.monotonic() >= self._unbooked.due:
+                self._try_again()
+            if not self._waiting and self._unbooked.why is None:
                 # Let go of a file that was replaced: others that open the new one wait for that.
                 with contextlib.suppress(*TROUBLE):  # the next batch meets it, too
                     try:
                         self._file.check()
-                    except (OverwrittenError, UnfitError) as error:
+                    except UnfitError as error:
                         self._stop_writing(error)
             if self._waiting and (stopping or time.monotonic() >= retry_at):
                 self._waiting = self._flush(self._waiting)
@@ -248,7 +246,7 @@ class Ledger:
                     retry_at = time.monotonic() + pause_after(
                         failures, first_seconds=RETRY_SECONDS, seconds_max=RETRY_SECONDS_MAX
                     )
-            if self._lessons.new and self._unbooked is None:
+            if self._lessons.new and self._unbooked.why is None:
                 self._lessons.store(self._file.connection, self._set_aside)
             self._lessons.new.clear()
             if self._waiting:
@@ -265,8 +263,7 @@ class Ledger:
             self._file.close()
         except OverwrittenError as error:
             self._stop_writing(error)
-        if self._unbooked is not None:
-            self._unbooked.close()
+        self._unbooked.close()
 
     def _flush(self, waiting: list[Job]) -> list[Job]:
         """Write the waiting jobs, batch by batch; the jobs that could not be written now."""
@@ -297,7 +294,7 @@ class Ledger:
     def _write(self, batch: list[Job]) -> None:
         """Commit a batch to the ledger, or to the file that the next start books."""
         try:
-            if self._unbooked is None:
+            if self._unbooked.why is None:
                 self._file.check()
                 self._batches.write(batch)
                 for _ in range(MOVES_MAX):
@@ -305,33 +302,28 @@ class Ledger:
                         break
                     self._file.change()  # the rows went where nobody looks for them
                     self._batches.write(batch)
-        except (OverwrittenError, UnfitError) as error:
+        except UnfitError as error:
             self._stop_writing(error)
-        if self._unbooked is not None:
+        if self._unbooked.why is not None:
             self._unbooked.write(batch)
 
-    def _stop_writing(self, error: OverwrittenError | UnfitError) -> None:
-        unbooked = self._unbooked or Unbooked(
-            self.file, self._claim.node, set_aside=self._set_aside
-        )
-        unfit = error if isinstance(error, UnfitError) else None
-        unbooked.explain(unfit, again_at=time.monotonic() + RETRY_SECONDS_MAX)
-        self._unbooked = unbooked
-        self._log("error", f"{self.file}: {unbooked.why}")
+    def _stop_writing(self, error: UnfitError) -> None:
+        self._unbooked.explain(error, again_at=time.monotonic() + RETRY_SECONDS_MAX)
+        self._log("error", f"{self.file}: {self._unbooked.why}")
 
-    def _try_again(self, unbooked: Unbooked) -> None:
+    def _try_again(self) -> None:
         """Write into the ledger again if its schema takes rows, those of the file first."""
         again_at = time.monotonic() + RETRY_SECONDS_MAX
         try:
             self._file.reopen()
             self._batches.check_schema()
-            unbooked.close()  # `book` takes files without a writer
+            self._unbooked.close()  # `book` takes files without a writer
             self._batches.node = None
             self._book()
         except (UnfitError, *TROUBLE) as error:
-            unbooked.explain(UnfitError(str(error)), again_at=again_at)
+            self._unbooked.explain(UnfitError(str(error)), again_at=again_at)
         else:
-            self._unbooked = None
+            self._unbooked.why = None
             self._log("warning", f"the ledger {self.file} is written again")
         finally:
             self._batches.node = self._claim.node
@@ -342,7 +334,7 @@ class Ledger:
         try:
             booked = unwritten.book(self.file, self._batches.write, set_aside=self._set_aside)
         except UnfitError as error:
-            if self._unbooked is not None:
+            if self._unbooked.why is not None:
                 raise
             self._log("error", f"{self.file} takes no rows, those beside it stay there: {error}")
         if booked:
@@ -354,11 +346,8 @@ class Ledger:
 
     def _leave_behind(self, jobs: list[Job]) -> None:
         """Put what could not be written up to the end into a file that the next start books."""
-        unbooked = self._unbooked or Unbooked(
-            self.file, self._claim.node, set_aside=self._set_aside
-        )
         try:
-            unbooked.write(jobs)
+            self._unbooked.write(jobs)
         except OSError:
             self._drop(jobs)
             self._waiting = []
@@ -367,9 +356,8 @@ class Ledger:
             self._log(
                 "error",
                 f"{count} could not be written ({self._trouble.reason}) and went into "
-                f"{unbooked.path}: the next start books them",
+                f"{self._unbooked.path}: the next start books them",
             )
-        unbooked.close()
 
     def _drop(self, dropped: list[Job]) -> None:
         settled = [job for job in dropped if job.reading is not None]

@@ -225,6 +225,14 @@ def test_what_a_shell_prints_first_is_skipped(before, new_sqlite):
     assert contents(here) == contents(url)
 
 
+@pytest.mark.postgres
+def test_rows_of_postgresql_have_the_types_of_a_stream(new_sqlite, new_postgres):
+    source, shared, back = filled(new_sqlite("source"), "abc"), new_postgres(), new_sqlite("back")
+    assert load(stream_of(source), shared).refused == ()
+    assert load(stream_of(shared), back).refused == ()
+    assert contents(back) == contents(source)
+
+
 HEAD = {"schema": REVISION, "count": 1, "secret_id": None}
 KEY = ["2026-11-02 12:00:00.000000Z", "a"]
 WIDTH = len(bundles.SENT[exchanges])

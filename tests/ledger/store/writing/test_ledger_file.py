@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from ledger.store.writing.ledger_file import LedgerFile, OverwrittenError
+from ledger.store.writing.ledger_file import LedgerFile
+from ledger.store.writing.unwritten import OverwrittenError
 from tests.ledger.written import opened, writing
 
 
