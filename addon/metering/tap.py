@@ -18,6 +18,8 @@ import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from msgspec import Struct, field
+
 from addon.framing import json_values
 from addon.framing.document import Opaque
 from addon.framing.sse import SSE
@@ -47,41 +49,26 @@ HASH_BYTES = 2_000
 for the ledger's writer to release it again can cost the event loop 5 ms."""
 
 
-class Edit:
+class Edit(Struct, eq=False):
     """What an edited answer has beside: its bytes as the client gets them."""
 
-    __slots__ = (
-        "client_hash",
-        "decoder",
-        "is_over",
-        "kept",
-        "removed",
-        "removed_bytes",
-        "removed_hash",
-        "rest",
-        "unsent",
-        "wire_bytes",
-        "wire_hash",
-    )
-
-    def __init__(self, decoder: Decoder | None) -> None:
-        self.decoder = decoder
-        """Of an encoded answer, whose client gets identity."""
-        self.unsent = bytearray()
-        """Bytes of an incomplete event, which the client does not have."""
-        self.rest = b""
-        """What had no end of its own at the end of the body."""
-        self.is_over = False
-        """From now on bytes pass as they come."""
-        self.kept: list[bytes] = []
-        self.removed: list[bytes] = []
-        """Both of the blocks that wait to be read."""
-        self.client_hash = hashlib.sha256()
-        self.removed_hash = hashlib.sha256()
-        self.removed_bytes = 0
-        self.wire_hash = hashlib.sha256()
-        self.wire_bytes = 0
-        """Both of an answer that is decoded: as it was on the wire."""
+    decoder: Decoder | None
+    """Of an encoded answer, whose client gets identity."""
+    unsent: bytearray = field(default_factory=bytearray)
+    """Bytes of an incomplete event, which the client does not have."""
+    rest: bytes = b""
+    """What had no end of its own at the end of the body."""
+    is_over: bool = False
+    """From now on bytes pass as they come."""
+    kept: list[bytes] = field(default_factory=list)
+    removed: list[bytes] = field(default_factory=list)
+    """Both of the blocks that wait to be read."""
+    client_hash: hashlib._Hash = field(default_factory=hashlib.sha256)
+    removed_hash: hashlib._Hash = field(default_factory=hashlib.sha256)
+    removed_bytes: int = 0
+    wire_hash: hashlib._Hash = field(default_factory=hashlib.sha256)
+    wire_bytes: int = 0
+    """Both of an answer that is decoded: as it was on the wire."""
 
 
 class Tap:

@@ -42,13 +42,8 @@ ADDED_UP = "the usage of {} answers of the connection is added up"
 CONNECTION = 0
 """The key of an exchange that is a whole connection; those of responses begin at 1."""
 _TELLING = (
-    b'"response"',
-    b'"error"',
-    b'"session"',
-    b"_transcription.completed",
-    b'"decision"',
-    b'"session.usage.updated"',
-    b'.output_item.done"',
+    *(b'"response"', b'"error"', b'"session"', b"_transcription.completed", b'"decision"'),
+    *(b'"session.usage.updated"', b'.output_item.done"'),
 )
 """A message of the server is parsed if it has one of these."""
 _WRAPPERS = ("response.event", "decision.event")
@@ -57,13 +52,8 @@ _WRAPPERS = ("response.event", "decision.event")
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
 """A message of Gemini Live is parsed if it has one of these, until the open turn has content."""
 _FIGURES = (
-    b'"usageMetadata"',
-    b'"turnComplete"',
-    b'"interrupted"',
-    b'"error"',
-    b'"groundingMetadata"',
-    b'"urlContextMetadata"',
-    b'"executableCode"',
+    *(b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"', b'"groundingMetadata"'),
+    *(b'"urlContextMetadata"', b'"executableCode"'),
 )
 """The same for the rest of the turn: other messages carry audio and no figures."""
 _USERS_WORDS = b'"inputTranscription"'

@@ -228,17 +228,12 @@ class Bodies:
         addons = list(ctx.master.addons.lookup.values())
         if self._are_wanted is None or addons != self._addons:
             self._addons = addons
-            self._are_wanted = options_want_bodies() or has_foreign_hook(ctx.master.addons.chain)
+            self._are_wanted = (
+                any(getattr(ctx.options, name, None) for name in _SAVING_OPTIONS)
+                or getattr(ctx.options, "flow_detail", 0) >= FLOW_DETAIL_OF_BODIES
+                or has_foreign_hook(ctx.master.addons.chain)
+            )
         return self._are_wanted
-
-
-def options_want_bodies() -> bool:
-    """Whether an option saves, changes or prints the bodies of plain answers."""
-    options = ctx.options
-    return (
-        any(getattr(options, name, None) for name in _SAVING_OPTIONS)
-        or getattr(options, "flow_detail", 0) >= FLOW_DETAIL_OF_BODIES
-    )
 
 
 def has_foreign_hook(addons: Iterable[Any]) -> bool:

@@ -186,15 +186,9 @@ def _settled(item: Recorded, exchange: MeteredExchange, end: End, cause: str | N
 def without_upstream_bytes(exchange: Exchange) -> Exchange:
     """The exchange of a body that was decoded before it was recorded, without facts about the bytes
     that upstream sent."""
-    return replace(
-        exchange,
-        response_bytes=None,
-        client_bytes=None,
-        removed_bytes=None,
-        upstream_digest=None,
-        client_digest=None,
-        removed_digest=None,
-    )
+    sides = ("response_bytes", "client_bytes", "removed_bytes")
+    digests = ("upstream_digest", "client_digest", "removed_digest")
+    return replace(exchange, **dict.fromkeys((*sides, *digests)))
 
 
 def _as_stored(settled: Settled) -> Settled:

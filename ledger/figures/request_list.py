@@ -20,7 +20,6 @@ from ledger.figures.request_filter import NO_FILTER, ErrorKind, Filter
 from ledger.figures.sum_query import extent
 from ledger.model.errors import WrongCallError
 from ledger.model.exchange import COVERED
-from ledger.pricing.price_lines import is_token_line
 from ledger.store.schema.sums import COUNT_CONDITIONS
 from ledger.store.scope import Scope, conditions, requests
 from ledger.store.tables import current_charges
@@ -49,11 +48,6 @@ class ChargeLine:
     amount_picousd: int | None
     source: str
     """The source of the price, or the reason why there is none."""
-
-    @property
-    def is_per_million(self) -> bool:
-        """Whether the unit price is shown per million tokens."""
-        return is_token_line(self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

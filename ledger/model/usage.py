@@ -27,16 +27,8 @@ REFUSED = "refused"
 """The billing field with the category of a refusal before any output."""
 SERVICE_TIER = "service_tier"
 BILLING_FIELDS = (
-    "inference_geo",
-    "speed",
-    "search_context_size",
-    "search_type",
-    "disable_search",
-    "latency_mode",
-    "annotation_format",
-    "cache_type",
-    "gateway_cache_mode",
-    REFUSED,
+    *("inference_geo", "speed", "search_context_size", "search_type", "disable_search"),
+    *("latency_mode", "annotation_format", "cache_type", "gateway_cache_mode", REFUSED),
 )
 """Fields of a usage object on which prices depend; `ledger.pricing.rules` has their values."""
 BESIDE = "beside:"

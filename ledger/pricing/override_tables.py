@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ledger.model.money import AMOUNT_MAX, decimal_of
-from ledger.pricing.price_lines import TOKEN_LINES, Rate
+from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
 from ledger.pricing.published import MTOK, picousd_of_price
 from ledger.settings.toml_tables import FaultError
 from ledger.text.hints import suggestion
@@ -105,7 +105,16 @@ def rates_of(table: FiguresTable, source: str) -> Iterator[tuple[str, Rate]]:
         yield line, Rate(_picousd(figure, where, 1), source)
 
 
-def moment_of(value: object, key: str, default: datetime) -> datetime:
+def span_of(since: object, until: object) -> tuple[datetime, datetime]:
+    """The moments between which a table is in force; FaultError if there is none."""
+    begin = _moment_of(since, "from", NO_TIME[0])
+    end = _moment_of(until, "until", NO_TIME[1])
+    if end <= begin:
+        raise FaultError("until", "it is not after from")
+    return begin, end
+
+
+def _moment_of(value: object, key: str, default: datetime) -> datetime:
     """A date or time of the file in UTC; FaultError if it is neither."""
     if value is None:
         return default

@@ -29,7 +29,7 @@ from pathlib import Path
 from ledger.model.errors import LedgerError
 from ledger.pricing import rules as billing
 from ledger.pricing.litellm import LiteLLM
-from ledger.pricing.override_tables import GatewayTable, PriceTable, moment_of, rates_of
+from ledger.pricing.override_tables import GatewayTable, PriceTable, rates_of, span_of
 from ledger.pricing.price_lines import NO_TIME, Rate
 from ledger.pricing.price_lists import Gateway, PriceQuestion
 from ledger.pricing.published import tier_name
@@ -165,10 +165,7 @@ def _entry(table: PriceTable, source: str) -> PriceEntry:
         raise FaultError("free", "a free entry has no prices beside")
     if not table.free and not rates:
         raise FaultError("usd_per_mtok or usd_each", "the entry has no price; free = true for none")
-    since = moment_of(table.since, "from", NO_TIME[0])
-    until = moment_of(table.until, "until", NO_TIME[1])
-    if until <= since:
-        raise FaultError("until", "it is not after from")
+    since, until = span_of(table.since, table.until)
     tier = table.service_tier or ("*" if table.free else None)
     return PriceEntry(
         host=(table.host or "*").lower(),

@@ -12,26 +12,12 @@ from datetime import UTC, datetime
 from ledger.model.usage import Usage
 
 INPUT_LINES = (
-    "uncached_input",
-    "cache_read",
-    "cache_write",
-    "cache_write_5m",
-    "cache_write_1h",
-    "cache_write_12h",
-    "input_audio",
-    "input_image",
-    "input_video",
-    "cache_read_audio",
-    "cache_read_image",
-    "input_search",
+    *("uncached_input", "cache_read", "cache_write", "cache_write_5m", "cache_write_1h"),
+    *("cache_write_12h", "input_audio", "input_image", "input_video", "cache_read_audio"),
+    *("cache_read_image", "input_search"),
 )
 OUTPUT_LINES = (
-    "output",
-    "reasoning",
-    "output_audio",
-    "output_image",
-    "output_video",
-    "output_decision",
+    *("output", "reasoning", "output_audio", "output_image", "output_video", "output_decision"),
 )
 TOKEN_LINES = (*INPUT_LINES, *OUTPUT_LINES, "citation")
 """Citations are no part of the output tokens: Perplexity bills them beside."""

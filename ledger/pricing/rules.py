@@ -58,7 +58,7 @@ from typing import Any
 import msgspec
 
 from ledger.model.usage import REFUSED, SERVICE_TIER, billing_fields
-from ledger.pricing.override_tables import FiguresTable, moment_of, rates_of
+from ledger.pricing.override_tables import FiguresTable, rates_of, span_of
 from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
 from ledger.settings import toml_tables
 from ledger.settings.toml_tables import FaultError, TomlProblem
@@ -315,7 +315,9 @@ def of_document(text: str, document: Mapping[str, Any]) -> tuple[Rules, list[Tom
     rules = []
     for place, table in tables:
         try:
-            rules.append(_rule(table))
+            since, until = span_of(table.since, table.until)
+            rates = dict(rates_of(table, f"rule {table.name}"))
+            rules.append(Rule(table=table, since=since, until=until, rates=rates))
         except FaultError as fault:
             problems.append(toml_tables.problem_of(text, "rule", place, fault))
     fields, wrong = toml_tables.converted(text, document, "field", FieldTable)
@@ -329,15 +331,6 @@ def published() -> Rules:
     rules, problems = load(RULES_FILE.read_text(encoding="utf-8"))
     assert not problems, problems
     return rules
-
-
-def _rule(table: RuleTable) -> Rule:
-    since = moment_of(table.since, "from", NO_TIME[0])
-    until = moment_of(table.until, "until", NO_TIME[1])
-    if until <= since:
-        raise FaultError("until", "it is not after from")
-    rates = dict(rates_of(table, f"rule {table.name}"))
-    return Rule(table=table, since=since, until=until, rates=rates)
 
 
 def _set_prices(effect: Effect, rule: Rule) -> None:

@@ -227,7 +227,6 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         status=response.status,
         response_headers=headers,
         redacted_request_headers=_redacted(request.headers),
-        redacted_headers=_redacted(response.headers),
         response_body=response.body_b64,
         is_exact=is_exact,
         responded_at=responded_at,

@@ -105,8 +105,6 @@ class Recorded(Struct, frozen=True, kw_only=True):
     status: int | None = None
     """None: there was no answer."""
     response_headers: Fields = ()
-    redacted_headers: frozenset[str] = frozenset()
-    """Answer headers that came but whose values were not recorded, in lower case."""
     response_body: bytes = b""
     is_exact: bool = True
     """The body has the bytes that upstream sent. False: it was decoded before it was recorded."""

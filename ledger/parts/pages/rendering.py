@@ -23,6 +23,7 @@ from ledger.figures.figures import plus
 from ledger.figures.request_list import ChargeLine
 from ledger.model.money import usd_text
 from ledger.parts.pages.period import Period
+from ledger.pricing.price_lines import is_token_line
 from ledger.reports.page_parts import PageSection
 from ledger.text import figures
 from ledger.text.figures import counted, until_text
@@ -103,7 +104,7 @@ def unit_price(line: ChargeLine) -> str:
     """`$3 per 1M`, `$0.01 each`."""
     if line.unit_picousd is None:
         return "no price"
-    if line.is_per_million:
+    if is_token_line(line.line):
         return f"${usd_text(line.unit_picousd * 10**6)} per 1M"
     return f"${usd_text(line.unit_picousd)} each"
 

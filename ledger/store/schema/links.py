@@ -28,15 +28,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 LINK_COLUMNS = (
-    "opened_at",
-    "id",
-    "source",
-    "origin",
-    "response_id",
-    "key_fingerprint",
-    "request_digest",
-    "upstream_digest",
-    "content_digest",
+    *("opened_at", "id", "source", "origin", "response_id", "key_fingerprint", "request_digest"),
+    *("upstream_digest", "content_digest"),
 )
 FUNCTION = "tokentee_link"
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct, field
+
 from ledger.model.exchange import Exchange, Reading
 from ledger.model.learned import Learned
 from ledger.store.processes.supervision import SetAside
@@ -41,20 +43,17 @@ a request that it sent just before. Writing an open row first costs half as much
 insert, and in a commit of its own twice as much (measured); short answers would pay for that."""
 
 
-class Receipt:
+class Receipt(Struct, eq=False):
     """Result of writing one settled exchange: `committed`, or `error`."""
 
-    __slots__ = ("committed", "context", "error", "exchange_id", "is_let_go", "since")
-
-    def __init__(self, exchange_id: str) -> None:
-        self.exchange_id = exchange_id
-        self.since = time.monotonic()
-        self.committed = False
-        self.error: str | None = None
-        self.context: Any = None
-        """The caller's own, to find its waiter by."""
-        self.is_let_go = False
-        """Its waiter sent the end of the answer on before the commit: the row must say so."""
+    exchange_id: str
+    since: float = field(default_factory=time.monotonic)
+    committed: bool = False
+    error: str | None = None
+    context: Any = None
+    """The caller's own, to find its waiter by."""
+    is_let_go: bool = False
+    """Its waiter sent the end of the answer on before the commit: the row must say so."""
 
     @property
     def is_resolved(self) -> bool:
@@ -62,20 +61,15 @@ class Receipt:
         return self.committed or self.error is not None
 
 
-class Job:
+class Job(Struct, eq=False):
     """One exchange to write: opened, or settled with a reading and a receipt."""
 
-    __slots__ = ("exchange", "is_refused", "reading", "receipt", "row")
-
-    def __init__(
-        self, exchange: Exchange, reading: Reading | None = None, receipt: Receipt | None = None
-    ) -> None:
-        self.exchange = exchange
-        self.reading = reading
-        self.receipt = receipt
-        self.row: Row | None = None
-        self.is_refused = False
-        """The row cannot be written; the rest of its batch is retried without it."""
+    exchange: Exchange
+    reading: Reading | None = None
+    receipt: Receipt | None = None
+    row: Row | None = None
+    is_refused: bool = False
+    """The row cannot be written; the rest of its batch is retried without it."""
 
 
 type OnCommit = Callable[[Sequence[Receipt]], None]
