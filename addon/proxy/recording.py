@@ -88,43 +88,35 @@ class Seen:
                 logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])
 
 
+@dataclass(eq=False)
 class Recording:
     """The ledger, and what is under way."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        rules: RunRules,
-        *,
-        ledger: Ledger,
-        price: Price,
-        authoriser: Authoriser,
-    ) -> None:
-        """`price`: for log lines; the ledger prices on its own thread."""
-        self.settings = settings
-        self.rules = rules
-        self.ledger = ledger
-        self.price = price
-        self.captures: CaptureFiles | None = None
-        """None: nothing is captured."""
-        self.watching: Telemetry | None = None
-        """Health, metrics and spans, where the options ask for them."""
-        self.commit_callback: Callable[[OnCommit], OnCommit] = lambda first: first
-        """What else is told of each commit, behind the first: made anew at a reload."""
-        self.process = Process()
-        self.bodies = Bodies()
-        """Whether other addons want plain answers whole."""
-        self.live: dict[str, Live] = {}
-        """By flow id."""
-        self.sessions: dict[str, LiveSession] = {}
-        """Open WebSockets, by flow id: their handshakes are in `live` no more."""
-        self.heads: dict[str, tuple[flows.Fields, float]] = {}
-        """Of requests whose bodies are still read, by flow id: headers for us that were taken out,
-        and when the head had come, as `time.monotonic`."""
-        self.is_over = False
-        """Everything was settled: what has not opened yet must not go upstream without a row."""
-        self.seen = Seen()
-        self.authoriser = authoriser
+    settings: Settings
+    rules: RunRules
+    ledger: Ledger = field(kw_only=True)
+    price: Price = field(kw_only=True)
+    """For log lines; the ledger prices on its own thread."""
+    authoriser: Authoriser = field(kw_only=True)
+    captures: CaptureFiles | None = None
+    """None: nothing is captured."""
+    watching: Telemetry | None = None
+    """Health, metrics and spans, where the options ask for them."""
+    commit_callback: Callable[[OnCommit], OnCommit] = lambda first: first
+    """What else is told of each commit, behind the first: made anew at a reload."""
+    process: Process = field(default_factory=Process)
+    bodies: Bodies = field(default_factory=Bodies)
+    """Whether other addons want plain answers whole."""
+    live: dict[str, Live] = field(default_factory=dict)
+    """By flow id."""
+    sessions: dict[str, LiveSession] = field(default_factory=dict)
+    """Open WebSockets, by flow id: their handshakes are in `live` no more."""
+    heads: dict[str, tuple[flows.Fields, float]] = field(default_factory=dict)
+    """Of requests whose bodies are still read, by flow id: headers for us that were taken out, and
+    when the head had come, as `time.monotonic`."""
+    is_over: bool = False
+    """Everything was settled: what has not opened yet must not go upstream without a row."""
+    seen: Seen = field(default_factory=Seen)
 
     @property
     def under_way(self) -> int:
