@@ -47,8 +47,8 @@ ARROWS: dict[str, set[str]] = {
     "ledger.figures": {
         *VALUES,
         "ledger.settings",
-        *("ledger.maintenance", "ledger.pricing", "ledger.store", "ledger.store.engines"),
-        *("ledger.store.processes", "ledger.store.schema"),
+        *("ledger.maintenance", "ledger.store", "ledger.store.engines", "ledger.store.processes"),
+        "ledger.store.schema",
     },
     "ledger.reports": {
         *VALUES,

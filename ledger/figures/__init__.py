@@ -7,6 +7,5 @@
     blocks       requests by blocks of five hours, in which plans count use
 
 In: a ledger, a scope, the words to group by. Out: figures as values.
-Uses: maintenance, model, pricing, settings, store, store.engines, store.processes, store.schema,
-text.
+Uses: maintenance, model, settings, store, store.engines, store.processes, store.schema, text.
 """
