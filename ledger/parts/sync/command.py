@@ -67,16 +67,14 @@ def sync(
     from ledger.parts.sync import merging, over_ssh
 
     with progress("exchanges") as show:
+        over = [url for url in (source, target) if url.startswith(over_ssh.SCHEME)]
         if source == "-":
             merged = over_ssh.load(over_ssh.messages(sys.stdin.buffer), target, show)
-        elif source.startswith(over_ssh.SCHEME) and target.startswith(over_ssh.SCHEME):
+        elif len(over) == 2:
             raise LedgerError("one of SOURCE and TARGET has to be on this machine")
-        elif source.startswith(over_ssh.SCHEME):
-            merged = over_ssh.pull(source, target, with_secret=with_secret, on_progress=show)
-        elif target.startswith(over_ssh.SCHEME):
-            merged = over_ssh.push(source, target, with_secret=with_secret, on_progress=show)
         else:
-            merged = merging.sync(source, target, with_secret=with_secret, on_progress=show)
+            merge = over_ssh.merge if over else merging.sync
+            merged = merge(source, target, with_secret=with_secret, on_progress=show)
     taken = merged.exchanges - len(merged.refused)
     print_line(f"{taken} exchanges are in the target, {len(merged.refused)} were refused")
     if merged.has_two_secrets:

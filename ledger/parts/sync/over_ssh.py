@@ -100,16 +100,13 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
 _message_in = msgspec.json.Decoder(Message).decode
 
 
-def pull(url: str, target: str, *, with_secret: bool, on_progress: Progress) -> Merged:
-    """Merge the ledger of an ssh URL into one of this machine."""
-    with _ssh(url, "--dump -") as (path, far, stream):
-        send(far.sendall, {"ledger": path, "with_secret": with_secret}, MARK)
-        return load(messages(stream), target, on_progress)
-
-
-def push(source: str, url: str, *, with_secret: bool, on_progress: Progress) -> Merged:
-    """Merge a ledger of this machine into the one of an ssh URL."""
-    with _ssh(url, "-") as (path, far, stream):
+def merge(source: str, target: str, *, with_secret: bool, on_progress: Progress) -> Merged:
+    """Merge two ledgers, one of which is that of an ssh URL."""
+    if source.startswith(SCHEME):
+        with _ssh(source, "--dump -") as (path, far, stream):
+            send(far.sendall, {"ledger": path, "with_secret": with_secret}, MARK)
+            return load(messages(stream), target, on_progress)
+    with _ssh(target, "-") as (path, far, stream):
         # Where the far side reads no further, it says why.
         with suppress(ConnectionError, TimeoutError):
             dump(source, far.sendall, on_progress, with_secret=with_secret, ledger=path)
@@ -187,7 +184,7 @@ def load(stream: Iterator[Message], target: str | URL, on_progress: Progress) ->
 
 
 def answer(stream: IO[bytes], write: Write, *, is_dump: bool) -> URL | None:
-    """The far side of `pull` or `push`; the ledger that it added to, if any."""
+    """The far side of `merge`; the ledger that it added to, if any."""
     lines = messages(stream)
     try:
         head = next(lines)

@@ -69,11 +69,11 @@ def far_of(url: str) -> str:
 
 
 def pull(url: str, target: str, *, with_secret: bool = False) -> merging.Merged:
-    return over_ssh.pull(url, target, with_secret=with_secret, on_progress=print)
+    return over_ssh.merge(url, target, with_secret=with_secret, on_progress=print)
 
 
 def push(source: str, url: str, *, with_secret: bool = False) -> merging.Merged:
-    return over_ssh.push(source, url, with_secret=with_secret, on_progress=print)
+    return over_ssh.merge(source, url, with_secret=with_secret, on_progress=print)
 
 
 def test_both_directions_over_ssh(ssh, new_sqlite):
