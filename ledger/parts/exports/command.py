@@ -25,10 +25,10 @@ def export(
     ],
     *,
     what: Annotated[
-        Literal["requests", "charges", "focus", "events"],
+        Literal["requests", "charges", "focus", "events", "audr"],
         typer.Option(
-            help="requests (the view), charges (its lines), FOCUS billing, or events: CloudEvents "
-            "of what the cursor has not told yet."
+            help="requests (the view), charges (its lines), FOCUS billing, or of what the cursor "
+            "has not told yet: events (CloudEvents) or audr (AUDR records)."
         ),
     ] = "requests",
     format: Annotated[  # noqa: A002
@@ -45,7 +45,15 @@ def export(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="With --what events: whose progress the ledger keeps; default: events.",
+            help="With --what events, audr: whose progress the ledger keeps; default: that name.",
+            show_default=False,
+        ),
+    ] = None,
+    environment: Annotated[
+        Literal["production", "staging", "development", "test", "evaluation"] | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --what audr: where requests ran whose tags name no environment.",
             show_default=False,
         ),
     ] = None,
@@ -82,10 +90,13 @@ def export(
 
     if focus_version is not None and what != "focus":
         raise WrongCallError("--focus-version is for --what focus")
-    if cursor is not None and what != "events":
-        raise WrongCallError("--cursor is for --what events")
-    if format is not None and what == "events":
-        raise WrongCallError("--what events writes lines of JSON; leave --format out")
+    is_events = what in ("events", "audr")
+    if cursor is not None and not is_events:
+        raise WrongCallError("--cursor is for --what events and audr")
+    if format is not None and is_events:
+        raise WrongCallError(f"--what {what} writes lines of JSON; leave --format out")
+    if (environment is not None) != (what == "audr"):
+        raise WrongCallError("--what audr needs --environment, and nothing else takes it")
     name = exporting.FOCUS[focus_version or "1.2"] if what == "focus" else what
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
@@ -93,13 +104,13 @@ def export(
         rows = 0
         form = format or "parquet"
         for written in (
-            events.export_events(engine, directory, cursor or "events", scope)
-            if what == "events"
+            events.export_events(engine, directory, cursor or what, scope, environment)
+            if is_events
             else exporting.export(engine, name, directory, form, scope, wanted=wanted)
         ):
             rows += written.rows
             print_line(f"{written.path}: {counted(written.rows, 'row')}")
-        print_line(f"{counted(rows, 'row')} in all" if rows else NOTHING[what == "events"])
+        print_line(f"{counted(rows, 'row')} in all" if rows else NOTHING[is_events])
         if what == "focus" and (left := exporting.count_unpriced_charges(engine, scope)):
             print_line(
                 f"left out, as they have no price: {counted(left, 'line')}; "

@@ -1,5 +1,5 @@
 """Database. Requests as billing events: files of CloudEvents 1.0, one JSON document a line, that
-add up to the ledger's total.
+add up to the ledger's total; or of AUDR records (`audr.py`), whose corrections state all again.
 
 A request is one event. If it counts otherwise later (a fuller reading, a new price, a duplicate
 that was found), the next export writes the difference, which names the event that it corrects.
@@ -24,6 +24,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.figures.sum_query import extent
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.model.money import usd
+from ledger.parts.exports import audr
 from ledger.parts.exports.day_files import ExportedFile, replacing
 from ledger.store import db
 from ledger.store.keys import midnight
@@ -52,57 +53,71 @@ type Told = dict[str, list[Any]]
 
 
 def export_events(
-    engine: Engine, directory: Path, cursor: str, scope: Scope
+    engine: Engine, directory: Path, cursor: str, scope: Scope, environment: str | None = None
 ) -> Iterator[ExportedFile]:
     """Write what a cursor has not told yet; yields each file when it is complete. LedgerError for a
-    name that is none, for conditions on requests, or while another export has the cursor."""
+    name that is none, for conditions on requests, or while another export has the cursor.
+    `environment`: write AUDR records, of requests that ran there, with cursors of their own."""
     if not NAME.fullmatch(cursor):
         raise WrongCallError(f"--cursor {cursor[:60]!r}: up to 32 of a-z, 0-9 and -")
     if scope.only:
-        raise WrongCallError("--what events takes no --only: its cursor is for the whole ledger")
-    yield from _write_pending(engine, directory, cursor)
+        raise WrongCallError("events take no --only: their cursor is for the whole ledger")
+    key = f"{'audr' if environment else 'events'}/{cursor}"
+    yield from _write_pending(engine, directory, cursor, key)
     with snapshot(engine) as connection:
         first, last = extent(connection, scope)
     day = first and midnight(first.date())
     while day is not None and last is not None and day <= last:
         with snapshot(engine) as connection:
-            number = int(db.noted(connection, f"events/{cursor}") or 0)
-            kept = db.noted(connection, f"events/{cursor}/{day:%Y-%m-%d}")
+            number = int(db.noted(connection, key) or 0)
+            kept = db.noted(connection, f"{key}/{day:%Y-%m-%d}")
             told: Told = json.loads(kept or "{}")
-            events = list(_events(connection, scope, day, told))
+            events = list(_events(connection, scope, day, told, environment))
         for some in batched(events, FILE_EVENTS_MAX):
             number += 1
-            told |= {event["subject"]: figures for event, figures in some}
-            lines = "".join(f"{json.dumps(event)}\n" for event, _ in some)
+            told |= {request: figures for request, _, figures in some}
+            lines = "".join(f"{json.dumps(event)}\n" for _, event, _ in some)
             with db.writing(engine) as connection:
-                if int(db.noted(connection, f"events/{cursor}") or 0) != number - 1:
+                if int(db.noted(connection, key) or 0) != number - 1:
                     raise LedgerError(f"another export of the cursor {cursor} is running")
-                db.note(connection, f"events/{cursor}", str(number))
-                db.note(connection, f"events/{cursor}/pending", lines)
-                db.note(connection, f"events/{cursor}/{day:%Y-%m-%d}", json.dumps(told))
-            yield from _write_pending(engine, directory, cursor)
+                db.note(connection, key, str(number))
+                db.note(connection, f"{key}/pending", lines)
+                db.note(connection, f"{key}/{day:%Y-%m-%d}", json.dumps(told))
+            yield from _write_pending(engine, directory, cursor, key)
         day += DAY
 
 
-def _write_pending(engine: Engine, directory: Path, cursor: str) -> Iterator[ExportedFile]:
+def _write_pending(
+    engine: Engine, directory: Path, cursor: str, key: str
+) -> Iterator[ExportedFile]:
     """The file of the last transaction, if nobody has noted that it is complete."""
     with snapshot(engine) as connection:
-        number = int(db.noted(connection, f"events/{cursor}") or 0)
-        lines = db.noted(connection, f"events/{cursor}/pending")
+        number = int(db.noted(connection, key) or 0)
+        lines = db.noted(connection, f"{key}/pending")
     if lines is None:
         return
     path = directory / f"{cursor}-{number:08}.jsonl"
     with replacing(path) as part, part.open("w", encoding="ascii") as file:
         file.write(lines)
     with db.writing(engine) as connection:
-        db.note(connection, f"events/{cursor}/pending", None)
+        db.note(connection, f"{key}/pending", None)
     yield ExportedFile(path, lines.count("\n"))
 
 
 def _events(
-    connection: Connection, scope: Scope, day: datetime, told: Told
-) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-    """The events of a day that were not told, each with what is told of its request then."""
+    connection: Connection, scope: Scope, day: datetime, told: Told, environment: str | None
+) -> Iterator[tuple[str, dict[str, Any], list[Any]]]:
+    """Request, event and what is told of it then, of a day's events that were not told."""
+
+    def made(
+        row: Mapping[Any, Any], figures: list[int | None], before: list[Any] | None
+    ) -> tuple[str, dict[str, Any], list[Any]]:
+        if environment is None:
+            return row["id"], *_event(row, figures, before)
+        amounts = dict(zip(FIGURES, figures, strict=True))
+        record = audr.record_of(row, amounts, before[0] if before else None, environment)
+        return row["id"], record, [record["record_id"], *figures]
+
     columns = (as_text(requests.c[name]).label(name) for name in (*FACTS, *FIGURES))
     counted: set[str] = set()
     query = sa.select(requests.c.id, requests.c.opened_at, requests.c.settled_at, *columns)
@@ -117,17 +132,21 @@ def _events(
         figures = [None if row[name] is None else int(row[name]) for name in FIGURES]
         before = told.get(row["id"])
         if before is None or before[1:] != figures:
-            yield _event(row, figures, before)
+            yield made(row, figures, before)
     # What is in the ledger and does not count any more; what retention dropped stays as told.
     e = exchanges.c
     for row in connection.execute(
-        sa.select(e.id, e.opened_at, e.settled_at, e.provider, e.operation).where(
+        sa.select(
+            *(e.id, e.opened_at, e.settled_at, e.provider, e.operation, e.session_id),
+            sa.func.coalesce(e.response_model, e.request_model).label("model"),
+            as_text(e.tags).label("tags"),
+        ).where(
             e.duplicate_of.is_not(None), *_of_day(e.opened_at, day), *within(scope, e.opened_at)
         )
     ).mappings():
         before = None if row["id"] in counted else told.get(row["id"])
         if before is not None and any(before[1:]):
-            yield _event(row, [0 if value else value for value in before[1:]], before)
+            yield made(row, [0 if value else value for value in before[1:]], before)
 
 
 def _of_day(at: sa.ColumnElement[datetime], day: datetime) -> list[sa.ColumnElement[bool]]:
