@@ -36,7 +36,7 @@ class Web:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", headers={"Authorization": f"Bearer {PASSWORD}"}
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())
 
     def commented(self, count: int) -> list[dict[str, Any]]:

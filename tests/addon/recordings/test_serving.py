@@ -59,7 +59,7 @@ def ask(answers: ServedAnswers, *requests: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(b"".join(requests))
         writer.write_eof()
-        got = await asyncio.wait_for(reader.read(), 10)
+        got = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         server.close()
         return got

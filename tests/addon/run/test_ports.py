@@ -16,7 +16,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def ask(port: int, host: str = "127.0.0.1") -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"hello\n")
         answered = await reader.read()
@@ -46,13 +46,13 @@ async def test_what_one_process_does_not_accept_another_one_does():
         process.load(None)
         await asyncio.start_server(echo, "", port)
         loop.create_server = create  # type: ignore[method-assign]
-    waiting = socket.create_connection(("127.0.0.1", port), 5)
+    waiting = socket.create_connection(("127.0.0.1", port), 60)
     waiting.sendall(b"waited\n")
     await asyncio.sleep(0.1)
     waiting.setblocking(False)
     with pytest.raises(BlockingIOError):  # nobody accepts before `serve`
         waiting.recv(99)
-    waiting.settimeout(10)
+    waiting.settimeout(60)
     await one.serve()
     assert await asyncio.to_thread(waiting.recv, 99) == b"waited\n"
     waiting.close()
@@ -74,7 +74,7 @@ async def test_the_queue_is_emptied_at_the_end():
     port = free_port()
     await asyncio.start_server(echo, "127.0.0.1", port)
     # Connections that wait in the queue, since the loop did not turn.
-    clients = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(20)]
+    clients = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(20)]
     ports.close()
     for client in clients:
         client.sendall(b"waited\n")

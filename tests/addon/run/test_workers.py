@@ -329,7 +329,7 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
 
     def readyz() -> tuple[int, dict[str, Any]]:
         try:
-            with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answered:
+            with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answered:
                 return answered.status, json.load(answered)
         except HTTPError as error:
             with error:
@@ -344,7 +344,7 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
         status, found = readyz()
         assert (status, found["problems"]) == (503, ["worker 1 does not run"])
         assert (found["dropped"], found["worker_restarts"]) == (2, 1), "what it dropped stays"
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answered:
             assert "tokentee_observations_dropped_total 4.0" in answered.read().decode()
         monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 0.0)
         _, found = readyz()

@@ -177,7 +177,7 @@ def test_published_prices_are_imported_beside_the_start(monkeypatch):
     imported = threading.Event()
     monkeypatch.setattr(published, "installed", imported.set)
     PriceBook.load(None)
-    assert imported.wait(10)
+    assert imported.wait(60)
 
 
 def test_what_was_looked_up_is_looked_up_once(book, monkeypatch):

@@ -19,7 +19,7 @@ def post(url, headers=()):
         url, BODY.encode(), {"content-type": "application/json", **dict(headers)}
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, ""
@@ -30,7 +30,7 @@ def raw(first, authorization=None, read=False):
     head = f"{first}\r\nHost: x\r\n"
     if authorization:
         head += f"Proxy-Authorization: {authorization}\r\n"
-    connection = socket.create_connection((PROXY.hostname, PROXY.port), 20)
+    connection = socket.create_connection((PROXY.hostname, PROXY.port), 60)
     connection.sendall(head.encode() + b"\r\n")
     return connection, connection.recv(65536).decode()
 

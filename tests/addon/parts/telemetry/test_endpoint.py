@@ -47,7 +47,7 @@ def served():
 
 def ask(served, path, method="GET"):
     host, port = served.address
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=60)
     connection.request(method, path)
     answer = connection.getresponse()
     return answer.status, answer.read().decode(), answer.getheader("Content-Type")
@@ -97,7 +97,7 @@ def test_slow_connections_keep_nobody_away(served):
 def test_a_connection_that_is_silent_is_closed(served, monkeypatch):
     monkeypatch.setattr(module._Handler, "timeout", 0.1)
     with (
-        socket.create_connection(served.address, timeout=10) as silent,
+        socket.create_connection(served.address, timeout=60) as silent,
         contextlib.suppress(ConnectionError),  # closed before this was sent
     ):
         silent.sendall(b"GET /healthz HTTP/1.1\r\nHost:")

@@ -155,7 +155,7 @@ def test_a_thread_that_fails_is_started_again(monkeypatch, caplog, capfd, error)
     sink = Sink()
     with observing(sink) as observer:
         observe(observer, "e1")
-        assert sink.arrived.wait(10)
+        assert sink.arrived.wait(60)
         health = observer.health()
         assert (health.name, health.is_working, health.failures) == ("telemetry", True, 2)
     assert observer.health().is_working

@@ -151,7 +151,7 @@ def test_several_proxies_send_one_alert(engine):
     found, barrier = [], threading.Barrier(4)
 
     def check():
-        barrier.wait(10)
+        barrier.wait(60)
         found.extend(sent(engine, BUDGETS, NOW)[1])
 
     threads = [threading.Thread(target=check) for _ in range(4)]

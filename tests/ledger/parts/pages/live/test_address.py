@@ -119,7 +119,7 @@ def site():
 
 
 def ask(port, path="/", *, method="GET", cookie=None, host=None, **more):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
     for value in [f"127.0.0.1:{port}"] if host is None else host:
         connection.putheader("Host", value)
