@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ledger.commands.options import LedgerOption
+from ledger.commands.output import print_line, print_table
 
 if TYPE_CHECKING:
     from ledger.store.engines.urls import Place
@@ -38,12 +39,12 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
             made = retention.make_partitions(engine, months, today)
             for month, trouble in made.items():
                 if trouble is not None:
-                    _print(f"no partition for {month:%Y-%m}: {trouble}")
+                    print_line(f"no partition for {month:%Y-%m}: {trouble}")
         now = migration.revision_of(engine)
         was = f"; it had {before}" if before not in (None, now) else ""
-        _print(f"{urls.shown(engine.url)} has the schema {now}{was}")
+        print_line(f"{urls.shown(engine.url)} has the schema {now}{was}")
     if copy:
-        _print(f"as it was before, it lies in {copy} until you delete that")
+        print_line(f"as it was before, it lies in {copy} until you delete that")
     sum_up(ledger or urls.default_url())
 
 
@@ -61,7 +62,7 @@ def current(*, ledger: LedgerOption = None) -> None:
         found = migration.revision_of(engine)
     typer.echo(found)
     if found != REVISION:
-        _print(f"this tokentee needs {REVISION}: run `tokentee db upgrade`")
+        print_line(f"this tokentee needs {REVISION}: run `tokentee db upgrade`")
         raise typer.Exit(1)
 
 
@@ -80,13 +81,12 @@ def check(*, ledger: LedgerOption = None) -> None:
         typer.echo(difference)
     if differences:
         raise typer.Exit(1)
-    _print(f"{urls.shown(engine.url)}: no difference")
+    print_line(f"{urls.shown(engine.url)}: no difference")
 
 
 @db_commands.command()
 def describe(*, ledger: LedgerOption = None) -> None:
     """Describe every column of the public tables and views."""
-    from ledger.commands.output import print_table
     from ledger.reports.layout import Table, TableColumn
     from ledger.store import db
     from ledger.store.engines import urls
@@ -142,16 +142,16 @@ def drop(
     with db.disposing(db.ensure(ledger or urls.default_url())) as engine:
         if not (yes or segments):
             count = retention.count_before(engine, moment)
-            _print(
+            print_line(
                 f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; "
                 "--yes drops them"
             )
             raise typer.Exit(1)
-        _print(dropping.format(drop_old(engine, moment)))
+        print_line(dropping.format(drop_old(engine, moment)))
     path = urls.file_of(engine.url)
     for copy in sqlite_file.copies_of(path) if path else ():
         with db.disposing(db.open_existing(f"sqlite:///{copy}")) as engine:
-            _print(dropping.format(drop_old(engine, moment)) + f" from the copy {copy}")
+            print_line(dropping.format(drop_old(engine, moment)) + f" from the copy {copy}")
 
 
 @db_commands.command()
@@ -166,11 +166,11 @@ def forget_error_texts(*, ledger: LedgerOption = None) -> None:
     from ledger.store.engines import sqlite_file, urls
 
     with db.disposing(db.ensure(ledger or urls.default_url())) as engine:
-        _print(f"texts of {retention.forget_error_texts(engine)} exchanges were blanked")
+        print_line(f"texts of {retention.forget_error_texts(engine)} exchanges were blanked")
     path = urls.file_of(engine.url)
     for copy in sqlite_file.copies_of(path) if path else ():
         with db.disposing(db.open_existing(f"sqlite:///{copy}")) as engine:
-            _print(f"{retention.forget_error_texts(engine)} in the copy {copy}")
+            print_line(f"{retention.forget_error_texts(engine)} in the copy {copy}")
 
 
 def sum_up(url: "Place") -> None:
@@ -180,7 +180,7 @@ def sum_up(url: "Place") -> None:
 
     with db.disposing(db.ensure(url)) as engine, progress("days summed up") as show:
         rollup.roll(
-            engine, now=datetime.now(UTC), log=lambda _, line: _print(line), on_progress=show
+            engine, now=datetime.now(UTC), log=lambda _, line: print_line(line), on_progress=show
         )
 
 
@@ -194,9 +194,3 @@ def progress(counted: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(counted, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def _print(text: str) -> None:
-    from ledger.commands.output import print_line
-
-    print_line(text)
