@@ -68,19 +68,15 @@ OLLAMA_CHAT = Dialect(
     call_marks=(Mark(b'"function"'),),
     streams_unless_told=True,
     ending=Ending.MARK,
-    request_shapes=({"model": shapes.text, "messages": shapes.a_list},),
-    answer_shapes=(
-        {"model": shapes.text, "done": shapes.true_or_false, "message": shapes.an_object},
-    ),
+    request_shapes=({"model": shapes.text, "messages": list},),
+    answer_shapes=({"model": shapes.text, "done": bool, "message": dict},),
 )
 OLLAMA_GENERATE = replace(
     OLLAMA_CHAT,
     name="ollama.generate",
     operation="text_completion",
     request_shapes=({"model": shapes.text, "prompt": shapes.anything},),
-    answer_shapes=(
-        {"model": shapes.text, "done": shapes.true_or_false, "response": shapes.anything},
-    ),
+    answer_shapes=({"model": shapes.text, "done": bool, "response": shapes.anything},),
 )
 OLLAMA_EMBED = replace(
     OLLAMA_CHAT,
@@ -91,7 +87,7 @@ OLLAMA_EMBED = replace(
         {"model": shapes.text, "input": shapes.prompt},
         {"model": shapes.text, "prompt": shapes.prompt},
     ),
-    answer_shapes=({"model": shapes.text, "embeddings": shapes.a_list},),
+    answer_shapes=({"model": shapes.text, "embeddings": list},),
 )
 
 _LM_STUDIO = UsagePaths(
@@ -128,9 +124,9 @@ LM_STUDIO_CHAT = Dialect(
     marks=(Mark(b"chat.end"), Mark(b'"error"'), Mark(b'"stats"')),
     text_marks=(b'"content"', b'"arguments"'),
     answer_shapes=(
-        {"model_instance_id": shapes.text, "stats": shapes.an_object},
+        {"model_instance_id": shapes.text, "stats": dict},
         {"type": shapes.one_of("chat.start", "chat.end"), "model_instance_id": shapes.text},
-        {"type": shapes.one_of("chat.end"), "result.stats": shapes.an_object},
+        {"type": shapes.one_of("chat.end"), "result.stats": dict},
     ),
 )
 
@@ -174,7 +170,7 @@ LLAMA_CPP_COMPLETION = Dialect(
     text_marks=(b'"content"',),
     answer_shapes=(
         {"content": shapes.anything, "tokens_predicted": shapes.count},
-        {"content": shapes.anything, "stop": shapes.true_or_false, "id_slot": shapes.anything},
+        {"content": shapes.anything, "stop": bool, "id_slot": shapes.anything},
     ),
 )
 
@@ -228,7 +224,7 @@ TGI_GENERATE = Dialect(
         {"token.id": shapes.count, "token.text": shapes.anything},
     ),
     request_shapes=(
-        {"inputs": shapes.text, "parameters": shapes.an_object},
-        {"text": shapes.anything, "sampling_params": shapes.an_object},
+        {"inputs": shapes.text, "parameters": dict},
+        {"text": shapes.anything, "sampling_params": dict},
     ),
 )

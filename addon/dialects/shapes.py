@@ -12,7 +12,8 @@ from typing import Any
 
 from addon.dialects.counts import lookup
 
-type Check = Callable[[Any], bool]
+type Check = type[Any] | Callable[[Any], bool]
+"""A JSON type, or a function of the value."""
 type Shape = Mapping[str, Check]
 
 
@@ -34,21 +35,6 @@ def anything(value: Any) -> bool:
 def objects(value: Any) -> bool:
     """A list of objects that is not empty."""
     return isinstance(value, list) and len(value) > 0 and isinstance(value[0], dict)
-
-
-def a_list(value: Any) -> bool:
-    """Any list."""
-    return isinstance(value, list)
-
-
-def an_object(value: Any) -> bool:
-    """Any object."""
-    return isinstance(value, dict)
-
-
-def true_or_false(value: Any) -> bool:
-    """A boolean."""
-    return isinstance(value, bool)
 
 
 def prompt(value: Any) -> bool:
@@ -80,7 +66,8 @@ def fits(shapes: Iterable[Shape], body: Mapping[str, Any]) -> bool:
     """Whether a body has one of these shapes."""
     for shape in shapes:
         for path, check in shape.items():
-            if not check(lookup(body, path) if "." in path else body.get(path)):
+            value = lookup(body, path) if "." in path else body.get(path)
+            if not (isinstance(value, check) if isinstance(check, type) else check(value)):
                 break
         else:
             return True

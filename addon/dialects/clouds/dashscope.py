@@ -78,7 +78,7 @@ def usage_of_task(usage: Mapping[str, Any], facts: Facts) -> Usage:
     return found
 
 
-_ANSWER = ({"request_id": shapes.text, "output": shapes.an_object},)
+_ANSWER: tuple[shapes.Shape, ...] = ({"request_id": shapes.text, "output": dict},)
 
 GENERATION = Dialect(
     name="dashscope.generation",
@@ -101,7 +101,7 @@ EMBEDDING = replace(
     GENERATION,
     name="dashscope.embedding",
     operation="embeddings",
-    request_shapes=({"model": shapes.text, "input": shapes.an_object},),
+    request_shapes=({"model": shapes.text, "input": dict},),
 )
 RERANK = replace(EMBEDDING, name="dashscope.rerank", operation="rerank")
 TASK = replace(
@@ -116,6 +116,6 @@ TASK = replace(
     | {"input_video_duration", "output_video_duration"},
     marks=(Mark(b'"usage"'),),
     request_shapes=(),
-    answer_shapes=({"output.task_id": shapes.text, "usage": shapes.an_object},),
+    answer_shapes=({"output.task_id": shapes.text, "usage": dict},),
 )
 """https://www.alibabacloud.com/help/en/model-studio/text-to-image-v2-api-reference"""

@@ -155,7 +155,7 @@ DEEPINFRA = Dialect(
         {"inputs": shapes.prompt},
         {"queries": shapes.prompt},
     ),
-    answer_shapes=({"inference_status": shapes.an_object},),
+    answer_shapes=({"inference_status": dict},),
 )
 
 _ORACLE = UsagePaths(
@@ -194,17 +194,17 @@ ORACLE_CHAT = Dialect(
     marks=(Mark(b'"usage"'), Mark(b'"finishReason"'), Mark(b'"error"')),
     text_marks=(b'"text"',),
     request_shapes=(
-        {"servingMode": shapes.an_object, "chatRequest": shapes.an_object},
-        {"servingMode": shapes.an_object, "inferenceRequest": shapes.an_object},
+        {"servingMode": dict, "chatRequest": dict},
+        {"servingMode": dict, "inferenceRequest": dict},
     ),
-    answer_shapes=({"modelId": shapes.text, "chatResponse": shapes.an_object},),
+    answer_shapes=({"modelId": shapes.text, "chatResponse": dict},),
 )
 ORACLE_EMBED = replace(
     ORACLE_CHAT,
     name="oci.embed",
     operation="embeddings",
-    request_shapes=({"servingMode": shapes.an_object, "inputs": shapes.prompt},),
-    answer_shapes=({"modelId": shapes.text, "embeddings": shapes.a_list},),
+    request_shapes=({"servingMode": dict, "inputs": shapes.prompt},),
+    answer_shapes=({"modelId": shapes.text, "embeddings": list},),
 )
 
 _REPLICATE_ENDS = ("succeeded", "failed", "canceled", "aborted")
@@ -249,8 +249,8 @@ REPLICATE = Dialect(
     ),
     marks=(Mark(b'"error"', (b'"error":null',)),),
     ending=Ending.CLOSE,
-    request_shapes=({"version": shapes.text, "input": shapes.an_object},),
-    answer_shapes=({"id": shapes.text, "status": shapes.text, "urls": shapes.an_object},),
+    request_shapes=({"version": shapes.text, "input": dict},),
+    answer_shapes=({"id": shapes.text, "status": shapes.text, "urls": dict},),
 )
 
 _TENCENT = UsagePaths(
@@ -297,8 +297,8 @@ TENCENT = Dialect(
     id_in_frames=True,
     request_shapes=({"Model": shapes.text, "Messages": shapes.with_key("Role")},),
     answer_shapes=(
-        {"Response.Choices": shapes.objects, "Response.Usage": shapes.an_object},
-        {"Choices": shapes.objects, "Usage": shapes.an_object},
+        {"Response.Choices": shapes.objects, "Response.Usage": dict},
+        {"Choices": shapes.objects, "Usage": dict},
     ),
 )
 
@@ -359,8 +359,8 @@ YANDEX_COMPLETION = Dialect(
     marks=(Mark(b'"usage"', latest=True), Mark(b'"error"')),
     request_shapes=({"modelUri": shapes.text, "messages": shapes.messages},),
     answer_shapes=(
-        {"result.alternatives": shapes.objects, "result.usage": shapes.an_object},
-        {"alternatives": shapes.objects, "usage": shapes.an_object},
+        {"result.alternatives": shapes.objects, "result.usage": dict},
+        {"alternatives": shapes.objects, "usage": dict},
     ),
 )
 YANDEX_EMBEDDING = replace(
@@ -369,7 +369,7 @@ YANDEX_EMBEDDING = replace(
     operation="embeddings",
     read=FramePaths(texts=("embedding",), usage_keys=("numTokens",)).read,
     request_shapes=({"modelUri": shapes.text, "text": shapes.text},),
-    answer_shapes=({"embedding": shapes.a_list, "numTokens": shapes.anything},),
+    answer_shapes=({"embedding": list, "numTokens": shapes.anything},),
 )
 YANDEX_OPERATION = replace(
     YANDEX_COMPLETION,
@@ -382,5 +382,5 @@ YANDEX_OPERATION = replace(
         ends=("done",),
     ).read,
     request_shapes=(),
-    answer_shapes=({"response.usage": shapes.an_object},),
+    answer_shapes=({"response.usage": dict},),
 )

@@ -74,7 +74,7 @@ LANGUAGE_MODEL = Dialect(
     model_header="ai-language-model-id",
     request_shapes=({"prompt": shapes.messages},),
     answer_shapes=(
-        {"finishReason": shapes.anything, "usage": shapes.an_object},
+        {"finishReason": shapes.anything, "usage": dict},
         {"type": shapes.one_of("stream-start", "response-metadata", "finish")},
     ),
 )
@@ -84,5 +84,5 @@ EMBEDDING_MODEL = replace(
     operation="embeddings",
     model_header="ai-embedding-model-id",
     request_shapes=({"values": shapes.prompt},),
-    answer_shapes=({"embeddings": shapes.a_list, "usage": shapes.an_object},),
+    answer_shapes=({"embeddings": list, "usage": dict},),
 )

@@ -50,7 +50,7 @@ CLOUDFLARE = replace(
         {"text": shapes.prompt},
         {"input": shapes.prompt},
     ),
-    answer_shapes=({"result": shapes.an_object, "success": shapes.true_or_false},),
+    answer_shapes=({"result": dict, "success": bool},),
 )
 
 
@@ -70,13 +70,6 @@ SAP = replace(
     read=read_sap,
     marks=(*chat.CHAT.marks, Mark(b'"code"')),
     id_in_frames=False,
-    request_shapes=(
-        {"config": shapes.an_object},
-        {"orchestration_config": shapes.an_object},
-        {"config_ref": shapes.an_object},
-    ),
-    answer_shapes=(
-        {"final_result.choices": shapes.a_list},
-        {"orchestration_result.choices": shapes.a_list},
-    ),
+    request_shapes=({"config": dict}, {"orchestration_config": dict}, {"config_ref": dict}),
+    answer_shapes=({"final_result.choices": list}, {"orchestration_result.choices": list}),
 )

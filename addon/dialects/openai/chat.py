@@ -162,7 +162,7 @@ CHAT = Dialect(
         {"object": shapes.beginning("chat.completion")},
         {"choices": shapes.with_key("message")},
         {"choices": shapes.with_key("delta")},
-        {"choices": shapes.a_list, "usage.prompt_tokens": shapes.count},
+        {"choices": list, "usage.prompt_tokens": shapes.count},
     ),
 )
 COMPLETIONS = replace(
@@ -174,6 +174,6 @@ COMPLETIONS = replace(
     answer_shapes=(
         {"object": shapes.beginning("text_completion")},
         {"choices": shapes.with_key("text")},
-        {"choices": shapes.a_list, "usage.prompt_tokens": shapes.count},
+        {"choices": list, "usage.prompt_tokens": shapes.count},
     ),
 )

@@ -140,7 +140,7 @@ EMBEDDINGS = Dialect(
     ),
     answer_shapes=(
         {"object": shapes.one_of("list"), "data": shapes.with_key("embedding")},
-        {"data": shapes.with_key("embedding"), "usage": shapes.an_object},
+        {"data": shapes.with_key("embedding"), "usage": dict},
     ),
 )
 IMAGES = replace(
@@ -175,7 +175,7 @@ TRANSCRIPTIONS = replace(
     text_marks=(b'"delta"',),
     request_shapes=({"model": shapes.text},),
     answer_shapes=(
-        {"text": shapes.anything, "usage": shapes.an_object},
+        {"text": shapes.anything, "usage": dict},
         {"type": shapes.beginning("transcript.")},
     ),
 )
@@ -196,7 +196,7 @@ RERANK = replace(
     EMBEDDINGS,
     name="openai.rerank",
     operation="rerank",
-    request_shapes=({"model": shapes.text, "query": shapes.text, "documents": shapes.a_list},),
+    request_shapes=({"model": shapes.text, "query": shapes.text, "documents": list},),
     answer_shapes=(
         {"results": shapes.with_key("relevance_score")},
         {"data": shapes.with_key("relevance_score")},

@@ -197,13 +197,13 @@ RESPONSES = Dialect(
     quota_event=RATE_LIMITS.encode(),
     request_shapes=(
         {"model": shapes.text, "input": shapes.prompt},
-        {"model": shapes.text, "prompt": shapes.an_object},
+        {"model": shapes.text, "prompt": dict},
         {"model": shapes.text, "previous_response_id": shapes.text},
     ),
     answer_shapes=(
         {"object": shapes.beginning("response")},
         {"type": shapes.beginning("response."), "response.object": shapes.text},
-        {"output": shapes.a_list, "usage.input_tokens": shapes.count},
+        {"output": list, "usage.input_tokens": shapes.count},
     ),
 )
 

@@ -240,8 +240,8 @@ MESSAGES = Dialect(
         {"anthropic_version": shapes.text, "messages": shapes.messages},
     ),
     answer_shapes=(
-        {"type": shapes.one_of("message"), "role": shapes.text, "usage": shapes.an_object},
-        {"type": shapes.one_of("message_start"), "message.usage": shapes.an_object},
+        {"type": shapes.one_of("message"), "role": shapes.text, "usage": dict},
+        {"type": shapes.one_of("message_start"), "message.usage": dict},
     ),
 )
 COMPLETE = replace(

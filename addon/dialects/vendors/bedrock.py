@@ -270,8 +270,8 @@ CONVERSE = Dialect(
     ending=Ending.MARK,
     request_shapes=({"messages": shapes.messages},),
     answer_shapes=(
-        {"output.message": shapes.an_object, "stopReason": shapes.text},
-        {"usage.inputTokens": shapes.count, "metrics": shapes.an_object},
+        {"output.message": dict, "stopReason": shapes.text},
+        {"usage.inputTokens": shapes.count, "metrics": dict},
     ),
 )
 INVOKE = replace(
@@ -307,20 +307,20 @@ INVOKE = replace(
         {"messages": shapes.messages},
         {"prompt": shapes.prompt},
         {"inputText": shapes.text},
-        {"texts": shapes.a_list, "input_type": shapes.text},
-        {"query": shapes.text, "documents": shapes.a_list, "api_version": shapes.count},
+        {"texts": list, "input_type": shapes.text},
+        {"query": shapes.text, "documents": list, "api_version": shapes.count},
     ),
     answer_shapes=(
-        {"choices": shapes.a_list, "usage": shapes.an_object},
+        {"choices": list, "usage": dict},
         {"type": shapes.one_of("message", "message_start")},
         {"inputTextTokenCount": shapes.count},
-        {"amazon-bedrock-invocationMetrics": shapes.an_object},
+        {"amazon-bedrock-invocationMetrics": dict},
         {"bytes": shapes.text},
         {"completion": shapes.text, "stop_reason": shapes.text},
         {"generation": shapes.text, "prompt_token_count": shapes.count},
         {"generations": shapes.with_key("text")},
         {"outputs": shapes.with_key("text")},
-        {"embeddings": shapes.a_list, "response_type": shapes.text},
+        {"embeddings": list, "response_type": shapes.text},
     ),
 )
 SESSION = replace(
@@ -347,5 +347,5 @@ AGENT = replace(
     hidden_marks=(),
     ending=Ending.CLOSE,
     request_shapes=({"inputText": shapes.text},),
-    answer_shapes=({"sessionId": shapes.text, "trace": shapes.an_object},),
+    answer_shapes=({"sessionId": shapes.text, "trace": dict},),
 )

@@ -90,32 +90,32 @@ CHAT = Dialect(
     ending=Ending.MARK,
     request_shapes=(
         {"model": shapes.text, "messages": shapes.messages},
-        {"message": shapes.text, "chat_history": shapes.a_list},
+        {"message": shapes.text, "chat_history": list},
     ),
     answer_shapes=(
-        {"generation_id": shapes.text, "meta": shapes.an_object},
-        {"usage.billed_units": shapes.an_object},
-        {"meta.billed_units": shapes.an_object},
-        {"type": shapes.one_of("message-start", "message-end"), "delta": shapes.an_object},
+        {"generation_id": shapes.text, "meta": dict},
+        {"usage.billed_units": dict},
+        {"meta.billed_units": dict},
+        {"type": shapes.one_of("message-start", "message-end"), "delta": dict},
         {"event_type": shapes.one_of("stream-start", "stream-end")},
     ),
 )
-_BILLED = ({"meta.billed_units": shapes.an_object}, {"meta.api_version": shapes.an_object})
+_BILLED = ({"meta.billed_units": dict}, {"meta.api_version": dict})
 GENERATE = replace(
     CHAT,
     name="cohere.generate",
     operation="text_completion",
     request_shapes=({"model": shapes.text, "prompt": shapes.text},),
-    answer_shapes=({"generations": shapes.objects, "meta": shapes.an_object},),
+    answer_shapes=({"generations": shapes.objects, "meta": dict},),
 )
 EMBED = replace(
     CHAT,
     name="cohere.embed",
     operation="embeddings",
     request_shapes=(
-        {"model": shapes.text, "texts": shapes.a_list},
-        {"model": shapes.text, "images": shapes.a_list},
-        {"model": shapes.text, "inputs": shapes.a_list},
+        {"model": shapes.text, "texts": list},
+        {"model": shapes.text, "images": list},
+        {"model": shapes.text, "inputs": list},
     ),
     answer_shapes=_BILLED,
 )
@@ -123,6 +123,6 @@ RERANK = replace(
     CHAT,
     name="cohere.rerank",
     operation="rerank",
-    request_shapes=({"model": shapes.text, "query": shapes.text, "documents": shapes.a_list},),
+    request_shapes=({"model": shapes.text, "query": shapes.text, "documents": list},),
     answer_shapes=_BILLED,
 )

@@ -82,8 +82,8 @@ CHAT = Dialect(
     marks=(Mark(b'"message_end"'), Mark(b'"error"')),
     text_marks=(b'"answer"',),
     request_shapes=(
-        {"inputs": shapes.an_object, "user": shapes.text, "response_mode": shapes.text},
-        {"inputs": shapes.an_object, "user": shapes.text, "query": shapes.text},
+        {"inputs": dict, "user": shapes.text, "response_mode": shapes.text},
+        {"inputs": dict, "user": shapes.text, "query": shapes.text},
     ),
     answer_shapes=(
         {"message_id": shapes.text, "mode": shapes.text, "answer": shapes.anything},
@@ -99,8 +99,6 @@ WORKFLOW = replace(
     known_keys=frozenset({"total_tokens"}),
     marks=(Mark(b'"workflow_finished"'), Mark(b'"error"', (b'"error":null', b'"error": null'))),
     text_marks=(b'"text"',),
-    request_shapes=(
-        {"inputs": shapes.an_object, "user": shapes.text, "response_mode": shapes.text},
-    ),
-    answer_shapes=({"workflow_run_id": shapes.text, "data": shapes.an_object},),
+    request_shapes=({"inputs": dict, "user": shapes.text, "response_mode": shapes.text},),
+    answer_shapes=({"workflow_run_id": shapes.text, "data": dict},),
 )

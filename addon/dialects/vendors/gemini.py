@@ -209,9 +209,9 @@ GENERATE_CONTENT = Dialect(
     ),
     answer_shapes=(
         {"candidates": shapes.objects},
-        {"usageMetadata": shapes.an_object},
-        {"promptFeedback": shapes.an_object},
-        {"response.usageMetadata": shapes.an_object},
+        {"usageMetadata": dict},
+        {"promptFeedback": dict},
+        {"response.usageMetadata": dict},
     ),
 )
 EMBEDDINGS = replace(
@@ -227,7 +227,7 @@ EMBEDDINGS = replace(
         {"instances": shapes.with_key("content")},
     ),
     answer_shapes=(
-        {"embedding.values": shapes.a_list},
+        {"embedding.values": list},
         {"embeddings": shapes.with_key("values")},
         {"predictions": shapes.with_key("embeddings")},
     ),
@@ -299,7 +299,7 @@ VIDEOS = replace(
     usage_of=lambda usage, _facts: Usage(tool_units={"videos": usage[_VIDEOS]}),
     known_keys=frozenset({_VIDEOS}),
     request_shapes=(),
-    answer_shapes=({"name": shapes.text, "response": shapes.an_object},),
+    answer_shapes=({"name": shapes.text, "response": dict},),
 )
 RANKING = replace(
     GENERATE_CONTENT,
@@ -409,8 +409,8 @@ INTERACTIONS = Dialect(
         {"agent": shapes.text, "input": shapes.anything},
     ),
     answer_shapes=(
-        {"object": shapes.one_of("interaction"), "usage": shapes.an_object},
-        {"event_type": shapes.beginning("interaction."), "interaction": shapes.an_object},
+        {"object": shapes.one_of("interaction"), "usage": dict},
+        {"event_type": shapes.beginning("interaction."), "interaction": dict},
     ),
 )
 

@@ -84,7 +84,7 @@ CONVERSATIONS = Dialect(
         {"agent_id": shapes.text, "inputs": shapes.prompt},
     ),
     answer_shapes=(
-        {"conversation_id": shapes.text, "outputs": shapes.a_list, "usage": shapes.an_object},
+        {"conversation_id": shapes.text, "outputs": list, "usage": dict},
         {"type": shapes.beginning("conversation.response.")},
     ),
 )
@@ -96,7 +96,7 @@ OCR = Dialect(
     usage_of=_PAGES.usage_of,
     known_keys=_PAGES.known_keys("doc_size_bytes"),
     marks=(Mark(b'"usage_info"'), Mark(b'"error"')),
-    request_shapes=({"model": shapes.text, "document": shapes.an_object},),
-    answer_shapes=({"pages": shapes.a_list, "usage_info": shapes.an_object},),
+    request_shapes=({"model": shapes.text, "document": dict},),
+    answer_shapes=({"pages": list, "usage_info": dict},),
 )
 """https://docs.mistral.ai/api/endpoint/ocr: billed by page."""

@@ -60,13 +60,7 @@ class LedgerFile:
     """A connection to a ledger's file, for one thread."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        shown_url: str,
-        spooling: bool,
-        log: Log,
-        cache_kib: int = CACHE_KIB,
+        self, path: Path, *, shown_url: str, spooling: bool, log: Log, cache_kib: int = CACHE_KIB
     ) -> None:
         self.connection: sqlite3.Connection
         self.path = path
