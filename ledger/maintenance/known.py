@@ -152,7 +152,7 @@ def booked_answers(
     with_subagents: bool = False,
     times: Iterable[datetime] = (),
     agents: Iterable[str] = (),
-    between: tuple[datetime, datetime] | None = None,
+    spans: Iterable[tuple[datetime, datetime]] = (),
     whole_agents: Iterable[str] = (),
     models: Iterable[str] = (),
     inputs: Iterable[int] = (),
@@ -160,9 +160,9 @@ def booked_answers(
 ) -> list[BookedAnswer]:
     """The requests that have ended with one of these ids, response ids, sessions or times of
     opening, in the order of their times, and those of sessions that such a one started
-    (`with_subagents`); and those of these agents that were recorded `between` without a session, or
-    without both and with one of these `inputs` or `models`; and with one of the `copied_inputs`, of
-    whatever session; and all that were recorded of `whole_agents`."""
+    (`with_subagents`); and those of these agents that were recorded within `spans` of time without
+    a session, or without both and with one of these `inputs` or `models`; and with one of the
+    `copied_inputs`, of whatever session; and all that were recorded of `whole_agents`."""
 
     from ledger.store.scope import requests
 
@@ -183,15 +183,15 @@ def booked_answers(
     ]
     if named := sorted(set(whole_agents)):
         questions.append(query.where(r.source != Source.IMPORT, r.agent.in_(named)))
-    if between is not None:
+    for span in spans:
         without_session = query.where(r.session_id.is_(None), r.source != Source.IMPORT)
-        without_session = without_session.where(r.opened_at.between(*between))
+        without_session = without_session.where(r.opened_at.between(*span))
         questions.append(without_session.where(r.agent.in_(sorted(set(agents)))))
         questions += [
             without_session.where(r.agent.is_(None), r.input_tokens.in_(some))
             for some in batched(sorted(set(inputs)), QUESTION_MAX)
         ]
-        recorded = query.where(r.source != Source.IMPORT, r.opened_at.between(*between))
+        recorded = query.where(r.source != Source.IMPORT, r.opened_at.between(*span))
         questions += [
             recorded.where(r.agent.in_(sorted(set(agents))), r.input_tokens.in_(some))
             for some in batched(sorted(set(copied_inputs)), QUESTION_MAX)

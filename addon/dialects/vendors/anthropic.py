@@ -10,7 +10,7 @@ all of them, each with its last value. Input and cache figures are disjoint here
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -161,7 +161,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     # output, its kind is `refusal_` and that.
     declined = iter(facts.rare.beside.get("declined", "none").split(":"))
     further, category, before = [], "none", None
-    for one in _outside(usage):
+    iterations = objects_at(usage, "iterations")
+    for one in _outside(usage, iterations) if iterations else ():
         kind = token_of(one.get("type")) or "iteration"
         if kind in _TURNS:
             if before is None or one.get("model") != before:
@@ -180,11 +181,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reasoning_tokens=counts.first("output_tokens_details.thinking_tokens"),
         tool_units={
             **counts.units(_UNITS, within="server_tool_use"),
-            **Counter(
-                unit_name(f"{token_of(its) or 'other'}_iterations")
-                for one in objects_at(usage, "iterations")
-                if (its := one.get("type")) not in _ITERATIONS
-            ),
+            **(_iteration_units(iterations) if iterations else {}),
         },
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
@@ -194,13 +191,23 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     )
 
 
-def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _iteration_units(iterations: Sequence[dict[str, Any]]) -> Mapping[str, int]:
+    """How often iterations of each kind ran whose place in the bill is not known."""
+    return Counter(
+        unit_name(f"{token_of(its) or 'other'}_iterations")
+        for one in iterations
+        if (its := one.get("type")) not in _ITERATIONS
+    )
+
+
+def _outside(
+    usage: Mapping[str, Any], iterations: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Iterations that the top-level figures leave out: compaction, advisor, a model that gave up.
 
     The figures are those of the attempt that answered, in all of its turns: the last ones, whose
     sum shows where it begins (`BetaFallbackMessageIterationUsage` of the SDK).
     """
-    iterations = objects_at(usage, "iterations")
     left = [count_of(usage.get(key)) or 0 for key in _TOP_LEVEL]
     begins = None
     for at in range(len(iterations) - 1, -1, -1):

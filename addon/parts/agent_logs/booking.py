@@ -29,6 +29,8 @@ from ledger.store.writing.writer import Ledger
 
 ANSWERS_BATCH_MAX = 1_000
 """Answers per lookup and per write."""
+SPANS_MAX = 8
+"""Spans of time that are searched for recorded requests, for one lookup."""
 RUNNING_FOR = timedelta(seconds=60)
 """An answer this recent may still be on its way through the proxy; the next import books it."""
 
@@ -142,9 +144,7 @@ def booked_like(
         for name in session_names(call)
         if whole_agents or call.threads or call.response_id is None
     }
-    first = min((call.at for call in calls), default=None)
-    last = max((call.ended_at for call in calls), default=None)
-    between = None if first is None or last is None else (first - APART_MAX, last + APART_MAX)
+    spans = spans_of(calls)
     return [
         answer
         for place in places
@@ -156,7 +156,7 @@ def booked_like(
             sessions=sessions,
             times=[call.at for call in calls if call.copies_renew_ids],
             agents=[call.agent for call in calls],
-            between=between,
+            spans=spans,
             whole_agents=whole_agents,
             inputs=[
                 call.usage.input_tokens
@@ -170,6 +170,23 @@ def booked_like(
             ],
         )
     ]
+
+
+def spans_of(calls: Iterable[LoggedCall]) -> list[tuple[datetime, datetime]]:
+    """The times when recorded requests of these answers may have been, as few spans: each is
+    searched row by row, and logs that follow each other may lie months apart."""
+    ordered = sorted((call.at - APART_MAX, call.ended_at + APART_MAX) for call in calls)
+    apart = timedelta(hours=1)
+    while True:
+        spans: list[tuple[datetime, datetime]] = []
+        for begin, end in ordered:
+            if spans and begin - spans[-1][1] <= apart:
+                spans[-1] = spans[-1][0], max(end, spans[-1][1])
+            else:
+                spans.append((begin, end))
+        if len(spans) <= SPANS_MAX:
+            return spans
+        apart *= 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,8 +60,6 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     """The usage as the log has it; None: the log counts the answer without its tokens."""
     is_final: bool = True
     """False: the figures are those of an answer that ran, or a placeholder."""
-    has_end: bool = False
-    """It has the member that shows that a server ended it."""
     is_sum: bool = False
     """The figures are those of a session and a model: what its answers have is part of them."""
     is_alone: bool = False
@@ -146,6 +144,7 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
     known.
     """
     usage = None if call.usage_object is None else Facts().plain_usage(dict(call.usage_object))
+    usage_json = None if usage is None else json_values.dumps(usage)
     exchange = Exchange(
         id=call.exchange_id,
         origin=UNKNOWN_SERVER if call.server == UNKNOWN_SERVER else f"https://{call.server}:443",
@@ -178,7 +177,7 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
             response_model=call.model,
             created=None,
             finish_reason=call.finish_reason,
-            usage_json=None if usage is None else json_values.dumps(usage),
+            usage_json=usage_json,
         )
         if call.response_id is not None
         else None,
@@ -189,7 +188,9 @@ def booked(call: LoggedCall, *, now: datetime, capture: str, tags: Mapping[str, 
         meter_version=LOG_METER_VERSION,
         usage_source=call.usage_source,
         usage=NO_USAGE if call.usage_object is None else call.usage,
-        usage_json=None if usage is None else json_values.dumps({**usage, **call.beside}),
+        usage_json=json_values.dumps({**usage, **call.beside})
+        if usage is not None and call.beside
+        else usage_json,
         read_at=now,
         billing=call.billing,
     )

@@ -9,7 +9,7 @@ some are repeated: they are one call, with the greatest counts.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import PurePath
@@ -214,6 +214,7 @@ def calls_of(
         return
     names = [file.name.partition(".")[0], *(folder.name for folder in file.parents)]
     scope: dict[str, Any] = {"session": {}, "file": names}
+    members = {name: [path.split(".") for path in paths] for name, paths in agent.members.items()}
     open_answers: dict[tuple[str, ...], _Answer] = {}
     sums = _Sums(agent) if agent.sums else None
     stated_ends, earlier = reached.stated_ends, set(reached.open_keys)
@@ -229,21 +230,23 @@ def calls_of(
             listed = lookup(scope, path)
             for record in listed if isinstance(listed, list) else [listed]:
                 scope["record"] = record
-                call = _call(agent, scope, open_answers) if _holds(agent.where, scope) else None
+                if not _holds(agent.where, scope):
+                    continue
+                call = _call(agent, _stated(members, scope), scope, open_answers)
                 if call is None:
                     continue
                 if sums is not None:
                     sums.saw(call.session_id, call.at)
-                if agent.end and agent.end in record:
+                has_end = bool(agent.end) and agent.end in record
+                if has_end:
                     stated_ends.add(call.user_agent)
-                    call = replace(call, has_end=True)
                 before = open_answers.pop(call.key, None)
                 if earlier and _digest(call.key) in earlier:
                     reached.needs_whole = True
                 if before is not None and not before.goes_on_with(call):
                     yield before.call(agent, stated_ends)
                     before = None
-                open_answers[call.key] = before or _Answer(call)
+                open_answers[call.key] = before = before or _Answer(call, call.at, call.ended_at)
                 path_of_tools, kind = agent.tools
                 items = lookup(scope, path_of_tools)
                 tools = {
@@ -251,7 +254,7 @@ def calls_of(
                     for place, item in enumerate(items if isinstance(items, list) else [])
                     if isinstance(item, dict) and kind in ("", item.get("type"))
                 }
-                open_answers[call.key].add(call, tools)
+                before.add(call, tools, has_end=has_end)
                 if len(open_answers) > OPEN_ANSWERS_MAX:
                     yield open_answers.pop(next(iter(open_answers))).call(agent, stated_ends)
     for answer in open_answers.values():
@@ -273,6 +276,10 @@ class _Answer:
     """The lines of one answer so far."""
 
     best: LoggedCall
+    first: datetime
+    last: datetime
+    has_end: bool = False
+    """A line of it has the member that shows that a server ended it."""
     tools: set[str] = field(default_factory=set)
 
     def goes_on_with(self, call: LoggedCall) -> bool:
@@ -281,29 +288,28 @@ class _Answer:
         A server's id does not tell without the request's: some servers give it to every answer.
         Then the input does, which is known from an answer's start or not yet.
         """
-        if not self.best.at - ANSWER_MAX <= call.at <= self.best.ended_at + ANSWER_MAX:
+        if not self.first - ANSWER_MAX <= call.at <= self.last + ANSWER_MAX:
             return False
         inputs = self.best.usage.input_tokens, call.usage.input_tokens
         has_own_id = call.request_id is not None or call.response_id is None
         return has_own_id or inputs[0] == inputs[1] or not all(inputs)
 
-    def add(self, call: LoggedCall, tools: set[str]) -> None:
-        first, last = min(self.best.at, call.at), max(self.best.ended_at, call.ended_at)
-        fuller = call if call.fullness >= self.best.fullness else self.best
-        if (self.best.has_end or call.has_end) and not fuller.has_end:
-            fuller = replace(fuller, has_end=True)
-        if (fuller.at, fuller.ended_at) != (first, last):
-            fuller = replace(fuller, at=first, ended_at=last)
-        self.best = fuller
+    def add(self, call: LoggedCall, tools: set[str], *, has_end: bool) -> None:
+        self.first, self.last = min(self.first, call.at), max(self.last, call.ended_at)
+        self.has_end = self.has_end or has_end
+        if call is not self.best and call.fullness >= self.best.fullness:
+            self.best = call
         self.tools |= tools
 
     def call(self, agent: LoggedAgent, stated_ends: set[str | None]) -> LoggedCall:
         best, count = self.best, len(self.tools) if agent.tools[0] else None
-        is_broken = best.user_agent in stated_ends and not best.has_end
+        is_broken = best.user_agent in stated_ends and not self.has_end
         return replace(
             best,
             tool_calls=count,
-            key=(*best.key, best.at.isoformat()),
+            key=(*best.key, self.first.isoformat()),
+            at=self.first,
+            ended_at=self.last,
             is_final=best.is_final and not is_broken,
         )
 
@@ -321,8 +327,9 @@ class _Sums:
     """Session and model -> the cost; None: a statement has none, or not all of it."""
 
     def saw(self, session: str, at: datetime) -> None:
-        first, last = self.times.setdefault(session, [at, at])
-        self.times[session] = [min(first, at), max(last, at)]
+        times = self.times.setdefault(session, [at, at])
+        if not times[0] <= at <= times[1]:
+            times[:] = min(times[0], at), max(times[1], at)
 
     def read(self, scope: dict[str, Any]) -> None:
         for of in self.agent.sums:
@@ -403,33 +410,46 @@ def _holds(condition: Condition, scope: dict[str, Any]) -> bool:
     return True
 
 
-def _call(
-    agent: LoggedAgent, scope: dict[str, Any], open_answers: Mapping[tuple[str, ...], _Answer]
-) -> LoggedCall | None:
-    """The call of a record; None if it is none, or not yet one with counts."""
-
-    def stated(member: str) -> Any:
-        for path in agent.members.get(member, ()):
-            value = lookup(scope, path)
+def _stated(
+    members: Mapping[str, Iterable[Sequence[str]]], scope: dict[str, Any]
+) -> dict[str, Any]:
+    """What a record states: of each member's paths the first that leads to a value."""
+    stated = {}
+    for name, paths in members.items():
+        for first, *steps in paths:
+            value = scope.get(first)
+            for step in steps:
+                value = value.get(step) if type(value) is dict else lookup({"": value}, f".{step}")
             if value is not None and value != "":
-                return value
-        return None
+                stated[name] = value
+                break
+    return stated
+
+
+def _call(
+    agent: LoggedAgent,
+    stated: Mapping[str, Any],
+    scope: dict[str, Any],
+    open_answers: Mapping[tuple[str, ...], _Answer],
+) -> LoggedCall | None:
+    """The call of a record that states these members; None if it is none, or not yet one with
+    counts."""
 
     def text(member: str) -> str | None:
-        value = stated(member)
+        value = stated.get(member)
         return text_of(str(value) if type(value) is int else value)
 
-    at, session, usage = moment(stated("at")), text("session"), lookup(scope, agent.usage)
-    model, response_id = name_of(stated("model")), id_of(stated("response_id"))
-    word = text("server")
-    known_by = (response_id or text("id") or str(at), text("request_id") or "")
+    at, session, usage = moment(stated.get("at")), text("session"), lookup(scope, agent.usage)
+    model, response_id = name_of(stated.get("model")), id_of(stated.get("response_id"))
+    word, own_id = text("server"), text("id")
+    known_by = (response_id or own_id or str(at), text("request_id") or "")
     if session is None:
         return None
     if at is None and (session, *known_by) in open_answers:
-        at = open_answers[session, *known_by].best.at  # one object has its time, one its counts
+        at = open_answers[session, *known_by].first  # one object has its time, one its counts
     if at is None:
         return None
-    if str(stated("model")).startswith("<"):
+    if str(stated.get("model")).startswith("<"):
         return None  # `<synthetic>`: a message that the agent wrote itself, without a call
     server = server_of(agent, word=word, response_id=response_id, model=model)
     figures = NO_USAGE
@@ -444,11 +464,11 @@ def _call(
             figures = usage_of(agent.counts, usage)
         if not (figures.input_tokens or figures.output_tokens):
             return None
-    if response_id is None and text("id") is None:
+    if response_id is None and own_id is None:
         # Two agents of a session may log an answer in the same millisecond.
         known_by = (f"{at} {figures.input_tokens} {figures.output_tokens}", known_by[1])
-    completed_at = moment(stated("ended_at"))
-    is_side, subagent = stated("is_side") is True, text("subagent")
+    completed_at = moment(stated.get("ended_at"))
+    is_side, subagent = stated.get("is_side") is True, text("subagent")
     version = text("version")
     beside = REGION_UNKNOWN if server in REGIONAL else {}
     return LoggedCall(
@@ -470,16 +490,18 @@ def _call(
         is_alone=agent.is_session_sum,
         model=model,
         response_id=response_id,
-        request_id=name_of(stated("request_id")),
-        finish_reason=token_of(stated("finish_reason")),
+        request_id=name_of(stated.get("request_id")),
+        finish_reason=token_of(stated.get("finish_reason")),
         parent_session_id=session if is_side else text("parent"),
-        project=folder_name(stated("folder")),
+        project=folder_name(stated.get("folder")),
         git_branch=text("git_branch"),
         user_agent=text("user_agent")
         if version is None
         else f"{agent.client or agent.name}/{version}",
         # Billed at its own prices, whatever the tier.
-        service_tier="fast" if stated("speed") == "fast" else token_of(stated("service_tier")),
+        service_tier="fast"
+        if stated.get("speed") == "fast"
+        else token_of(stated.get("service_tier")),
     )
 
 

@@ -52,10 +52,12 @@ def differences(
                 with_subagents=True,
                 agents=[session[0]],
                 models=[call.model for call in stated if call.model and call.is_alone],
-                between=(
-                    min(call.at for call in stated) - APART_MAX,
-                    max(call.ended_at for call in stated) + APART_MAX,
-                ),
+                spans=[
+                    (
+                        min(call.at for call in stated) - APART_MAX,
+                        max(call.ended_at for call in stated) + APART_MAX,
+                    )
+                ],
             )
         }
         rows = {each: answers.pop(each) for each in own if each in answers}

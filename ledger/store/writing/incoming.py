@@ -95,17 +95,21 @@ class Commits:
     """Counts the receipts that the writer has resolved, so that a caller keeps pace with it."""
 
     def __init__(self) -> None:
-        self._resolved = threading.Semaphore(0)
+        self._resolved = 0
+        self._has_more = threading.Condition()
 
     def on_commit(self, receipts: Sequence[Receipt]) -> None:
         """For `ledger.recording.open_ledger`; called on the writer's thread."""
-        self._resolved.release(len(receipts))
+        with self._has_more:
+            self._resolved += len(receipts)
+            self._has_more.notify()
 
     def wait(self, count: int = 1) -> None:
         """Wait until as many more receipts are resolved; the writer resolves each within its
         bounds."""
-        for _ in range(count):
-            self._resolved.acquire()
+        with self._has_more:
+            self._has_more.wait_for(lambda: self._resolved >= count)
+            self._resolved -= count
 
 
 type _Signal = Literal["opened", "stop"]

@@ -1,12 +1,13 @@
 """What was recorded on the wire is found again in a log, and nothing else is."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
 from addon.parts.agent_logs.agents import AGENTS
+from addon.parts.agent_logs.booking import SPANS_MAX, spans_of
 from addon.parts.agent_logs.files import SkippedCounts, read
 from addon.parts.agent_logs.matching import KnownAnswers
 from addon.parts.agent_logs.reader import calls_of
@@ -166,3 +167,23 @@ def test_what_both_sides_lack_is_no_match():
     for agent in (None, "copilot"):
         answer = recorded(**figures, agent=agent, response_id=None)
         assert KnownAnswers([answer]).find(call) is None
+
+
+def test_recorded_requests_are_searched_where_answers_were_and_in_few_spans(tmp_path):
+    first = logged(tmp_path, "gemini-cli")
+
+    def spans(*days: int) -> list[tuple[datetime, datetime]]:
+        moved = [first.at + timedelta(day) for day in days]
+        return spans_of([replace(first, at=at, ended_at=at) for at in moved])
+
+    near = timedelta(minutes=10)
+    assert spans() == []
+    assert spans(90, 0) == [
+        (first.at + timedelta(day) - near, first.at + timedelta(day) + near) for day in (0, 90)
+    ]
+    found = spans(*range(0, 1_000, 20))
+    assert len(found) <= SPANS_MAX
+    assert all(
+        any(begin <= first.at + timedelta(day) <= end for begin, end in found)
+        for day in range(0, 1_000, 20)
+    )
