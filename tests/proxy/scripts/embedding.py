@@ -9,6 +9,7 @@ beside it, and when both are removed. With `ARGV0` the program takes itself for 
 import asyncio
 import json
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,6 +58,9 @@ async def main(upstream: str, ledger: str) -> dict[str, Any]:
             opts.update(scripts=scripts)
             for _ in range(3):
                 await ask()
+            until = time.monotonic() + SECONDS_MAX / 2
+            while not scripts and found() and time.monotonic() < until:
+                await asyncio.sleep(0.01)  # what leaves waits for the writer
             told[name] = found()
     told["strategy"] = [strategy, opts.connection_strategy]
     master.shutdown()
