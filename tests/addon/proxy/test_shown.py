@@ -224,7 +224,7 @@ def test_hostile_text_cannot_reach_the_terminal():
 
 
 def test_a_capture_writer_that_does_not_work_is_a_problem(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 30)  # until it is closed
     captures = CaptureFiles(tmp_path / "captures", node="n", budget=MemoryBudget())
     watching = Watching()
     with writing(f"sqlite:///{tmp_path / 'ledger.sqlite3'}") as written:

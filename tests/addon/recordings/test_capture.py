@@ -371,7 +371,7 @@ def test_whatever_a_step_raises_the_thread_goes_on(
 
 
 def test_a_thread_that_cannot_go_on_is_a_problem(tmp_path: Path, monkeypatch, capfd):
-    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 30)  # until it is closed
     writing = files(tmp_path)
     assert writing.problems() == ()
     monkeypatch.setattr(MemoryBudget, "release", lambda *_: 1 / 0)
