@@ -30,7 +30,6 @@ from addon.recordings.files import (
 )
 from addon.recordings.formats.recorded import Item, Recorded, RecordedEntry, Unreadable
 from ledger import recording
-from ledger.maintenance import imported
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import named
 from ledger.model.exchange import Exchange, Outcome, Reading
@@ -406,13 +405,19 @@ def opened(
         is_bulk=True,
     )
     known = KnownExchanges(job.ledger_url)
+
+    def settle_imported(new: Sequence[Exchange]) -> None:
+        from ledger.maintenance import imported  # imports SQLAlchemy
+
+        imported.settle_in(known.engines, new, price)
+
     try:
         replay = Replay(
             ledger=ledger,
             node=node,
             commits=commits,
             lookup=known.settled,
-            settle_imported=lambda new: imported.settle_in(known.engines, new, price),
+            settle_imported=settle_imported,
             url=job.url,
             advance=advance,
         )
