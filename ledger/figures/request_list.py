@@ -88,6 +88,11 @@ class ListedRequest:
         return self.billing in COVERED
 
     @property
+    def has_no_usage(self) -> bool:
+        """Whether it was answered, and nobody said with how many tokens."""
+        return self.outcome == "complete" and self.usage_source == "none"
+
+    @property
     def place(self) -> str:
         """Where the next page begins, if this request is the last one of a page."""
         return f"{self.opened_at.astimezone(UTC).isoformat()},{self.id}"

@@ -77,7 +77,7 @@ def _cells(one: ListedRequest, ids: list[str]) -> tuple[Cell, ...]:
         cost: Cell = amount_of(one.estimated_cost_picousd, "~")
     elif one.is_covered:
         cost = one.billing
-    elif one.outcome == "complete" and one.usage_source == "none":  # nobody said how many tokens
+    elif one.has_no_usage:
         cost = "no usage"
     elif one.cost_picousd is None and one.cost_state == "unpriced":
         cost = "unpriced"
