@@ -2,6 +2,7 @@
 `tokentee top` what waits, what is answered, and what has ended."""
 
 import json
+import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -102,12 +103,18 @@ def states(proxy: Mitmdump) -> list[str]:
 
 def test_a_request_waits_and_then_is_answered(tmp_path: Path):
     with pair(tmp_path, with_bare=False) as running:
-        gate = running.upstream.gate()
-        running.upstream.script = lambda request: replace(speak(OPENAI)(request), gate=gate)
+        gate, may_answer = running.upstream.gate(), threading.Event()
+
+        def answer(request: Request) -> Answer:
+            assert may_answer.wait(rows.WAIT_SECONDS_MAX)  # its head goes at once
+            return replace(speak(OPENAI)(request), gate=gate)
+
+        running.upstream.script = answer
         with Http1(running.tee.address()) as client:
             body = OPENAI.request(asked=None)
             post(client, OPENAI, "x", body=body)
             assert rows.eventually(lambda: states(running.tee) == ["waiting"])
+            may_answer.set()
             gate.release()
             assert client.head().status == 200
             assert rows.eventually(lambda: states(running.tee) == ["answering"])
