@@ -42,6 +42,7 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
         for row in (*ROWS, *WEBSOCKET_ROWS)
         if (pattern := template_of(row.path).pattern) is not None
     ),
+    ("addon/parts/agent_logs/files.py", "read"): (re.compile(b'"assistant"|"cost\\-state"'),),
     ("addon/metering/estimate.py", "_texts"): (
         estimate._texts((b'"content"', b'"text"', b'"arguments"')),
     ),

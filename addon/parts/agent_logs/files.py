@@ -179,7 +179,7 @@ def read(
                     yield document
                 return
             file.seek(start)
-            marks = [mark.encode() for mark in agent.marks]
+            marks = re.compile("|".join(map(re.escape, agent.marks)).encode())
             while line := file.readline(LINE_BYTES_MAX):
                 if not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX:
                     skipped.lines[path] += 1
@@ -192,8 +192,8 @@ def read(
                 # A prompt or a result of a tool is half of a log. A whole object, at least by its
                 # ends, without the mark has no answer: a fifth of the reading (measured).
                 is_object = line.startswith(b"{") and line.endswith(b"}\n")
-                is_skipped = is_object and not any(mark in line for mark in marks)
-                if marks and is_skipped and not json_values.has_escaped_key(line):
+                is_skipped = is_object and marks.search(line) is None
+                if is_skipped and not json_values.has_escaped_key(line):
                     continue
                 value = json_values.loads(line) if line.strip() else None
                 if value is not None:

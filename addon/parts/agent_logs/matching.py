@@ -41,25 +41,26 @@ class KnownAnswers:
         self._by["id", answer.id].append(answer)
         if answer.response_id is not None:
             self._by["response", answer.response_id].append(answer)
+        figures = figures_of(answer)
         for session in {answer.session_id, *_threads(answer)} - {None}:
-            self._by[session, figures_of(answer)].append(answer)
+            self._by[session, figures].append(answer)
         if answer.session_id is None:
-            self._by["agent", answer.agent, figures_of(answer)].append(answer)
+            self._by["agent", answer.agent, figures].append(answer)
         if not answer.is_import:
-            self._by["recorded", answer.agent, figures_of(answer)].append(answer)
-        self._by[answer.agent, answer.opened_at, figures_of(answer)].append(answer)
+            self._by["recorded", answer.agent, figures].append(answer)
+        self._by[answer.agent, answer.opened_at, figures].append(answer)
 
     def find(self, call: LoggedCall) -> BookedAnswer | None:
         """The request that a logged answer is; None: a new one. A recorded request that has no id
         in common with the log is only one answer."""
-        sessions = session_names(call)
+        sessions, figures = session_names(call), call.figures
         candidates: list[BookedAnswer] = [
             *self._by.get(("id", call.exchange_id), ()),
             *self._by.get(("response", call.response_id or ""), ()),
-            *(answer for name in sessions for answer in self._by.get((name, call.figures), ())),
-            *self._by.get(("agent", call.agent, call.figures), ()),
-            *self._by.get(("agent", None, call.figures), ()),
-            *self._by.get((call.agent, call.at, call.figures), ()),
+            *(answer for name in sessions for answer in self._by.get((name, figures), ())),
+            *self._by.get(("agent", call.agent, figures), ()),
+            *self._by.get(("agent", None, figures), ()),
+            *self._by.get((call.agent, call.at, figures), ()),
         ]
         for answer in candidates:
             if answer.id == call.exchange_id:
@@ -74,15 +75,13 @@ class KnownAnswers:
             if not (begins <= call.ended_at and call.at <= ends):
                 # A copy that was stamped anew has the id and the figures.
                 is_copy = _have_ids(answer, call) and answer.response_id == call.response_id
-                if is_copy and None not in call.figures and figures_of(answer) == call.figures:
+                if is_copy and None not in figures and figures_of(answer) == figures:
                     return answer
                 continue
             if _have_ids(answer, call):
                 if answer.response_id == call.response_id:
                     return answer
-            elif figures_of(answer) == call.figures and is_its_wire(
-                answer, answer_of(call), sessions
-            ):
+            elif figures_of(answer) == figures and is_its_wire(answer, answer_of(call), sessions):
                 self._taken[answer.id] = call.session_id
                 return answer
         return self._copied(call, sessions) if call.copies_renew_ids else None

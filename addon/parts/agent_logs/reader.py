@@ -214,7 +214,10 @@ def calls_of(
         return
     names = [file.name.partition(".")[0], *(folder.name for folder in file.parents)]
     scope: dict[str, Any] = {"session": {}, "file": names}
-    members = {name: [path.split(".") for path in paths] for name, paths in agent.members.items()}
+    members = [
+        (name, [(first, steps) for first, *steps in (path.split(".") for path in paths)])
+        for name, paths in agent.members.items()
+    ]
     open_answers: dict[tuple[str, ...], _Answer] = {}
     sums = _Sums(agent) if agent.sums else None
     stated_ends, earlier = reached.stated_ends, set(reached.open_keys)
@@ -410,13 +413,15 @@ def _holds(condition: Condition, scope: dict[str, Any]) -> bool:
     return True
 
 
-def _stated(
-    members: Mapping[str, Iterable[Sequence[str]]], scope: dict[str, Any]
-) -> dict[str, Any]:
+type _Members = Sequence[tuple[str, Sequence[tuple[str, Sequence[str]]]]]
+"""Fact of a call, and its paths: what each looks in, and its further steps."""
+
+
+def _stated(members: _Members, scope: dict[str, Any]) -> dict[str, Any]:
     """What a record states: of each member's paths the first that leads to a value."""
     stated = {}
-    for name, paths in members.items():
-        for first, *steps in paths:
+    for name, paths in members:
+        for first, steps in paths:
             value = scope.get(first)
             for step in steps:
                 value = value.get(step) if type(value) is dict else lookup({"": value}, f".{step}")
@@ -437,7 +442,7 @@ def _call(
 
     def text(member: str) -> str | None:
         value = stated.get(member)
-        return text_of(str(value) if type(value) is int else value)
+        return None if value is None else text_of(str(value) if type(value) is int else value)
 
     at, session, usage = moment(stated.get("at")), text("session"), lookup(scope, agent.usage)
     model, response_id = name_of(stated.get("model")), id_of(stated.get("response_id"))
