@@ -58,7 +58,7 @@ def open_ledger(
     """
     path = urls.sqlite_path(url)
     companions: tuple[Companion, ...] = (
-        Keeper(url, log=log),
+        Keeper(url, log=log, is_bulk=is_bulk),
         *(thread for companions_of in attached("companion") for thread in companions_of(url, log)),
     )
     is_shared = path is None

@@ -44,8 +44,10 @@ _WAITS = (
 class Keeper(Companion):
     """Sums up days beside a running proxy, in a thread of its own."""
 
-    def __init__(self, url: str, *, log: Log) -> None:
+    def __init__(self, url: str, *, log: Log, is_bulk: bool = False) -> None:
+        """`is_bulk`: the process only fills the ledger, so sums are made once, at its end."""
         super().__init__("keeper", log=log)
+        self._first_seconds = None if is_bulk else FIRST_SUMS_SECONDS
         self._url = url
         self._file = urls.sqlite_path(url)
         self._deadline = 0.0
@@ -56,7 +58,7 @@ class Keeper(Companion):
         super().stop(timeout_seconds)
 
     def _run(self) -> None:
-        pause_seconds = FIRST_SUMS_SECONDS
+        pause_seconds = self._first_seconds
         while not self._stopping.wait(pause_seconds):
             pause_seconds = SUMS_EVERY_SECONDS
             if self._file is None or "sqlalchemy" in sys.modules:

@@ -252,6 +252,24 @@ def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
     assert len(tried) == 3
 
 
+@pytest.mark.parametrize("is_bulk", [True, False])
+def test_a_process_that_only_fills_a_ledger_makes_its_sums_at_its_end_alone(is_bulk, monkeypatch):
+    url = "sqlite:////nowhere/ledger.sqlite3"
+    kept = keeper.Keeper(url, log=lambda *_: None, is_bulk=is_bulk)
+    waits: list[float | None] = []
+    sums: list[object] = []
+
+    def stopped(seconds: float | None) -> bool:
+        waits.append(seconds)
+        return True
+
+    monkeypatch.setattr(kept._stopping, "wait", stopped)
+    monkeypatch.setattr(kept, "_roll", sums.append)
+    kept._run()
+    assert waits == [None if is_bulk else keeper.FIRST_SUMS_SECONDS]
+    assert len(sums) == 1
+
+
 @pytest.mark.parametrize("most", [1, 400])
 def test_only_days_with_rows_are_closed_in_small_steps(engine, monkeypatch, most):
     monkeypatch.setattr(rollup, "CLOSED_DAYS_MAX", most)
