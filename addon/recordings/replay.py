@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -229,7 +229,18 @@ class Replay:
                 self._new.append(exchange)
             if len(self._in_flight) > left_max:
                 self.commits.wait()
-        if len(self._new) >= BATCH_MAX or (self._new and not left_max):
+        if len(self._new) >= BATCH_MAX or not left_max:
+            self._settle_new()
+
+    def end(self) -> None:
+        """Called when the ledger is closed. If the replay was interrupted, what it has committed is
+        settled here: the next one knows these exchanges, and leaves them out."""
+        self._new += [exchange for receipt, exchange in self._in_flight if receipt.committed]
+        self._in_flight.clear()
+        self._settle_new()
+
+    def _settle_new(self) -> None:
+        if self._new:
             self.settle_imported(self._new)
             self._new.clear()
 
@@ -404,14 +415,13 @@ def opened(
         has_companions=has_companions,
         is_bulk=True,
     )
-    known = KnownExchanges(job.ledger_url)
+    with closing(KnownExchanges(job.ledger_url)) as known:
 
-    def settle_imported(new: Sequence[Exchange]) -> None:
-        from ledger.maintenance import imported  # imports SQLAlchemy
+        def settle_imported(new: Sequence[Exchange]) -> None:
+            from ledger.maintenance import imported  # imports SQLAlchemy
 
-        imported.settle_in(known.engines, new, price)
+            imported.settle_in(known.engines, new, price)
 
-    try:
         replay = Replay(
             ledger=ledger,
             node=node,
@@ -421,11 +431,12 @@ def opened(
             url=job.url,
             advance=advance,
         )
-        yield replay
-        replay.collect(0)
-    finally:
-        known.close()
-        ledger.close(REPLAY_CLOSE_SECONDS_MAX)
+        try:
+            yield replay
+            replay.collect(0)
+        finally:
+            ledger.close(REPLAY_CLOSE_SECONDS_MAX)
+            replay.end()
 
 
 def _price_of(job: ReplayJob) -> Price:

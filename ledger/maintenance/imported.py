@@ -9,7 +9,7 @@ shrinks by what was recorded of its session. A sum only shrinks here; an import 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from ledger.maintenance.same_answer import (
     is_its_wire,
     is_within,
     names_of,
+    rest_of,
     stated_of,
 )
 from ledger.model.exchange import Exchange, Source
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from ledger.store.writing.batches import Price
 
 RECORDED_AGAIN = "the ledger has recorded answers of this sum"
+
+SPAN_MAX = timedelta(hours=6)
+"""Answers within it are looked for together: what a question of the database names is bounded."""
 
 type Span = tuple[datetime, datetime]
 
@@ -97,13 +101,13 @@ def _link(
     for each in recorded:
         by[each.response_id].append(each)
         by[figures_of(each)].append(each)
-    originals = [each.id for each in recorded]
-    is_taken = e.duplicate_of.in_(originals) & (e.source == Source.IMPORT)
+    taken = set[str]()
     times = [each.opened_at for each in recorded]
     if times:
-        first, last = min(times) - APART_MAX, max(times) + APART_MAX
-        is_taken &= e.opened_at.between(first, last)
-    taken = set(connection.scalars(sa.select(e.duplicate_of).where(is_taken)))
+        last = max(each.settled_at for each in recorded) + APART_MAX
+        is_near = e.opened_at.between(min(times) - APART_MAX, last)
+        is_taken = is_near & (e.source == Source.IMPORT) & e.duplicate_of.is_not(None)
+        taken = {*connection.scalars(sa.select(e.duplicate_of).where(is_taken))}
     for one in logged:
         found = [
             each
@@ -175,18 +179,17 @@ def _add(
 ) -> None:
     booked = corrections.booked_of(connection, row.opened_at, row.id)
     if booked is not None:
-        # What the rest cost is not stated.
-        usage = replace(booked.reading.usage, **left, reported_cost_picousd=None)
+        usage = rest_of(booked.reading.usage, left)
         reading = replace(booked.reading, usage=usage, reason=RECORDED_AGAIN)
         corrections.add_reading(connection, reading, price(booked.exchange, reading))
 
 
 def _spans(answers: Iterable[BookedAnswer]) -> list[Span]:
-    """The times around these answers, those that overlap as one."""
+    """The times around these answers, those that overlap as one, as far as `SPAN_MAX`."""
     spans: list[Span] = []
     for each in sorted(answers, key=lambda each: each.opened_at):
         begins, ends = each.opened_at - APART_MAX, each.settled_at + APART_MAX
-        if spans and begins <= spans[-1][1]:
+        if spans and begins <= spans[-1][1] and ends - spans[-1][0] <= SPAN_MAX:
             spans[-1] = spans[-1][0], max(spans[-1][1], ends)
         else:
             spans.append((begins, ends))

@@ -1,13 +1,14 @@
 """Pure. Whether an answer in an agent's log and a recorded request are one answer: by session, time
 and figures, where a side has no response id."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
 import orjson
+from msgspec.structs import replace
 
 from ledger.maintenance.known import BookedAnswer
-from ledger.model.usage import BESIDE, count_of
+from ledger.model.usage import BESIDE, Usage, count_of
 
 FIGURES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
 """What two accounts of an answer are compared by."""
@@ -65,3 +66,26 @@ def stated_of(answer: BookedAnswer) -> list[int | None] | None:
     if not isinstance(stated, list) or len(stated) != len(FIGURES):
         return None
     return [count_of(each) for each in stated]
+
+
+def rest_of(usage: Usage, left: Mapping[str, int | None]) -> Usage:
+    """The usage of a sum with what is left of its figures. Its parts are cut to them, for answers
+    may not state every part. What the rest cost is not stated."""
+    rest = replace(usage, **left, reported_cost_picousd=None)
+    read = _within(rest.cache_read_tokens, rest.input_tokens)
+    not_read = None if rest.input_tokens is None else rest.input_tokens - (read or 0)
+    written = _within(rest.cache_write_tokens, not_read)
+    return replace(
+        rest,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_5m_tokens=_within(rest.cache_write_5m_tokens, written),
+        cache_write_1h_tokens=_within(rest.cache_write_1h_tokens, written),
+        input_audio_tokens=_within(rest.input_audio_tokens, rest.input_tokens),
+        reasoning_tokens=_within(rest.reasoning_tokens, rest.output_tokens),
+        output_audio_tokens=_within(rest.output_audio_tokens, rest.output_tokens),
+    )
+
+
+def _within(part: int | None, total: int | None) -> int | None:
+    return part if part is None or total is None else min(part, total)

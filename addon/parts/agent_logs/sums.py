@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from addon.parts.agent_logs.call import LoggedCall
 from addon.parts.agent_logs.matching import session_names
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
-from ledger.maintenance.same_answer import APART_MAX, FIGURES, STATED
+from ledger.maintenance.same_answer import APART_MAX, FIGURES, STATED, rest_of
 
 
 def fullest(calls: Iterable[LoggedCall]) -> list[LoggedCall]:
@@ -90,9 +90,8 @@ def differences(
             ):
                 taken |= {each.id for each in of_nobody}
                 less = {name: None if less[name] is None else 0 for name in FIGURES}
-            usage = replace(call.usage, **less)
-            if usage != call.usage:  # what the rest cost is not stated
-                usage = replace(usage, reported_cost_picousd=None)
+            has_all = all(getattr(call.usage, name) == count for name, count in less.items())
+            usage = call.usage if has_all else rest_of(call.usage, less)
             beside = {**call.beside, STATED: [getattr(call.usage, name) for name in FIGURES]}
             left = replace(call, usage=usage, beside=beside)
             found.append((left, rows.get(call.exchange_id)))

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from addon.recordings.replay import ReplayJob, replay_here
 from ledger.maintenance import checking
 from ledger.maintenance.imported import settle
 from ledger.model.exchange import Source
@@ -106,10 +107,9 @@ def test_what_is_another_answer_leaves_the_import(home, engine, agent, more):
     assert imports_of(engine) == before
 
 
-def test_a_capture_that_is_replayed(home, engine, tmp_path):
-    write_home(home, "gemini-cli")
-    run()
-    assert rows(engine, COUNTED) == [("import", 1, 900, 100)]
+@pytest.fixture
+def capture(tmp_path):
+    """Of the first answer of Gemini CLI."""
     usage = {"promptTokenCount": 900, "cachedContentTokenCount": 500, "candidatesTokenCount": 100}
     answer: dict[str, Any] = {
         "responseId": "r1",
@@ -135,11 +135,33 @@ def test_a_capture_that_is_replayed(home, engine, tmp_path):
     }
     capture = tmp_path / "captures.jsonl"
     capture.write_text(json.dumps(row) + "\n")
+    return capture
+
+
+def test_a_capture_that_is_replayed(home, engine, capture):
+    write_home(home, "gemini-cli")
+    run()
+    assert rows(engine, COUNTED) == [("import", 1, 900, 100)]
     for _ in range(2):
         done = CliRunner().invoke(APP, ["replay", str(capture)])
         assert done.exit_code == 0, done.output
         assert rows(engine, COUNTED) == [("replay", 1, 900, 100)]
     assert rows(engine, "SELECT count(*) FROM exchanges WHERE duplicate_of IS NOT NULL") == [(1,)]
+
+
+def test_a_replay_that_is_interrupted(home, engine, capture):
+    """The next one knows what it has committed, so that this one lets it count."""
+    write_home(home, "gemini-cli")
+    run()
+    job = ReplayJob(ledger_url=str(engine.url), url=None, prices=None)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay_here(job, [capture], log=stop, advance=stop)
+    assert rows(engine, COUNTED) == [("replay", 1, 900, 100)]
+    assert not wrong(engine)
 
 
 @pytest.mark.parametrize("first", ["import", "recorded"])

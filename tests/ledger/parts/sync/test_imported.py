@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ledger.maintenance import checking
+from ledger.maintenance import checking, imported
 from ledger.maintenance.known import BookedAnswer
-from ledger.maintenance.same_answer import STATED, stated_of
+from ledger.maintenance.same_answer import APART_MAX, STATED, stated_of
 from ledger.model.exchange import Source
 from ledger.model.usage import Usage
 from ledger.parts.sync import merging, sessions
@@ -65,6 +65,46 @@ def test_the_rest_of_a_sum_shrinks(two):  # noqa: F811
         merging.sync(source, target)
         assert rows(target, left) == [(100, 50)]
     assert rows(target, "SELECT count(*) FROM readings") == [(5,)]
+
+
+@every_way
+def test_the_parts_of_a_rest_stay_within_it(two):  # noqa: F811
+    """Where the answers of the session state fewer parts than its sum."""
+    source, target = two
+    rest = Usage(
+        input_tokens=300,
+        cache_read_tokens=150,
+        cache_write_tokens=140,
+        cache_write_1h_tokens=140,
+        output_tokens=70,
+        reasoning_tokens=60,
+        reported_cost_picousd=5,
+    )
+    stated = f'{{"{STATED}": [300, 150, 140, 70]}}'
+    put(target, whole(logged("log-1"), usage=rest, usage_json=stated))
+    figures = Usage(input_tokens=100, output_tokens=30)
+    put(source, whole(settled("live-1", **SESSION), usage=figures))
+    left = """SELECT input_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens,
+        output_tokens, reasoning_tokens, reported_cost_picousd FROM requests WHERE id = 'log-1'"""
+    for _ in range(2):
+        merging.sync(source, target)
+        assert rows(target, left) == [(200, 150, 50, 50, 40, 40, None)]
+    with on(target) as engine:
+        assert not [found for found in checking.verify(engine) if found.count]
+
+
+def test_answers_of_days_are_looked_for_by_hours():
+    """Else all of them would be named in one question of the database."""
+    facts: dict[str, Any] = dict.fromkeys(BookedAnswer.__dataclass_fields__)
+    moments = [NOON + timedelta(minutes=15 * number) for number in range(200)]
+    answers = [
+        BookedAnswer(**{**facts, "opened_at": moment, "settled_at": moment}) for moment in moments
+    ]
+    spans = imported._spans(answers)
+    assert 8 < len(spans) < 12
+    for moment in moments:
+        around = moment - APART_MAX, moment + APART_MAX
+        assert any(begin <= around[0] and around[1] <= end for begin, end in spans)
 
 
 @for_each(
