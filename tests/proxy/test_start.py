@@ -255,7 +255,8 @@ def test_a_proxy_that_stops_under_a_command_ends_it_loudly(more: list[str], tmp_
     script.write_text(
         "import asyncio, pathlib\nfrom mitmproxy import ctx\n"
         "async def wait():\n"
-        f"    while not pathlib.Path({str(marker)!r}).exists():\n        await asyncio.sleep(0.05)\n"
+        f"    marker = pathlib.Path({str(marker)!r})\n"
+        "    while not (marker.exists() and marker.read_text()):\n        await asyncio.sleep(0.05)\n"
         "    ctx.master.shutdown()\n"
         "def running():\n    global task\n    task = asyncio.get_running_loop().create_task(wait())\n"
     )
