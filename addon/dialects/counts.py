@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from ledger.model.money import picousd_of
@@ -23,6 +24,8 @@ _NOT_IN_NAMES = re.compile("[^A-Za-z0-9_]")
 _NO_COUNT = "is no count"
 _DEPTH_MAX = 4
 """How deep a usage object is read; the deepest known path has three steps."""
+MEMBERS_MAX = 64
+"""Of an object that is put together from the usage of many messages; one message has ten."""
 _REMARKS_MAX = 16
 """Remarks of one usage object. Bounded, because upstream may send any number of bad values."""
 
@@ -181,11 +184,16 @@ def fallen(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return [path[:64] for path in now.falls_from(then)][:_REMARKS_MAX]
 
 
+def beside(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of both, of which the later count; the first `MEMBERS_MAX` of many."""
+    return dict(islice({**before, **after}.items(), MEMBERS_MAX))
+
+
 def added(
     before: Mapping[str, Any], after: Mapping[str, Any], depth: int = _DEPTH_MAX
 ) -> dict[str, Any]:
-    """The sum of two usage objects of one answer, count by count; other values are the later."""
-    total = {**before, **after}
+    """The sum of two usage objects, count by count; other values are the later."""
+    total = beside(before, after)
     for key, value in after.items():
         inner = object_at(before, key)
         if inner is not None and isinstance(value, dict) and depth:

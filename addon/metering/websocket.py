@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from addon.dialects.counts import added, fallen, lookup, object_at
+from addon.dialects.counts import added, beside, fallen, lookup, object_at
 from addon.dialects.facts import NO_CONTEXT, AnswerContext, has_figure, text_of
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
@@ -38,6 +38,8 @@ MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
 FALLS_MAX = 16
 """Running totals of a session whose fall is said."""
+RUNNING_MAX = 64
+"""Answers at the same time on a WebSocket of an unknown protocol; of more, the first are over."""
 ADDED_UP = "the usage of {} answers of the connection is added up"
 CONNECTION = 0
 """The key of an exchange that is a whole connection; those of responses begin at 1."""
@@ -359,7 +361,8 @@ class LiveTurns:
 class Connection:
     """A WebSocket of an unknown protocol: the whole connection is one exchange, that of its
     handshake. Each answer's usage counts. What the messages of one answer state is a running
-    figure, the last of which counts; another id, or a count that falls, is another answer's."""
+    figure, the last of which counts; another id, or a count that falls, is another answer's.
+    Answers with ids may run at the same time."""
 
     open_count = 1
 
@@ -369,11 +372,12 @@ class Connection:
         self._meter = Meter(route.dialect, context=context)
         self._meter.facts.record_model(model)
         self._marks = route.dialect.marks
+        self._running: dict[str | None, dict[str, Any]] = {}
+        """Id of an answer -> its usage so far; the latest answer is the last."""
         self._over: dict[str, Any] = {}
         """The sum of the answers that are over."""
         self._over_count = 0
-        self._ids: tuple[str | None, str | None] = None, None
-        """The latest that was named, and when usage was stated."""
+        self._latest_id: str | None = None
 
     def client_message(self, _message: bytes) -> list[SessionEvent]:
         """Nothing: what a client's message asks for is not known."""
@@ -385,10 +389,10 @@ class Connection:
         # A protocol that is not known has no end of its own that could be missing.
         facts.ended = True
         if len(message) <= MESSAGE_BYTES_MAX and any(mark.matches(message) for mark in self._marks):
-            usage, first_id = facts.usage, facts.response_id
+            first_id = facts.response_id
             facts.usage = facts.response_id = None
             self._meter.read_message(message)
-            self._count(usage or {})
+            self._count()
             if first_id is not None:
                 facts.rare.id_unstable |= facts.response_id not in (None, first_id)
                 facts.response_id = first_id
@@ -396,25 +400,32 @@ class Connection:
             self._meter.frames += 1
         return []
 
-    def _count(self, before: dict[str, Any]) -> None:
+    def _count(self) -> None:
         """Put what a message states alone, which the facts have, beside what was stated before."""
-        facts = self._meter.facts
+        facts, running = self._meter.facts, self._running
         stated = {key: each for key, each in (facts.usage or {}).items() if each is not None}
-        answer_id = facts.response_id or self._ids[0]
-        is_stated = has_figure(stated)  # zeros alone are none
-        if is_stated:
-            is_another = None not in (answer_id, self._ids[1]) and answer_id != self._ids[1]
-            if before and (is_another or fallen(before, stated)):
-                self._over = added(self._over, before)
-                self._over_count += 1
+        self._latest_id = facts.response_id or self._latest_id
+        if has_figure(stated):  # zeros alone are none
+            # What came before the first id is of the first answer.
+            before = running.pop(None, None) or running.pop(self._latest_id, {})
+            if fallen(before, stated):
+                self._end_answer(before)
                 before = {}
-        facts.usage = {**before, **(stated if is_stated else {})} or None
-        self._ids = answer_id, answer_id if is_stated else self._ids[1]
+            running[self._latest_id] = beside(before, stated)
+            if len(running) > RUNNING_MAX:
+                self._end_answer(running.pop(next(iter(running))))
+        facts.usage = running[next(reversed(running))] if running else None
+
+    def _end_answer(self, usage: Mapping[str, Any]) -> None:
+        self._over = added(self._over, usage)
+        self._over_count += 1
 
     def end(self) -> list[SessionEvent]:
         """Close the exchange."""
         facts = self._meter.facts
-        if self._over_count:
-            facts.usage = added(self._over, facts.usage or {})
-            facts.rare.remarks[ADDED_UP.format(self._over_count + 1)] = None
+        if self._over_count + len(self._running) > 1:
+            for usage in self._running.values():
+                self._end_answer(usage)
+            facts.usage = self._over
+            facts.rare.remarks[ADDED_UP.format(self._over_count)] = None
         return [Closed(CONNECTION, self._meter)]

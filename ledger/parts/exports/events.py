@@ -96,7 +96,8 @@ def _write_pending(
         lines = db.noted(connection, f"{key}/pending")
     if lines is None:
         return
-    path = directory / f"{cursor}-{number:08}.jsonl"
+    suffix = "audr.jsonl" if key.startswith("audr/") else "jsonl"
+    path = directory / f"{cursor}-{number:08}.{suffix}"
     with replacing(path) as part, part.open("w", encoding="ascii") as file:
         file.write(lines)
     with db.writing(engine) as connection:

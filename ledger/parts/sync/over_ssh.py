@@ -42,6 +42,7 @@ from ledger.text.printable import mistyped_url, printable
 
 SCHEME = "ssh://"
 MARK = b"tokentee sync 3 "
+_OTHER_MARK = re.compile(rb"tokentee sync [0-9]+ \{")
 COMMAND = 'PATH="$PATH:$HOME/.local/bin" tokentee sync '
 """`~/.local/bin` is where `uv tool install` puts commands, and not on the path of a command over
 ssh. Nothing of the user's goes in here."""
@@ -56,6 +57,7 @@ CLOSING_SECONDS_MAX = 60
 """For the far side to store the sums of its days."""
 GROWTH_MAX = 100_000
 """Exchanges that the other side may record while it writes."""
+_SAME_VERSION = "install the same version on both"
 _URL = re.compile(
     r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?"
     r"(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -157,7 +159,7 @@ def load(stream: Iterator[Message], target: str | URL, on_progress: Progress) ->
     if head.schema != REVISION:
         raise LedgerError(
             f"this side has tokentee for {REVISION}, the other one for {head.schema}: "
-            "install the same version on both"
+            + _SAME_VERSION
         )
     ensured = db.ensure(target, answer_seconds_max=merging.ANSWER_SECONDS_MAX)
     with db.disposing(ensured) as engine:
@@ -224,6 +226,8 @@ def messages(stream: IO[bytes]) -> Iterator[Message]:
     that states an error or has another form is a LedgerError."""
     line, passed = _line(stream), 0
     while MARK not in line:
+        if _OTHER_MARK.search(line):
+            raise LedgerError(f"the other side has another stream: {_SAME_VERSION}")
         passed += len(line)
         if passed > PREAMBLE_BYTES_MAX:
             raise ConnectionError("no tokentee answers there")
@@ -233,7 +237,9 @@ def messages(stream: IO[bytes]) -> Iterator[Message]:
         try:
             message = _message_in(line)
         except msgspec.DecodeError as error:
-            raise LedgerError("the other side sends something else than a stream") from error
+            raise LedgerError(
+                f"the other side sends something else than a stream; {_SAME_VERSION}"
+            ) from error
         if message.error is not None:
             raise LedgerError(f"the other side says: {printable(message.error)[:500]}")
         yield message

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from addon.dialects.counts import MEMBERS_MAX
 from addon.framing import long_json
 from addon.metering.messages import Body, End, Request
 from addon.metering.settlement import Settled
@@ -225,8 +226,26 @@ def cached(tokens: int) -> dict[str, object]:
             (5, 9),
             1,
         ),
+        # Two that run at the same time.
+        (
+            [
+                {"id": name, "usage": {"input_tokens": 5, "output_tokens": count}}
+                for count in (1, 2, 3)
+                for name in "ab"
+            ],
+            (10, 6),
+            2,
+        ),
+        (
+            [
+                {"usage": {"input_tokens": 5}},
+                {"id": "a", "usage": {"input_tokens": 5, "output_tokens": 9}},
+            ],
+            (5, 9),
+            1,
+        ),
     ],
-    ids=["ids", "falls", "id-before", "one"],
+    ids=["ids", "falls", "id-before", "one", "at-once", "first-without-id"],
 )
 def test_each_answer_on_a_websocket_of_an_unknown_protocol_counts(messages, figures, answers):
     session = session_of(replace(asked(), method="GET", body=Body(b"")), "/api-ws/v1/inference")
@@ -239,6 +258,20 @@ def test_each_answer_on_a_websocket_of_an_unknown_protocol_counts(messages, figu
     assert usage.cache_read_tokens in (None, 5)
     assert (ADDED_UP.format(answers) in usage.remarks) == (answers > 1)
     assert str(settled.reading.usage_source) == "partial"
+
+
+def test_what_is_put_together_on_such_a_websocket_is_bounded():
+    session = session_of(replace(asked(), method="GET", body=Body(b"")), "/api-ws/v1/inference")
+    for number in range(200):
+        usage = {"input_tokens": 5, f"key_{number}": number, "inner": {f"key_{number}": 1}}
+        body = {"id": f"a{number % 80}", "usage": usage}
+        session.message(json.dumps(body).encode(), from_client=False, at=AT)
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert isinstance(settled, Settled)
+    usage = json.loads(settled.reading.usage_json or "")
+    assert len(usage) == len(usage["inner"]) == MEMBERS_MAX
+    # The first answers are over when the 65th begins: what they state later is another's.
+    assert usage["input_tokens"] == 1_000
 
 
 def test_one_that_breaks_before_an_answer_is_cut():

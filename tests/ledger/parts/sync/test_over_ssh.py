@@ -1,6 +1,7 @@
 """A merge over ssh, with a program `ssh` that runs the command here: both directions, repeated, cut
 anywhere, with a far side that lies."""
 
+import io
 import json
 import os
 import stat
@@ -272,6 +273,20 @@ def test_what_is_no_head_of_a_stream_ends_the_merge(head, new_sqlite):
 def test_a_stream_of_another_version_is_named(new_sqlite):
     with pytest.raises(LedgerError, match=f"tokentee for {REVISION}, the other one for 0000"):
         load(lines({**HEAD, "schema": "0000"}), new_sqlite())
+
+
+@for_each(
+    "stream",
+    [
+        # A later one, whose first line has a field more, or which is another stream altogether.
+        over_ssh.MARK + json.dumps({**HEAD, "schema": "9999", "more": 1}).encode() + b"\n",
+        b'hello\ntokentee sync 99 {"schema": "9999"}\n',
+        b'tokentee sync 2 {"schema": "0001"}\n',
+    ],
+)
+def test_a_stream_that_another_version_writes_is_named_at_once(stream, new_sqlite):
+    with pytest.raises(LedgerError, match="install the same version on both"):
+        over_ssh.load(over_ssh.messages(io.BytesIO(stream)), new_sqlite(), print)
 
 
 def test_a_stream_without_end_ends_the_merge(new_sqlite, monkeypatch):
