@@ -4,9 +4,9 @@ Charges of the ledger are grouped by all that a cause can depend on (`Alike`); t
 an amount for each day and name (`Cells`). A cause multiplies some groups by a factor of the table,
 moves all groups to other days, or adds to cells: what the ledger lacks, or what one fitted factor
 makes of them. Each is tried alone. If none explains every cell, all are tried behind each way to
-move the days and the best causes without a fitted factor. The answer is the complete set with the
-fewest causes, of those with the fewest fitted ones. Where there is none, it is the best cause, or
-the best pair, and a rest.
+move the days and behind the best causes, a few of which have a fitted factor. The answer is the
+complete set with the fewest causes, of those with the fewest fitted ones. Where there is none, it
+is the best cause, or the best pair, and a rest.
 """
 
 from collections import defaultdict
@@ -25,6 +25,8 @@ GROUPS_MAX = 100_000
 """Groups of charges that are searched, in some ten seconds."""
 FIRSTS_MAX = 32
 """Single causes that others are tried behind."""
+FITTED_FIRSTS_MAX = 4
+"""Of these, causes with a fitted factor: two models may have new prices each."""
 VALUES_MAX = 50
 """Models, keys, hosts ... that a row of the table is tried with, those with the highest costs."""
 GAIN_MIN = 0.05
@@ -180,7 +182,8 @@ class _Search:
             return self.start
         moved, alone = list(self._moved()), list(self._behind(self.start))
         exact = sorted((s for s in alone if s.causes[0].kind != "price"), key=_off)
-        firsts = [*moved, *exact[:FIRSTS_MAX]]
+        fitted = sorted((s for s in alone if s.causes[0].kind == "price"), key=_off)
+        firsts = [*moved, *exact[:FIRSTS_MAX], *fitted[:FITTED_FIRSTS_MAX]]
         complete = [state for state in (*moved, *alone) if not self.left(state)]
         for first in () if complete else firsts:
             complete += self._behind(first, completing=True)

@@ -6,6 +6,7 @@ statement from the ledger's own groups, with arithmetic of its own.
 
 import itertools
 import random
+from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -225,6 +226,25 @@ def test_pairs_of_differences_are_found():
     wrong, exact = unexplained(pairs)
     assert not wrong
     assert exact >= len(pairs) - 4
+
+
+def test_two_models_with_a_new_price_each_are_found():
+    hours = [datetime(2026, 11, day, hour, tzinfo=UTC) for day in range(1, 8) for hour in (3, 15)]
+    groups, stated = [], defaultdict[tuple[date, str | None], int](int)
+    for model, factor in (("haiku", 0.8), ("opus", 1.5), ("sonnet", 1)):
+        for at, hour in enumerate(hours):
+            amount = (at + 1) ** 2 * 10**12
+            group = Alike(
+                opened=hour, name=model, model=model, line="output", quantity=9, picousd=amount
+            )
+            groups.append(group)
+            stated[hour.date(), model] += round(amount * factor)
+    found = explain(groups, stated, tolerance=Decimal(0))
+    assert {cause.what for cause in found.causes} == {
+        "prices of opus on every day are x1.5 of those booked",
+        "prices of haiku on every day are x0.8 of those booked",
+    }
+    assert (found.rest_cells, found.rest_picousd) == (0, 0)
 
 
 @pytest.mark.nightly
