@@ -1,6 +1,7 @@
 """A real mitmdump in a process of its own, listening on loopback, ended by its process id."""
 
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -32,14 +33,19 @@ LOG_SECONDS_MAX = 60
 """Until a line is logged: a bound, for a machine with much else to do."""
 
 # Below those from which the kernel picks one for a client's end, or for a server that asks for any:
-# another test would get it before it is used.
-_PORTS = range(20_000, 32_000)
+# another test would get it before it is used. Each process of a run has its own, each once.
+_OWN = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+_PORTS = itertools.cycle(
+    random.SystemRandom().sample(
+        range(20_000 + _OWN, 32_000, 16), k=750
+    )  # tests seed the other one
+)
 
 
 def free_port() -> int:
     """A port of 127.0.0.1 on which nobody listens, and that the kernel gives to nobody."""
     while True:
-        port = random.SystemRandom().choice(_PORTS)  # tests seed the other one alike
+        port = next(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
