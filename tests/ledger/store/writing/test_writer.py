@@ -108,6 +108,7 @@ def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite, gate, be
             later.append(written.hand_over(settled(f"b{number}")))
         gate.set()
         written.wait(first, *later)
+        wait_until(lambda: sum(map(len, written.batches)) == 21)  # the last is told of after it
         assert [len(batch) for batch in written.batches] == [1, 20]
     assert totals(written.url) == (21, 2100, 420, 21 * COST)
 
