@@ -19,6 +19,7 @@ from ledger.maintenance.known import BookedAnswer, answers_of
 from ledger.maintenance.same_answer import (
     APART_MAX,
     FIGURES,
+    by_model,
     figures_of,
     is_its_wire,
     is_within,
@@ -155,18 +156,14 @@ def _shrink(connection: "Connection", sums: Iterable[BookedAnswer], price: "Pric
             )
             if each.agent in (agent, None) and stated_of(each) is None
         ]
-        models = {each.model for each in rows}
-        for row in rows:
-            # One that no sum names counts as of the first, so that it is not booked twice.
-            is_first = row is rows[0]
-            known = [
-                each
-                for each in answers
-                if each.model == row.model or (is_first and each.model not in models)
-            ]
-            stated = dict(zip(FIGURES, stated_of(row) or (), strict=True))
+        figures = [dict(zip(FIGURES, stated_of(row) or (), strict=True)) for row in rows]
+        wholes = [stated["input_tokens"] for stated in figures]
+        known = by_model(answers, zip((row.model for row in rows), wholes, strict=True))
+        for row, stated in zip(rows, figures, strict=True):
             left = {
-                name: min(has, max(0, count - sum(getattr(each, name) or 0 for each in known)))
+                name: min(
+                    has, max(0, count - sum(getattr(one, name) or 0 for one in known[row.model]))
+                )
                 for name, count in stated.items()
                 if count is not None and (has := getattr(row, name)) is not None
             }

@@ -1,6 +1,7 @@
 """Pure. Whether an answer in an agent's log and a recorded request are one answer: by session, time
 and figures, where a side has no response id."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
@@ -89,3 +90,22 @@ def rest_of(usage: Usage, left: Mapping[str, int | None]) -> Usage:
 
 def _within(part: int | None, total: int | None) -> int | None:
     return part if part is None or total is None else min(part, total)
+
+
+def by_model(
+    answers: Iterable[BookedAnswer], sums: Iterable[tuple[str | None, int | None]]
+) -> Mapping[str | None, list[BookedAnswer]]:
+    """The answers of the model of each sum, which are given with all input. One that no sum names,
+    as under an alias, counts as of the greatest sum without answers, so that it is not booked
+    twice."""
+    models = [model for model, _ in sorted(sums, key=lambda one: -(one[1] or 0))]
+    found: dict[str | None, list[BookedAnswer]] = defaultdict(list)
+    others = []
+    for answer in answers:
+        if answer.model in models:
+            found[answer.model].append(answer)
+        else:
+            others.append(answer)
+    without = [model for model in models if model not in found] or models[:1]
+    found[without[0]] += others
+    return found

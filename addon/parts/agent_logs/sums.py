@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from addon.parts.agent_logs.call import LoggedCall
 from addon.parts.agent_logs.matching import session_names
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
-from ledger.maintenance.same_answer import APART_MAX, FIGURES, STATED, rest_of
+from ledger.maintenance.same_answer import APART_MAX, FIGURES, STATED, by_model, rest_of
 
 
 def fullest(calls: Iterable[LoggedCall]) -> list[LoggedCall]:
@@ -70,7 +70,7 @@ def differences(
             and (each.session_id or each.id not in taken)
         ]
         taken |= {answer.id for answer in counted if answer.session_id is None}
-        known = _by_model(counted, [call.model for call in stated])
+        known = by_model(counted, [(call.model, call.usage.input_tokens) for call in stated])
         for call in stated:
             less: dict[str, int | None] = {
                 name: None
@@ -95,21 +95,4 @@ def differences(
             beside = {**call.beside, STATED: [getattr(call.usage, name) for name in FIGURES]}
             left = replace(call, usage=usage, beside=beside)
             found.append((left, rows.get(call.exchange_id)))
-    return found
-
-
-def _by_model(
-    answers: Iterable[BookedAnswer], models: Sequence[str | None]
-) -> Mapping[str | None, list[BookedAnswer]]:
-    """The answers of each model. One that no sum names, as under an alias, counts as of a model
-    that no answer has, so that it is not booked twice."""
-    found: dict[str | None, list[BookedAnswer]] = defaultdict(list)
-    others = []
-    for answer in answers:
-        if answer.model in models:
-            found[answer.model].append(answer)
-        else:
-            others.append(answer)
-    without = [model for model in models if model not in found] or list(models[:1])
-    found[without[0]] += others
     return found

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ledger.maintenance import checking, imported
 from ledger.maintenance.known import BookedAnswer
@@ -65,6 +66,23 @@ def test_the_rest_of_a_sum_shrinks(two):  # noqa: F811
         merging.sync(source, target)
         assert rows(target, left) == [(100, 50)]
     assert rows(target, "SELECT count(*) FROM readings") == [(5,)]
+
+
+@every_way
+def test_an_alias_is_of_the_greatest_sum_without_answers(two):  # noqa: F811
+    """Else a small sum would take it, and the great one would be booked beside it."""
+    source, target = two
+    for name, model, count in (("log-1", "small", 9), ("log-2", "great", 300)):
+        exchange = replace(logged(name), request_model=model, response_model=model)
+        stated = f'{{"{STATED}": [{count}, null, null, {count}]}}'
+        rest = Usage(input_tokens=count, output_tokens=count)
+        put(target, whole(exchange, usage=rest, usage_json=stated))
+    alias = replace(settled("live-1", **SESSION), request_model="alias", response_model="alias")
+    put(source, whole(alias, usage=Usage(input_tokens=280, output_tokens=290)))
+    left = "SELECT id, input_tokens, output_tokens FROM requests WHERE source = 'import' ORDER BY 1"
+    for _ in range(2):
+        merging.sync(source, target)
+        assert rows(target, left) == [("log-1", 9, 9), ("log-2", 20, 10)]
 
 
 @every_way
