@@ -3,6 +3,7 @@
     export         the data sets: requests, charges, FOCUS billing rows
     focus          a charge -> a FOCUS row
     events         requests as CloudEvents, and differences from what was told before
+    audr           a request -> an AUDR record, instead of an event
     day_files      rows -> a complete file for each day, Parquet or CSV
     command        `tokentee export`
 
