@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from addon.dialects.counts import unknown_counts
 from addon.dialects.errors import openai_refused_event, plain_refusal
-from addon.dialects.facts import LEFT_OUT, Ending, Facts
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.shapes import Shape
 from addon.framing.grpc import Message
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
@@ -187,9 +187,6 @@ class Dialect:
             found = replace(found, remarks=(*found.remarks, NO_ROUTE))
         if facts.rare.remarks:
             found = replace(found, remarks=(*found.remarks, *facts.rare.remarks))
-        if facts.rare.left_out:
-            left_out = map(LEFT_OUT.format, facts.rare.left_out)
-            found = replace(found, remarks=(*found.remarks, *left_out))
         return found
 
 

@@ -38,7 +38,6 @@ _TOKENS_ALONE = re.compile(rf'[^"]*+(?:"(?:{_KEY.pattern})"[^"]*+)*+', re.ASCII)
 """Compact JSON in which every key and every text is one."""
 _USAGE_DEPTH_MAX = 8
 """Twice the depth at which figures are read."""
-_LEFT_OUT_MAX = 16
 _REMARKS_MAX = 16
 KEY_FORM = re.compile(
     r"\bsk[-_][\w*-]{6}|\b(?:AKIA|ASIA)[A-Z0-9]{12}"
@@ -50,6 +49,7 @@ KEY_FORM = re.compile(
 FELL = "the running total of {} fell; the last one counts"
 LEFT_OUT = "{} is not kept: free text, or the credential of the request"
 """The remark on a field."""
+_FINISH_LEFT_OUT = LEFT_OUT.format("finish_reason")
 UNREAD = "unread"
 """Of a billing field in a request: a value that is no token, which no price list names."""
 UNREAD_MODE = "unread_mode"
@@ -250,8 +250,6 @@ class RareFacts(Struct, kw_only=True):
     """The event of the stream that states quotas (Codex)."""
     remarks: dict[str, None] = field(default_factory=dict)
     """What the row has to say of its usage; at most `_REMARKS_MAX`."""
-    left_out: dict[str, None] = field(default_factory=dict)
-    """The fields that had a text which is not kept."""
     is_counted: bool = False
     """The usage is a number that we counted, of an answer without a usage object."""
     has_gap: bool = False
@@ -289,8 +287,8 @@ class Facts(Struct, kw_only=True):
         """The value if it is a text of this form without a credential; any other is remarked."""
         if isinstance(value, str) and form.fullmatch(value) and not self.of.is_secret(value):
             return value
-        if value is not None and value != "" and len(self.rare.left_out) < _LEFT_OUT_MAX:
-            self.rare.left_out[field] = None
+        if value is not None and value != "":
+            self.remark(LEFT_OUT.format(field))
         return None
 
     def record_id(self, response_id: object) -> None:
@@ -334,7 +332,7 @@ class Facts(Struct, kw_only=True):
     @property
     def is_finished(self) -> bool:
         """Whether there was a finish reason, kept or not."""
-        return self.finish_reason is not None or "finish_reason" in self.rare.left_out
+        return self.finish_reason is not None or _FINISH_LEFT_OUT in self.rare.remarks
 
     def is_whole(self) -> bool:
         """Whether a stream is whole, if its body ended in order: its end mark has passed or is not
@@ -396,11 +394,15 @@ class Facts(Struct, kw_only=True):
             if not TIER_KEYS.isdisjoint(usage):
                 self.record_tiers(usage)
 
+    def remark(self, text: str) -> None:
+        """Keep what the row has to say of its figures."""
+        if len(self.rare.remarks) < _REMARKS_MAX:
+            self.rare.remarks[text] = None
+
     def record_falls(self, names: Iterable[str]) -> None:
         """Say of running totals that they fell: the last value counts."""
         for name in names:
-            if len(self.rare.remarks) < _REMARKS_MAX:
-                self.rare.remarks[FELL.format(name)] = None
+            self.remark(FELL.format(name))
 
     def record_number(self, path: str, number: int, *, is_usage: bool = False) -> None:
         """Keep the number of what is billed by the piece; of a body with a gap it is a lower bound,

@@ -427,5 +427,5 @@ class Connection:
             for usage in self._running.values():
                 self._end_answer(usage)
             facts.usage = self._over
-            facts.rare.remarks[ADDED_UP.format(self._over_count)] = None
+            facts.remark(ADDED_UP.format(self._over_count))
         return [Closed(CONNECTION, self._meter)]

@@ -49,7 +49,6 @@ BOUNDS = {
     "metering/tap.py Tap.edit.removed": "the same",
     "metering/tap.py Tap._pending": "BATCH_BYTES with CHUNK_BYTES each",
     "metering/troubles.py Troubles.reasons": "REASONS_MAX of REASON_LENGTH_MAX",
-    "metering/websocket.py Connection.facts.rare.remarks": "one, at its end",
     "metering/websocket.py WebSocketSession._fell": "FALLS_MAX",
     "metering/websocket.py WebSocketSession._open_responses": "OPEN_MAX",
     "metering/websocket.py WebSocketSession._waiting": "WAITING_MAX",

@@ -37,7 +37,7 @@ ATTEMPTS_MAX = 5
 POST_SECONDS_MAX = 10
 
 
-class Reached(NamedTuple):
+class ReachedLimit(NamedTuple):
     """What a cap, a budget or a provider's limit tells in its present period."""
 
     name: str
@@ -84,7 +84,7 @@ def waiting(engine: Engine, now: datetime) -> int:
         return connection.scalar(query) or 0
 
 
-def _send(one: Reached, threshold: int, destinations: Sequence[Destination], log: Log) -> bool:
+def _send(one: ReachedLimit, threshold: int, destinations: Sequence[Destination], log: Log) -> bool:
     """Whether an address took it. An address is a secret, which errors of libraries repeat."""
     text = one.texts[threshold]
     if not destinations:
@@ -114,7 +114,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _of(status: Status, now: datetime) -> Iterator[Reached]:
+def _of(status: Status, now: datetime) -> Iterator[ReachedLimit]:
     """What a cap or a budget tells: how much is spent, and that a cap has refused."""
     cap, data, word = status.cap, as_json(status), status.fullest
     start = _day(now) if status.span is None else status.span.start
@@ -122,13 +122,13 @@ def _of(status: Status, now: datetime) -> Iterator[Reached]:
     name = f"cap {cap.name}" if cap.stops else cap.name
     spent = f"{shown(word, getattr(status.spent, word, 0))} of {shown(word, status.limit(word))}"
     text = f"{kind} {printable(cap.name)}, {status.period_text}: {spent}"
-    yield Reached(name, start, {share: f"{text} ({share}%)" for share in status.warned}, data)
+    yield ReachedLimit(name, start, {share: f"{text} ({share}%)" for share in status.warned}, data)
     if status.refused:
         text = f"cap {cap.name}: {counted(status.refused, 'request')} refused"
-        yield Reached(f"cap {cap.name} refused", start, {100: text}, data)
+        yield ReachedLimit(f"cap {cap.name} refused", start, {100: text}, data)
 
 
-def _of_limit(engine: Engine, rules: Sequence[QuotaRule], limit: Any) -> Reached:
+def _of_limit(engine: Engine, rules: Sequence[QuotaRule], limit: Any) -> ReachedLimit:
     """The same of a provider's limit, in its present window: told from the one before by its reset,
     as the first alert had it, since some providers state it as a wait and it moves by seconds; by
     the day, if it has none."""
@@ -149,10 +149,10 @@ def _of_limit(engine: Engine, rules: Sequence[QuotaRule], limit: Any) -> Reached
         )
         with engine.connect() as connection:
             start = connection.scalar(known) or start
-    return Reached(name, start, texts, data)
+    return ReachedLimit(name, start, texts, data)
 
 
-def _claim(engine: Engine, one: Reached, threshold: int, now: datetime) -> bool:
+def _claim(engine: Engine, one: ReachedLimit, threshold: int, now: datetime) -> bool:
     """Whether it is this process that sends an alert."""
     dialect, a = postgresql if engine.dialect.name == "postgresql" else sqlite, alerts.c
     first = dialect.insert(alerts).values(

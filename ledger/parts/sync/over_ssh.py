@@ -2,7 +2,8 @@
 as git does: no server, no password of ours.
 
 One side writes a stream (`tokentee sync --dump`), the other one reads it (`tokentee sync -`). Each
-line is a `Message` in JSON, the first one behind `MARK`, for a shell may print something before it.
+line is a `SyncLine` in JSON, the first one behind `MARK`, for a shell may print something before
+it.
 
 A bundle is idempotent, so a stream that was cut is repeated without loss or doubles. Nothing that
 comes is trusted: sizes, silence and shapes are bounded, and a bundle gives rows of its keys alone.
@@ -75,7 +76,7 @@ type Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 type Rows = list[list[str | Integer | bool | None]]
 
 
-class Message(msgspec.Struct, forbid_unknown_fields=True):
+class SyncLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line of a stream. What it is about says which fields it has."""
 
     # The first line; `ledger` names a file of the side that reads it, None its own ledger.
@@ -99,7 +100,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
     error: str | None = None
 
 
-_message_in = msgspec.json.Decoder(Message).decode
+_message_in = msgspec.json.Decoder(SyncLine).decode
 
 
 def merge(source: str, target: str, *, with_secret: bool, on_progress: Progress) -> Merged:
@@ -153,7 +154,7 @@ def dump(
         send(write, {"end": True})
 
 
-def load(stream: Iterator[Message], target: str | URL, on_progress: Progress) -> Merged:
+def load(stream: Iterator[SyncLine], target: str | URL, on_progress: Progress) -> Merged:
     """Add what a stream brings to a ledger."""
     head, done, refused, months = next(stream), 0, list[RefusedExchange](), set[date]()
     if head.schema != REVISION:
@@ -206,7 +207,7 @@ def answer(stream: IO[bytes], write: Write, *, is_dump: bool) -> URL | None:
     return ledger
 
 
-def rows_of(message: Message, keys: Sequence[Key]) -> Bundle:
+def rows_of(message: SyncLine, keys: Sequence[Key]) -> Bundle:
     """The rows of these exchanges in a message."""
     bundle: Bundle = []
     for table, names in bundles.SENT.items():
@@ -221,7 +222,7 @@ def rows_of(message: Message, keys: Sequence[Key]) -> Bundle:
     return bundle
 
 
-def messages(stream: IO[bytes]) -> Iterator[Message]:
+def messages(stream: IO[bytes]) -> Iterator[SyncLine]:
     """The lines of a stream, behind its mark. One that ends or is silent is a ConnectionError; one
     that states an error or has another form is a LedgerError."""
     line, passed = _line(stream), 0

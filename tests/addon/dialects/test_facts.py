@@ -15,7 +15,7 @@ from addon.dialects.counts import (
     unknown_values,
 )
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import AnswerContext, Facts, clean, token_of
+from addon.dialects.facts import LEFT_OUT, AnswerContext, Facts, clean, token_of
 from addon.dialects.openai import chat, responses
 from addon.dialects.routes import DIALECTS
 from addon.dialects.vendors import mistral
@@ -41,7 +41,7 @@ def test_a_long_id_is_one_id() -> None:
         facts.record_id(text)
         kept = text if length == 256 else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
         assert (facts.response_id, facts.rare.id_unstable) == (kept, False)
-        assert facts.rare.left_out == {}
+        assert facts.rare.remarks == {}
         facts.record_id(text + "y")
         assert facts.rare.id_unstable
 
@@ -50,7 +50,10 @@ def test_a_long_id_is_one_id() -> None:
 def test_what_has_the_form_of_a_key_is_no_name_where_the_key_is_not_known(text: str) -> None:
     facts = Facts(of=AnswerContext(is_key_unknown=True))
     facts.record_model(text)
-    assert (facts.response_model, list(facts.rare.left_out)) == (None, ["response_model"])
+    assert (facts.response_model, list(facts.rare.remarks)) == (
+        None,
+        [LEFT_OUT.format("response_model")],
+    )
     assert not AnswerContext().is_secret(text)
 
 
@@ -58,7 +61,7 @@ def test_what_has_the_form_of_a_key_is_no_name_where_the_key_is_not_known(text: 
 def test_a_long_text_is_no_id(text: str) -> None:
     facts = Facts(of=AnswerContext(secrets=("sk-secret-1234",)))
     facts.record_id(text)
-    assert (facts.response_id, list(facts.rare.left_out)) == (None, ["response_id"])
+    assert (facts.response_id, list(facts.rare.remarks)) == (None, [LEFT_OUT.format("response_id")])
 
 
 def test_the_last_model_and_reason_count() -> None:
@@ -232,7 +235,7 @@ def test_a_usage_object_has_numbers_and_tokens_alone(usage):
 
     check(facts.usage)
     if facts.usage != usage:
-        assert facts.rare.left_out or "" in str(usage)
+        assert facts.rare.remarks or "" in str(usage)
 
 
 def test_a_plain_usage_object_stays_the_same_and_a_deep_one_is_cut():
