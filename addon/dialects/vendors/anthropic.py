@@ -171,6 +171,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
                 kind = f"{REFUSAL}_{category}"
         own = usage_of({**one, "iterations": None}, facts)
         further.append(FurtherUsage(kind=kind, model=name_of(one.get("model")), usage=own))
+    unknown = [its for one in iterations if (its := one.get("type")) not in _ITERATIONS]
     return Usage(
         input_tokens=sum_of(uncached, cache_read, cache_write),
         cache_read_tokens=cache_read,
@@ -181,22 +182,14 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reasoning_tokens=counts.first("output_tokens_details.thinking_tokens"),
         tool_units={
             **counts.units(_UNITS, within="server_tool_use"),
-            **(_iteration_units(iterations) if iterations else {}),
+            # Iterations whose place in the bill is not known, by kind.
+            **Counter([unit_name(f"{token_of(its) or 'other'}_iterations") for its in unknown]),
         },
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
         further=tuple(further),
         remarks=counts.remarks,
-    )
-
-
-def _iteration_units(iterations: Sequence[dict[str, Any]]) -> Mapping[str, int]:
-    """How often iterations of each kind ran whose place in the bill is not known."""
-    return Counter(
-        unit_name(f"{token_of(its) or 'other'}_iterations")
-        for one in iterations
-        if (its := one.get("type")) not in _ITERATIONS
     )
 
 

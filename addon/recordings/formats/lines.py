@@ -226,7 +226,9 @@ def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
         opened_at=opened_at,
         status=response.status,
         response_headers=headers,
-        redacted_request_headers=_redacted(request.headers),
+        redacted_request_headers=frozenset(
+            [name.lower() for name, value in _pairs(request.headers) if value == REDACTED]
+        ),
         response_body=response.body_b64,
         is_exact=is_exact,
         responded_at=responded_at,
@@ -271,10 +273,6 @@ def _fields(headers: _Headers) -> Fields:
             if one != REDACTED
         ]
     )
-
-
-def _redacted(headers: _Headers) -> frozenset[str]:
-    return frozenset(name.lower() for name, value in _pairs(headers) if value == REDACTED)
 
 
 def _pairs(headers: _Headers) -> Iterable[tuple[str, _Header]]:
