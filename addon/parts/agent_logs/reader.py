@@ -424,6 +424,7 @@ def _stated(members: _Members, scope: dict[str, Any]) -> dict[str, Any]:
         for first, steps in paths:
             value = scope.get(first)
             for step in steps:
+                # Nearly always an object; a step into a list is a place in it.
                 value = value.get(step) if type(value) is dict else lookup({"": value}, f".{step}")
             if value is not None and value != "":
                 stated[name] = value
