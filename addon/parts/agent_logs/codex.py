@@ -39,7 +39,8 @@ from addon.parts.agent_logs.call import (
     folder_name,
     moment,
 )
-from addon.parts.agent_logs.reader import REGIONAL, SERVERS, usage_of
+from addon.parts.agent_logs.reader import usage_of
+from addon.parts.agent_logs.servers import REGIONAL, SERVERS
 from ledger.model.exchange import Billing
 from ledger.model.usage import count_of
 

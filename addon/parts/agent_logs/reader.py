@@ -29,6 +29,7 @@ from addon.parts.agent_logs.call import (
     folder_name,
     moment,
 )
+from addon.parts.agent_logs.servers import REGIONAL, server_of
 from ledger.maintenance.same_answer import FIGURES
 from ledger.model.provider_table import provider_of
 from ledger.model.usage import NO_USAGE, Usage, count_of, sum_of
@@ -47,44 +48,6 @@ UNITS = "units."
 type Lines = Iterable[dict[str, Any]]
 type Condition = Mapping[str, tuple[str, ...]]
 """Path -> its possible values; an empty one: it may be missing."""
-
-VERTEX, BEDROCK, LOCAL = "aiplatform.googleapis.com", "bedrock-runtime.amazonaws.com", "localhost"
-REGIONAL = (VERTEX, BEDROCK, "openai.azure.com")
-"""Hosts whose bill depends on a region, which no log states."""
-SERVER_OF_ID = {"msg_vrtx_": VERTEX, "msg_bdrk_": BEDROCK, "gen-": "openrouter.ai"}
-"""How an answer's id begins -> the host that served it, whatever the agent believes."""
-SERVERS = {
-    "anthropic": "api.anthropic.com",
-    "openai": "api.openai.com",
-    "openai-codex": "chatgpt.com",
-    "openai-native": "api.openai.com",
-    "google": "generativelanguage.googleapis.com",
-    "gemini": "generativelanguage.googleapis.com",
-    "google-vertex": VERTEX,
-    "google-vertex-anthropic": VERTEX,
-    "vertexai": VERTEX,
-    "amazon-bedrock": BEDROCK,
-    "bedrock": BEDROCK,
-    "azure": "openai.azure.com",
-    "openrouter": "openrouter.ai",
-    "opencode": "opencode.ai",
-    "github-copilot": "api.githubcopilot.com",
-    "copilot": "api.githubcopilot.com",
-    "deepseek": "api.deepseek.com",
-    "groq": "api.groq.com",
-    "xai": "api.x.ai",
-    "mistral": "api.mistral.ai",
-    "moonshotai": "api.moonshot.ai",
-    "zai": "api.z.ai",
-    "cerebras": "api.cerebras.ai",
-    "fireworks-ai": "api.fireworks.ai",
-    "togetherai": "api.together.xyz",
-    "ollama": LOCAL,
-    "oss": LOCAL,
-    "lmstudio": LOCAL,
-    "llama.cpp": LOCAL,
-}
-"""An agent's word for who serves it -> the host. Any other word is a server of the user's own."""
 
 
 class SessionMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -388,7 +351,7 @@ class _Sums:
                     usage_object=figures,
                     is_sum=True,
                     is_alone=not agent.usage,
-                    server=server_of(agent, word=None, response_id=None, model=model),
+                    server=server_of(agent.server, agent.models, model=model),
                     path=agent.path,
                     dialect=agent.dialect,
                     beside=SESSION_SUM,
@@ -457,7 +420,7 @@ def _call(
         return None
     if str(stated.get("model")).startswith("<"):
         return None  # `<synthetic>`: a message that the agent wrote itself, without a call
-    server = server_of(agent, word=word, response_id=response_id, model=model)
+    server = server_of(agent.server, agent.models, word=word, response_id=response_id, model=model)
     figures = NO_USAGE
     if agent.usage:
         if not isinstance(usage, dict):
@@ -509,15 +472,3 @@ def _call(
         if stated.get("speed") == "fast"
         else token_of(stated.get("service_tier")),
     )
-
-
-def server_of(
-    agent: LoggedAgent, *, word: str | None, response_id: str | None, model: str | None
-) -> str:
-    """The host that served an answer: by its id, by the agent's word, by its model."""
-    for beginning, host in SERVER_OF_ID.items():
-        if response_id is not None and response_id.startswith(beginning):
-            return host
-    if word is not None:
-        return SERVERS.get(word.lower(), UNKNOWN_SERVER)
-    return agent.server if model is None or model.startswith(agent.models) else UNKNOWN_SERVER
