@@ -19,6 +19,7 @@ from ledger.maintenance.known import BookedAnswer, answers_of
 from ledger.maintenance.same_answer import (
     APART_MAX,
     FIGURES,
+    REQUEST_MAX,
     by_model,
     figures_of,
     is_its_wire,
@@ -185,7 +186,8 @@ def _spans(answers: Iterable[BookedAnswer]) -> list[Span]:
     """The times around these answers, those that overlap as one, as far as `SPAN_MAX`."""
     spans: list[Span] = []
     for each in sorted(answers, key=lambda each: each.opened_at):
-        begins, ends = each.opened_at - APART_MAX, each.settled_at + APART_MAX
+        begins = each.opened_at - APART_MAX - REQUEST_MAX
+        ends = each.settled_at + APART_MAX
         if spans and begins <= spans[-1][1] and ends - spans[-1][0] <= SPAN_MAX:
             spans[-1] = spans[-1][0], max(spans[-1][1], ends)
         else:

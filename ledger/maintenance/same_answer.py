@@ -19,6 +19,8 @@ APART_WITHOUT_AGENT_MAX = timedelta(seconds=30)
 APART_MAX = timedelta(minutes=10)
 """How far the log's time may be from the recorded one: an agent writes its log when an answer is
 complete, and its clock is another than the proxy's if it runs on another machine."""
+REQUEST_MAX = timedelta(hours=1)
+"""How long before the log's time a request that is looked for may have begun."""
 
 
 def figures_of(answer: BookedAnswer) -> tuple[int | None, ...]:

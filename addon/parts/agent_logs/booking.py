@@ -19,7 +19,7 @@ from addon.parts.agent_logs.reader import Reached, calls_of
 from addon.parts.agent_logs.unchanged import UnchangedLogs
 from ledger.maintenance import corrections
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
-from ledger.maintenance.same_answer import APART_MAX, FIGURES
+from ledger.maintenance.same_answer import APART_MAX, FIGURES, REQUEST_MAX
 from ledger.model.exchange import Billing, Exchange, UsageSource
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
@@ -175,7 +175,8 @@ def booked_like(
 def spans_of(calls: Iterable[LoggedCall]) -> list[tuple[datetime, datetime]]:
     """The times when recorded requests of these answers may have been, as few spans: each is
     searched row by row, and logs that follow each other may lie months apart."""
-    ordered = sorted((call.at - APART_MAX, call.ended_at + APART_MAX) for call in calls)
+    before = APART_MAX + REQUEST_MAX
+    ordered = sorted((call.at - before, call.ended_at + APART_MAX) for call in calls)
     apart = timedelta(hours=1)
     while True:
         spans: list[tuple[datetime, datetime]] = []

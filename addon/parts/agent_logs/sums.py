@@ -14,7 +14,14 @@ from msgspec.structs import replace
 from addon.parts.agent_logs.call import LoggedCall
 from addon.parts.agent_logs.matching import session_names
 from ledger.maintenance.known import BookedAnswer, KnownExchanges, booked_answers
-from ledger.maintenance.same_answer import APART_MAX, FIGURES, STATED, by_model, rest_of
+from ledger.maintenance.same_answer import (
+    APART_MAX,
+    FIGURES,
+    REQUEST_MAX,
+    STATED,
+    by_model,
+    rest_of,
+)
 
 
 def fullest(calls: Iterable[LoggedCall]) -> list[LoggedCall]:
@@ -54,7 +61,7 @@ def differences(
                 models=[call.model for call in stated if call.model and call.is_alone],
                 spans=[
                     (
-                        min(call.at for call in stated) - APART_MAX,
+                        min(call.at for call in stated) - APART_MAX - REQUEST_MAX,
                         max(call.ended_at for call in stated) + APART_MAX,
                     )
                 ],

@@ -176,10 +176,10 @@ def test_recorded_requests_are_searched_where_answers_were_and_in_few_spans(tmp_
         moved = [first.at + timedelta(day) for day in days]
         return spans_of([replace(first, at=at, ended_at=at) for at in moved])
 
-    near = timedelta(minutes=10)
+    before, behind = timedelta(minutes=70), timedelta(minutes=10)
     assert spans() == []
     assert spans(90, 0) == [
-        (first.at + timedelta(day) - near, first.at + timedelta(day) + near) for day in (0, 90)
+        (first.at + timedelta(day) - before, first.at + timedelta(day) + behind) for day in (0, 90)
     ]
     found = spans(*range(0, 1_000, 20))
     assert len(found) <= SPANS_MAX

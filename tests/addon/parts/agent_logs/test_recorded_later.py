@@ -36,11 +36,11 @@ AGENTS: dict[str, tuple[tuple[int, int, int], dict[str, Any]]] = {
 its wire told."""
 
 
-def recorded(of, name="live-1", *, seconds=0, **more):
+def recorded(of, name="live-1", *, seconds=0, lasts=9, **more):
     """The request of an agent's first answer."""
     (inputs, cached, output), facts = AGENTS[of]
     at = NOON + timedelta(seconds=seconds)
-    exchange = settled(name, at=at, seconds=9, **{"source": Source.REPLAY, **facts, **more})
+    exchange = settled(name, at=at, seconds=lasts, **{"source": Source.REPLAY, **facts, **more})
     usage = Usage(input_tokens=inputs, cache_read_tokens=cached, output_tokens=output)
     return exchange, reading(exchange, usage=usage), ()
 
@@ -85,6 +85,13 @@ def test_what_is_recorded_behind_an_import_counts_in_its_place(home, engine, age
     assert " 0 booked" in text
     assert "1 recorded live" in text
     assert imports_of(engine) == before - 1
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_request_may_take_long(home, engine, agent):
+    put(engine, recorded(agent, seconds=-2_400, lasts=2_410))
+    write_home(home, agent)
+    assert "1 recorded live" in run()
 
 
 @for_each(

@@ -48,6 +48,15 @@ def test_what_was_recorded_counts_whichever_comes_first(two):  # noqa: F811
 
 
 @every_way
+def test_what_was_recorded_may_have_taken_long(two):  # noqa: F811
+    source, target = two
+    put(source, whole(logged("log-1")))
+    put(target, whole(settled("live-1", at=NOON - timedelta(minutes=50), seconds=3_000, **SESSION)))
+    merging.sync(source, target)
+    assert rows(target, "SELECT id FROM requests") == [("live-1",)]
+
+
+@every_way
 def test_the_rest_of_a_sum_shrinks(two):  # noqa: F811
     """By what its session has, and by what the sessions that it started have; a model that no sum
     names is the first one's."""
